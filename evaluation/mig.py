@@ -11,7 +11,7 @@ from measured import quantile, table
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.mig import slice_rate
 from rightsizer.sizing.workload_family import (
     ComparedWorkload,
     ModelKind,
@@ -107,8 +107,8 @@ def _verdict(apart: Sequence[float]) -> str:
 
 def _rate(row: Row) -> EstimateInterval:
     board = built_in().get(row["gpu_key"])
-    shares = BusyShares(matrix_ratio=workload_of(row).compute_share, is_latency_bound=_in_time(row))
-    return slice_rate(board, _profile(row), shares, _busy(row))
+    asked = board, _profile(row), workload_of(row).compute_share, _busy(row)
+    return slice_rate(*asked, is_latency_bound=_in_time(row))
 
 
 def workload_of(row: Row) -> ComparedWorkload:

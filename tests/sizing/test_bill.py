@@ -68,7 +68,9 @@ def bill(
     """What a candidate costs."""
     plan = PlanPrices(built_in(), prices.with_stated(stated or {}, "the plan's own prices"))
     used = settings or CostSettings()
-    return Biller(requirement or Requirement(SMALL), plan, used).bill(asked)
+    bill = Biller(requirement or Requirement(SMALL), plan, used).billed(asked).bill
+    assert bill is not None
+    return bill
 
 
 def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:

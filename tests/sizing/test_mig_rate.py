@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.mig import slice_rate
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.ratio import place_ratio
 from rightsizer.sizing.workload_family import ComparedWorkload, ModelKind, parse_workload
@@ -34,28 +34,16 @@ def test_a_slice_alone_is_a_little_above_its_share() -> None:
 def test_four_busy_slices_stay_below_the_whole() -> None:
     """Together .93 to .97 of the GPU; under a latency bound less."""
     throughput = slice_rate(A30, profile("1g.6gb"), neighbors_busy_ratio=1.0)
-    in_time = slice_rate(A30, profile("1g.6gb"), BusyShares(is_latency_bound=True), 1.0)
+    in_time = slice_rate(A30, profile("1g.6gb"), neighbors_busy_ratio=1.0, is_latency_bound=True)
     assert 0.9 < 4 * throughput.value < 1.0
     assert in_time.value < throughput.value
 
 
-def test_a_job_that_waits_loses_less() -> None:
-    """What is latency on the whole GPU is as long on a slice."""
-    full, half = (
-        slice_rate(A30, profile("1g.6gb"), shares).value
-        for shares in (BusyShares(), BusyShares(0.2, 0.1))
-    )
-    assert half > 2 * full
-
-
-@given(PROFILES, SHARES, SHARES, SHARES)
-def test_busier_neighbors_never_help(
-    each: MigProfile, compute: float, bandwidth: float, busy: float
-) -> None:
+@given(PROFILES, SHARES, SHARES)
+def test_busier_neighbors_never_help(each: MigProfile, matrices: float, busy: float) -> None:
     """And no slice outdoes the whole GPU."""
-    shares = BusyShares(compute, bandwidth)
-    alone = slice_rate(H100, each, shares).value
-    beside = slice_rate(H100, each, shares, busy).value
+    alone = slice_rate(H100, each, matrices).value
+    beside = slice_rate(H100, each, matrices, busy).value
     assert beside <= alone * (1 + 1e-9)
     assert 0.0 < alone <= 1.0 + 1e-9
 
@@ -69,8 +57,7 @@ def test_the_whole_as_a_slice_is_the_whole() -> None:
 def test_a_slice_gains_where_power_slows_the_whole() -> None:
     """An A30's clock falls under encoders; the slice alone keeps its own (MLPerf: 1.19 of it)."""
     encoder, recommender = (
-        slice_rate(A30, profile("1g.6gb"), BusyShares(matrix_ratio=share)).value
-        for share in (0.85, 0.5)
+        slice_rate(A30, profile("1g.6gb"), share).value for share in (0.85, 0.5)
     )
     assert 1.15 < 4 * encoder < 1.22
     assert 1.0 < 4 * recommender < 1.1
@@ -79,9 +66,7 @@ def test_a_slice_gains_where_power_slows_the_whole() -> None:
 def test_a_board_that_keeps_its_clock_gains_alike() -> None:
     """An H100 SXM has the power for its peak, whatever runs."""
     each = next(one for one in H100.mig_profiles if one.name == "1g.10gb")
-    rates = {
-        slice_rate(H100, each, BusyShares(matrix_ratio=share)).value for share in (0.85, 0.6, 0.5)
-    }
+    rates = {slice_rate(H100, each, share).value for share in (0.85, 0.6, 0.5)}
     assert len(rates) == 1
 
 
@@ -107,8 +92,7 @@ def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> Non
     workload, table = parse_workload("inference-cnn"), built_in_ratios()
     boards = place_ratio(workload, GpuPlace(A30), GpuPlace(H100), table)
     small = place_ratio(workload, GpuPlace(A30, profile("1g.6gb")), GpuPlace(H100), table)
-    shares = BusyShares(matrix_ratio=workload.compute_share)
-    rate = slice_rate(A30, profile("1g.6gb"), shares)
+    rate = slice_rate(A30, profile("1g.6gb"), workload.compute_share)
     assert small.value == pytest.approx(boards.value / rate.value)
     assert small.high / small.value > boards.high / boards.value
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError, UsageError
-from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.mig import slice_capacity
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project, split_time
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
@@ -126,17 +126,20 @@ def test_slice_loses_less_than_its_share_where_little_is_used() -> None:
 def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: str) -> None:
     """One arithmetic: an A30's clock falls under large products, that of a slice alone does not."""
     board = at("A30").board
-    shares = BusyShares(compute, (1.0 - compute) * rest, matrix_ratio=compute)
+    bandwidth = (1.0 - compute) * rest
     eta = (board.achieved(Precision.BF16) or 0.0) / (board.peak(Precision.BF16) or 1.0)
     measured = profile(
         "A30",
         tensor_active=compute * eta,
-        dram_active=shares.bandwidth_ratio * board.achievable_bandwidth_ratio,
+        dram_active=bandwidth * board.achievable_bandwidth_ratio,
         sm_clock_ratio=1.0,
     )
     cut = next(each for each in board.mig_profiles if each.name == name)
     found = project(measured, at(f"A30:{name}")).time_ratio.value
-    assert 1.0 / found == pytest.approx(slice_rate(board, cut, shares).value, rel=1e-6)
+    reached = slice_capacity(board, cut, compute)
+    latency = 1.0 - compute - bandwidth
+    slower = compute / reached.compute + bandwidth / reached.memory_bandwidth + latency
+    assert found == pytest.approx(slower, rel=1e-6)
 
 
 def test_memory_must_fit() -> None:

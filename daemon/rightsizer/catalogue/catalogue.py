@@ -20,6 +20,13 @@ _SOURCES: Final = "sources"
 _SOURCE: Final = "source"
 _ASSUMPTIONS: Final = "assumptions"
 _NO_FIGURES: Final = frozenset({_SOURCE, "notes", "verified"})
+_NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
+_MIG: Final = re.compile(r"\bmig[\s-]+\d+[cg]\.[\w.+-]+.*", re.DOTALL)
+_WORDS: Final = re.compile(r"[a-z0-9]+")
+_MEMORY: Final = re.compile(r"(\d+)(?:g|gb|gib)")
+_MEMORY_TYPE: Final = re.compile(r"(?:hbm|gddr)\w+")
+_FORM: Final = re.compile(r"sxm\d?|pcie|nvl\d*|oam")
+_FILE: Final = "boards.yaml"
 
 
 def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -58,10 +65,7 @@ def read_boards(document: Document) -> dict[str, Board]:
 
 
 def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
-    """The packaged boards with the operator's changes and additions.
-
-    Entries merge by key and, within an entry, figure by figure; lists are replaced.
-    """
+    """The packaged boards with the operator's, merged figure by figure; lists are replaced."""
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
     top.refuse_unknown((_BOARDS, _SOURCES))
@@ -99,15 +103,6 @@ def _boards(data: Any, faults: Faults) -> dict[str, Board]:
     texts, assumptions = top.row(_SOURCES).values, top.values[_ASSUMPTIONS]
     rows = top.row(_BOARDS)
     return {key: read_board(key, rows.row(key), texts, assumptions) for key in rows.values}
-
-
-_NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
-_MIG: Final = re.compile(r"\bmig[\s-]+\d+[cg]\.[\w.+-]+.*", re.DOTALL)
-_WORDS: Final = re.compile(r"[a-z0-9]+")
-_MEMORY: Final = re.compile(r"(\d+)(?:g|gb|gib)")
-_MEMORY_TYPE: Final = re.compile(r"(?:hbm|gddr)\w+")
-_FORM: Final = re.compile(r"sxm\d?|pcie|nvl\d*|oam")
-_FILE: Final = "boards.yaml"
 
 
 def plain_name(name: str) -> str:
@@ -180,11 +175,8 @@ class Catalogue:
     def find(self, name: str) -> Board | None:
         """The board that a driver's product name means; `None` where it is unknown.
 
-        Case, punctuation, brands and a MIG profile do not matter, and what is not needed to
-        tell boards apart may be left out; everything else does matter, so that an A100 of
-        40 GB is never taken for one of 80 GB. Of several boards that nothing in the name speaks
-        against, the one with a name that says no more than the given one is meant: `H200 141GB` is
-        the plain H200, not the H200 NVL.
+        What is not needed to tell boards apart may be left out; an A100 of 40 GB is never taken for
+        one of 80 GB. Of several the one whose name says no more is meant: `H200 141GB` is no NVL.
         """
         plain = plain_name(name)
         if not plain or plain in self._exact:

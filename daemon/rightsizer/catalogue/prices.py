@@ -31,19 +31,17 @@ def built_in_instances() -> tuple[Instance, ...]:
     """Those that come with the program."""
     rows = table_rows(__file__, "instance_sources.csv")
     sources = {"": "", **{row["name"]: row["source"] for row in rows}}
-    return tuple(_instance(row, sources) for row in table_rows(__file__, "instances.csv"))
-
-
-def _instance(row: Mapping[str, str], sources: Mapping[str, str]) -> Instance:
-    price = row["dollars_per_hour"]
-    return Instance(
-        provider=row["provider"],
-        name=row["instance"],
-        board=row["board"],
-        gpus=int(row["gpus"]),
-        dollars_per_hour=float(price) if price else None,
-        date=_DATES.get(row["date"], row["date"]),
-        source=sources[row["source"]],
+    return tuple(
+        Instance(
+            provider=row["provider"],
+            name=row["instance"],
+            board=row["board"],
+            gpus=int(row["gpus"]),
+            dollars_per_hour=float(row["dollars_per_hour"]) if row["dollars_per_hour"] else None,
+            date=_DATES.get(row["date"], row["date"]),
+            source=sources[row["source"]],
+        )
+        for row in table_rows(__file__, "instances.csv")
     )
 
 
@@ -177,11 +175,7 @@ class Prices:
         return sorted({name for price in self.by_board.values() for name in price.by_provider})
 
     def with_stated(self, dollars_by_key: Mapping[str, float], source: str) -> "Prices":
-        """The same with prices that are paid in place of the clouds'.
-
-        They take the place of every cloud price of the board, so that dates do not mix; what it
-        costs to buy stays.
-        """
+        """The same with prices that are paid in place of all cloud prices of their boards."""
         own = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
             known = self.of(key) or Price(key)

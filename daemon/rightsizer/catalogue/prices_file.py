@@ -157,10 +157,7 @@ def read_prices(
 
 
 def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
-    """The packaged prices with the operator's changes and additions, of boards of a catalogue.
-
-    An entry's cloud prices take the place of all those of its board, so that dates do not mix.
-    """
+    """The packaged prices with the operator's, whose cloud prices replace all of their board."""
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
     top.refuse_unknown(_KEYS)
@@ -187,10 +184,7 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
 def dollars_by_key(
     stated: Mapping[str, float], catalogue: Catalogue, refuse: Callable[[str, str], None]
 ) -> dict[str, float]:
-    """Prices by keys of boards, where names of families stand for all of theirs.
-
-    A board that is named itself goes before its family. `refuse` is told of unknown names.
-    """
+    """Prices by keys of boards, which go before their families; `refuse` hears unknown names."""
     found: dict[str, float] = {}
     families = {name: catalogue.family(name) for name in stated}
     for name, boards in sorted(families.items(), key=lambda each: -len(each[1])):

@@ -14,10 +14,10 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, discard_output, help_of
+from rightsizer.console.command import Command, add_flags, help_of, told_output
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
+from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
@@ -65,10 +65,7 @@ def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]
 
 
 def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
-    """Windows in the order of time, those of a device and a span of the grain made one.
-
-    A span that a clock lived twice stays two.
-    """
+    """Windows of a device and a span made one, by time; spans that a clock lived twice stay two."""
     for _, same in groupby(windows, lambda window: window.start // grain):
         laps: list[list[Window]] = []
         for window in same:
@@ -155,17 +152,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
-    try:
+    with told_output("name a file"):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        discard_output()
-        raise RightsizerError(
-            f"standard output cannot be written: {error.strerror}; make room where it goes, or "
-            "name a file"
-        ) from None
 
 
 COMMAND = Command("export", _configure, _run, _HELP["description"])

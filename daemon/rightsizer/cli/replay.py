@@ -18,7 +18,6 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, seconds
@@ -53,11 +52,9 @@ def replay_text(result: Replay) -> str:
 
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     device, window, fit = summary.device, summary.window, summary.provisioning
-    yield (
-        f"{_device_name(device)}  {device.name or 'unknown board'}  "
-        f"{format_duration(seconds(window.accounted))}  {window.tier} tier"
-    )
-    accounted = window.accounted
+    accounted, length = window.accounted, format_duration(seconds(window.accounted))
+    name = f"GPU {device.index}" if device.uuid == f"index:{device.index}" else device.uuid
+    yield f"{name}  {device.name or 'unknown board'}  {length}  {window.tier} tier"
     if not accounted:
         yield "  nothing to account for: a single reading has no length"
         return
@@ -70,12 +67,6 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     yield from (f"  {caveat}" for caveat in summary.caveats)
     if fit.overprovisioned is not None:
         yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
-
-
-def _device_name(device: Device) -> str:
-    """Its UUID; its index where the recording has no more."""
-    is_numbered = device.uuid == f"index:{device.index}"
-    return f"GPU {device.index}" if is_numbered else device.uuid
 
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:
@@ -120,8 +111,8 @@ def _run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
     if arguments.device is not None and arguments.devices not in (None, 1):
-        text = "--device: names the only GPU, and --devices says there are more; drop one"
-        raise UsageError(text)
+        fault = "names the only GPU, and --devices says there are more; drop one"
+        raise UsageError(f"--device: {fault}")
     with contextlib.ExitStack() as stack:
         shows = sys.stderr.isatty() and not arguments.no_progress
         source = open_recording(

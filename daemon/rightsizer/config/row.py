@@ -20,10 +20,7 @@ class Faults:
     """What is wrong with a file."""
 
     def __init__(self, document: Document, *, quotes_values: bool = True) -> None:
-        """Nothing yet.
-
-        `quotes_values`: whether a message quotes what is wrong; not where it may be a secret.
-        """
+        """Nothing yet; messages quote what is wrong, but where it may be a secret."""
         self._document, self._quotes_values = document, quotes_values
         self._found: list[tuple[_Path, str]] = []
 
@@ -86,10 +83,7 @@ class Row:
         return self.values.get(key) is not None
 
     def row(self, key: str, known: Collection[str] = ()) -> Self:
-        """The mapping under a key; an empty one where it is absent.
-
-        It may have the keys that are `known`; any where there are none.
-        """
+        """The mapping under a key, empty where it is absent; its keys are `known`, if any are."""
         row = type(self)(self.values.get(key, {}), (*self.path, key), self.faults)
         if known:
             row.refuse_unknown(known)

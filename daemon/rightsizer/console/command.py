@@ -6,7 +6,8 @@ import keyword
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,16 +37,21 @@ def say(text: str, *, may_color: bool = False) -> None:
 
 def write(text: str) -> None:
     """Print what is harmless as it is; raises as `say`."""
-    try:
+    with told_output("send it elsewhere"):
         print(text, flush=True)
+
+
+@contextmanager
+def told_output(otherwise: str) -> Iterator[None]:
+    """Standard output, whose faults are told with what may be done instead; raises as `say`."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
         discard_output()
-        raise RightsizerError(
-            f"standard output cannot be written: {error.strerror}; make room where it goes, or "
-            "send it elsewhere"
-        ) from None
+        fault = f"standard output cannot be written: {error.strerror}"
+        raise RightsizerError(f"{fault}; make room where it goes, or {otherwise}") from None
 
 
 def answer(

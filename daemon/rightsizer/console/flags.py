@@ -139,10 +139,7 @@ def duration_text(text: str) -> str:
 
 
 def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
-    """A time of the command line in nanoseconds since the epoch.
-
-    The text is ISO 8601, in the time zone unless it says otherwise, or seconds since the epoch.
-    """
+    """Nanoseconds since the epoch, of ISO 8601 (in the time zone if it has none) or of seconds."""
     from decimal import Decimal, InvalidOperation  # noqa: PLC0415 - few commands take a time.
 
     with contextlib.suppress(InvalidOperation):

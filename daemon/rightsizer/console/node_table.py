@@ -1,6 +1,6 @@
 """Table of a node's GPUs for a terminal: state, past, figures, holder, the one thing to do."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -45,9 +45,7 @@ _WIDE: Final = 120
 _COLUMNS: Final = (
     *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
 )
-_NARROW_COLUMNS: Final = tuple(
-    name for name in _COLUMNS if name not in {"Last 24 h", "Busy", "Holder", "Saves"}
-)
+_NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "Power", "To do")
 _FRAME_LINES: Final = 6
 """Headline, table's head, what is left out, and the footer."""
 _MOST_INSTRUCTIONS: Final = 2
@@ -129,17 +127,13 @@ def _urgent_first(advice: Form) -> tuple[int, float]:
 
 def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
     """The strip in as many stretches as fit a row."""
-    size = max(1, -(-len(cells) // _STRIP_CELLS))
-    parts = (_state_seconds(cells[at : at + size]) for at in range(0, len(cells), size))
-    return tuple(max(times, key=times.__getitem__, default="") for times in parts)
-
-
-def _state_seconds(cells: Sequence[Form]) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for cell in cells:
-        for state, seconds in cell["state_seconds"].items():
-            total[state] += seconds
-    return dict(total)
+    size, found = max(1, -(-len(cells) // _STRIP_CELLS)), list[str]()
+    for at in range(0, len(cells), size):
+        seconds = Counter[str]()
+        for cell in cells[at : at + size]:
+            seconds.update(cell["state_seconds"])
+        found.append(max(seconds, key=seconds.__getitem__, default=""))
+    return tuple(found)
 
 
 SORTS: Final = {
@@ -238,7 +232,7 @@ def _cells(
     title = Text.assemble("▸ " if is_chosen else "  ", (row.title, "bold"), board)
     strip = (("█" if state else " ", COLORS.get(state, "")) for state in row.cells)
     to_do: RenderableType = ABSENT
-    saves = ABSENT
+    saves, columns = ABSENT, _COLUMNS if is_wide else _NARROW_COLUMNS
     if row.advice is not None:
         label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
@@ -256,7 +250,7 @@ def _cells(
         "To do": to_do,
         "Saves": saves,
     }
-    return [cells[name] for name in (_COLUMNS if is_wide else _NARROW_COLUMNS)]
+    return [cells[name] for name in columns]
 
 
 def _short(text: str, style: str) -> Text:

@@ -58,27 +58,22 @@ class RemoteAgent:
 
     def get(self, target: str, key: str = "") -> Any:
         """The answer to a GET, which has a key if one is named."""
-        return self._asked("GET", target, key=key)
+        return self._asked("GET", target, key, None)
 
     def post(self, target: str, body: Mapping[str, Any]) -> Any:
         """The answer to a POST, which is sent once."""
-        return self._asked("POST", target, body, key="advice")
+        return self._asked("POST", target, "advice", body)
 
-    def _asked(
-        self, method: str, target: str, body: Mapping[str, Any] | None = None, key: str = ""
-    ) -> Any:
+    def _asked(self, method: str, target: str, key: str, body: Mapping[str, Any] | None) -> Any:
         result = self._client.request(method, target, body=body)
         place = self._client.base_url
         if isinstance(result, Failure):
             is_foreign = result.status == _NOT_FOUND and key and method == "GET"
             raise RightsizerError(f"{place}: {_NO_AGENT if is_foreign else _remedy(result)}")
-        if key and result.body is not None and not _has(result.body, key):
+        found: Any = result.body
+        if key and found is not None and not (isinstance(found, Mapping) and key in found):
             raise RightsizerError(f"{place}: {_NO_AGENT}")
-        return result.body
-
-
-def _has(body: object, key: str) -> bool:
-    return isinstance(body, Mapping) and key in body
+        return found
 
 
 def _login(arguments: argparse.Namespace) -> Mapping[str, str]:

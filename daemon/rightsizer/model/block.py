@@ -113,10 +113,7 @@ class Series(NamedTuple):
         return [number * BLOCK_SPAN for number in self.numbers]
 
     def parts(self, span: Nanoseconds) -> Iterator[tuple[int, slice]]:
-        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch.
-
-        Each is where it lies in the columns.
-        """
+        """Where its hours or days (whole blocks) lie in the columns, by numbers since the epoch."""
         each, first = span // BLOCK_SPAN, 0
         while first < len(self.numbers):
             part = self.numbers[first] // each
@@ -174,11 +171,10 @@ class Blocks:
     def joined(cls, parts: Iterable["Blocks"]) -> Self:
         """All the blocks of some."""
         chunks = sorted(part.data for part in parts if part.data)
-        if all(
-            one[-_SIZE:][:_NUMBER_BYTES] < other[:_NUMBER_BYTES] for one, other in pairwise(chunks)
-        ):
-            return cls(b"".join(chunks))
-        return cls(b"".join(sorted(record for chunk in chunks for record in _records(chunk))))
+        data, size = b"".join(chunks), _NUMBER_BYTES
+        if all(one[-_SIZE:][:size] < other[:size] for one, other in pairwise(chunks)):
+            return cls(data)
+        return cls(b"".join(sorted(data[at : at + _SIZE] for at in range(0, len(data), _SIZE))))
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> "Blocks":
         """The blocks that begin in a span of time."""
@@ -206,7 +202,10 @@ class Blocks:
     def series(self, measure: Measure) -> Series:
         """The same by columns, which is the way to look at many."""
         data, place = self.data, _PLACES[measure]
-        if _may_lack(data[place::_SIZE]) or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
+        # Some half float is perhaps none, by the bytes that they begin with.
+        first_bytes = data[place::_SIZE]
+        may_lack = any(each in first_bytes for each in _NO_NUMBERS)
+        if may_lack or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
             return _cleaned(data, measure)
         unit, count = _UNITS.get(measure), len(data) // _SIZE
         return Series(
@@ -220,10 +219,6 @@ class Blocks:
         return bool(self.data)
 
 
-def _records(data: bytes) -> Iterator[bytes]:
-    return (data[place : place + _SIZE] for place in range(0, len(data), _SIZE))
-
-
 def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
     """One number of each record, unpacked all at once."""
     size = struct.calcsize(code)
@@ -231,11 +226,6 @@ def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
     for at in range(size):
         cut[at::size] = data[place + at :: _SIZE]
     return struct.unpack(f">{len(cut) // size}{code}", cut)
-
-
-def _may_lack(first_bytes: bytes) -> bool:
-    """Whether some half float is perhaps none, by the bytes that they begin with."""
-    return any(each in first_bytes for each in _NO_NUMBERS)
 
 
 def _may_repeat(last_bytes: bytes) -> bool:

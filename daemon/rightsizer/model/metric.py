@@ -37,26 +37,14 @@ _SIGNALS: Final = "(signals)"
 
 def _reading(signal: Signal) -> MetricFamily:
     kind = MetricKind.COUNTER if signal.export is Export.COUNTER else MetricKind.GAUGE
-    return MetricFamily(
-        signal.metric_name,
-        kind,
-        signal.meaning,
-        ("uuid",),
-        signal.origin,
-        signal.collector,
-        signal.level,
-    )
+    about = ("uuid",), signal.origin, signal.collector, signal.level
+    return MetricFamily(signal.metric_name, kind, signal.meaning, *about)
 
 
 def _distribution(signal: Signal) -> MetricFamily:
-    return MetricFamily(
-        signal.distribution_metric_name,
-        MetricKind.HISTOGRAM,
-        f"Seconds by {signal}, one observation a second: {signal.meaning}",
-        ("uuid",),
-        signal.origin,
-        Collector.DISTRIBUTIONS,
-    )
+    told = f"Seconds by {signal}, one observation a second: {signal.meaning}"
+    about = ("uuid",), signal.origin, Collector.DISTRIBUTIONS
+    return MetricFamily(signal.distribution_metric_name, MetricKind.HISTOGRAM, told, *about)
 
 
 def _families() -> Iterator[MetricFamily]:

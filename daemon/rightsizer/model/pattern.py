@@ -43,10 +43,7 @@ class Trend:
         return self.slope_low > 0
 
     def days_until(self, limit: float) -> tuple[float, float] | None:
-        """After how many days the line reaches a limit, at the earliest and at the latest.
-
-        `None` where it may not grow at all.
-        """
+        """In how many days a limit is reached, at least and at most; `None` if it may never be."""
         if not self.is_growing:
             return None
         left = max(0.0, limit - self.value)

@@ -102,32 +102,28 @@ class Biller:
     prices: PlanPrices
     settings: CostSettings
 
-    def billed(self, candidate: PlanCandidate) -> PlanCandidate:
-        """A candidate with its bill."""
-        return replace(candidate, bill=self.bill(candidate))
-
     def each_billed(self, answers: Iterable[_Answer]) -> tuple[_Answer, ...]:
         """Alternatives, or steps of growth, whose candidates have their bills."""
         return tuple(replace(each, candidate=self.billed(each.candidate)) for each in answers)
 
-    def bill(self, candidate: PlanCandidate) -> Bill:
-        """What a candidate costs."""
+    def billed(self, candidate: PlanCandidate) -> PlanCandidate:
+        """A candidate with its bill."""
         board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.paid_count
         terms = _rented_terms(candidate, self.prices.offers(board))
         energy = self._amount(self._kilowatts(board, candidate.count), rate)
         grams = self.requirement.carbon_grams_per_kilowatt_hour
         grams = self.settings.carbon_grams_per_kilowatt_hour if grams is None else grams
         paid = ((each, each.dollars_per_hour.scaled(count)) for each in terms)
-        offers = tuple(PriceOffer(each, self._amount(dollars, rate)) for each, dollars in paid)
-        rented = next((each.dollars for each in offers if each.is_on_demand), None)
-        return Bill(
-            offers=offers,
-            per_million_asked=None if rented is None else self._asked(rented, rate),
+        bill = Bill(
+            offers=tuple(PriceOffer(each, self._amount(dollars, rate)) for each, dollars in paid),
             ownership=self._ownership(board, count, terms),
             kilowatt_hours=energy,
             carbon_kilograms=None if grams is None else energy.scaled(grams / 1000.0),
             carbon_grams_per_kilowatt_hour=grams,
         )
+        if (rented := bill.on_demand) is not None:
+            bill = replace(bill, per_million_asked=self._asked(rented, rate))
+        return replace(candidate, bill=bill)
 
     def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
         """Of a million of what the load asks for: what could be made beyond that is paid too."""

@@ -45,11 +45,6 @@ class PriceOffer:
     dollars: CostAmount
     """Of all of them."""
 
-    @property
-    def is_on_demand(self) -> bool:
-        """Whether it is had without commitment."""
-        return self.terms.billing is Billing.ON_DEMAND
-
 
 @dataclass(frozen=True, slots=True)
 class OwnershipCost:
@@ -85,7 +80,8 @@ class Bill:
     @property
     def on_demand(self) -> CostAmount | None:
         """What renting costs, without commitment."""
-        return next((each.dollars for each in self.offers if each.is_on_demand), None)
+        billing = Billing.ON_DEMAND
+        return next((each.dollars for each in self.offers if each.terms.billing is billing), None)
 
 
 class CandidateFilter(StrEnum):
@@ -207,10 +203,14 @@ class PlanCandidate:
         return None if dollars is None else dollars * self.paid_count
 
     @property
+    def rented(self) -> CostAmount | None:
+        """What renting costs, without commitment; `None` without a price."""
+        return None if self.bill is None else self.bill.on_demand
+
+    @property
     def hourly_dollars(self) -> EstimateInterval | None:
         """Where the price of an hour lies; `None` without one."""
-        rented = None if self.bill is None else self.bill.on_demand
-        return None if rented is None else rented.per_hour
+        return None if self.rented is None else self.rented.per_hour
 
     @property
     def million_dollars(self) -> EstimateInterval | None:
@@ -227,13 +227,9 @@ class PlanCandidate:
 
 
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
-    """The smaller, the better.
+    """The smaller, the better: what fits by the price of its work, the rest by how much it lacks.
 
-    Of candidates that meet what is asked for: those whose work has a price first, the cheapest
-    work before the others, where what may miss the latencies costs as much more as it is less
-    likely to keep them; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
-    those that fail least: with memory enough, then by how much of it is short, then the cheapest
-    where that is above a budget.
+    What may miss the latencies costs as much more as it is less likely to keep them.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value

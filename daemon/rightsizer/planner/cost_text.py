@@ -23,7 +23,6 @@ from rightsizer.planner.figures import (
 )
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
 
 _LEAST_IMAGE: Final = 1e-4
@@ -53,8 +52,7 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
     else:
         yield "  no price is known; state yours under 'prices' of the plan, or with --prices"
     if bill.ownership is not None:
-        is_rented = any(each.terms.billing is Billing.ON_DEMAND for each in bill.offers)
-        text = _ownership_text(bill.ownership, is_rented=is_rented)
+        text = _ownership_text(bill.ownership, is_rented=bill.on_demand is not None)
         yield from wrapped(text, indent=2)
     full = " at full load" if _idle_factor(candidate) > 1.0 else ""
     yield from wrapped(_energy_text(bill, f"{unit}{full}"), indent=2)
@@ -106,8 +104,8 @@ def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
         return f"{text} No price to rent them at is known."
     if hours is None:
         return f"{text} It never costs less than renting."
-    used = f"{number(hours.value)} used hours ({interval_text(hours)})"
-    text += f" Cheaper than on demand after {used}"
+    text += f" Cheaper than on demand after {number(hours.value)} used hours"
+    text += f" ({interval_text(hours)})"
     use = f"at {ownership.utilization_ratio:.0%} use"
     if months is None:
         return f"{text}; {use} never."
@@ -206,9 +204,10 @@ def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
         if cheapest is None or cheapest.gpu == today:
             return f"{today} stays the best choice; no change of GPU is due."
         return f"{cheapest.gpu} is the cheapest over all months, but not by enough to change over."
-    saved = "" if switch.dollars_saved is None else f", which saves ${number(switch.dollars_saved)}"
-    why = f"{today} no longer holds the load" if switch.dollars_saved is None else "it is cheaper"
-    text = f"Change over in month {switch.month} to {switch.count} x {switch.gpu}: {why}{saved}."
+    why = f"{today} no longer holds the load"
+    if switch.dollars_saved is not None:
+        why = f"it is cheaper, which saves ${number(switch.dollars_saved)}"
+    text = f"Change over in month {switch.month} to {switch.count} x {switch.gpu}: {why}."
     if cheapest is not None and cheapest.gpu != today:
         text += f" Starting with {cheapest.gpu} is the cheapest over all months."
     return text

@@ -140,8 +140,7 @@ def _rental_form(rental: Rental) -> dict[str, Any]:
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """One candidate."""
     rate, asked = candidate.rate, candidate.million_dollars
-    rented = None if candidate.bill is None else candidate.bill.on_demand
-    full_load = None if rented is None else rented.per_million
+    full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
         **attributes(candidate, "gpu count paid_count"),
         "rental": None if candidate.rental is None else _rental_form(candidate.rental),

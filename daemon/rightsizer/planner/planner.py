@@ -69,11 +69,10 @@ class GpuPlan:
     def span_dollars(self, kind: GrowingKind) -> EstimateInterval | None:
         """What a kind costs over all months, by where its price of an hour lies."""
         dollars = kind.dollars() if kind.outgrown is None else None
-        bills = (each.bill for each in self.candidates if each.gpu == kind.gpu)
-        rented = next((bill.on_demand for bill in bills if bill is not None), None)
-        if dollars is None or rented is None:
+        hourly = next(each.hourly_dollars for each in self.candidates if each.gpu == kind.gpu)
+        if dollars is None or hourly is None:
             return None
-        return rented.per_hour.scaled(dollars / rented.per_hour.value)
+        return hourly.scaled(dollars / hourly.value)
 
     @property
     def why_nothing_fits(self) -> str:

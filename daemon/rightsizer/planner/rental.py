@@ -53,12 +53,12 @@ def cheapest_rental(
         if each.gpus >= joined:
             used = each.gpus // joined * joined // layout.tensor * layout.tensor
             found.append(Rental(each, math.ceil(layout.gpus / used) + spares))
-    return min(found, key=_preference, default=None)
 
+    def preference(rental: Rental) -> tuple[bool, float, int, int]:
+        dollars = rental.dollars_per_hour
+        return dollars is None, dollars or 0.0, rental.gpus, rental.count
 
-def _preference(rental: Rental) -> tuple[bool, float, int, int]:
-    dollars = rental.dollars_per_hour
-    return dollars is None, dollars or 0.0, rental.gpus, rental.count
+    return min(found, key=preference, default=None)
 
 
 def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
@@ -67,10 +67,11 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
     if requirement.provider == ANY:
         return rented
     names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
+    what, known = "instances", rented
+    if len(names) == 1:
+        what, known = "prices", (*sorted({*rented, *prices.providers}), ANY)
     for name in names:
-        if name not in rented and (len(names) > 1 or name not in prices.providers):
-            known = rented if len(names) > 1 else [*sorted({*rented, *prices.providers}), ANY]
-            what = "instances" if len(names) > 1 else "prices"
+        if name not in known:
             near = near_words(name, known)
             meant = f"did you mean '{near[0]}'? Else take" if near else "take"
             remedy = f"{meant} one of {', '.join(known)}, or state prices.dollars_per_gpu_hour"
@@ -81,10 +82,7 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
 def instances_of(
     providers: Sequence[str], prices: Prices, stated: Sequence[str]
 ) -> dict[str, list[Instance]]:
-    """What clouds rent, by board; without a price of its own at that cloud's for one GPU.
-
-    What an operator pays (`stated`, by board) goes before every list price.
-    """
+    """What clouds rent, by board; what an operator pays (`stated`) goes before list prices."""
     found: dict[str, list[Instance]] = {}
     for each in built_in_instances():
         if each.provider in providers:

@@ -135,10 +135,7 @@ class Search:
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 
     def of_more(self, requirement: Requirement) -> "Search":
-        """The same for more requests or more tokens a second, all else being equal.
-
-        What one replica needs and makes at most does not change with how many are asked for.
-        """
+        """The same for more requests or tokens a second, as one replica needs and makes as much."""
         search = Search(requirement, self._sizing, self._price, self._instances)
         search._serving_memory, search._single = self._serving_memory, self._single
         return search

@@ -157,8 +157,7 @@ def _rented_as(candidate: PlanCandidate) -> str:
 
 
 def _run_dollars(candidate: PlanCandidate) -> str:
-    rented = None if candidate.bill is None else candidate.bill.on_demand
-    run = None if rented is None else rented.per_run
+    run = None if candidate.rented is None else candidate.rented.per_run
     return priced(None if run is None else run.value, run)
 
 

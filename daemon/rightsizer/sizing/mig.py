@@ -28,21 +28,6 @@ _MARK: Final = ":"
 """Between a board's key and the slice's name; no board of the catalogue has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class BusyShares:
-    """What a workload uses of the whole GPU, as parts of what is achievable there."""
-
-    compute_ratio: float = 1.0
-    bandwidth_ratio: float = 0.0
-    matrix_ratio: float = USUAL_COMPUTE_SHARE
-    """The part of its time that matrix products take, which draw the most power."""
-    is_latency_bound: bool = False
-    """Whether requests must be answered in time."""
-
-
-_FULL: Final = BusyShares()
-
-
 class SliceCapacity(NamedTuple):
     """What kernels reach on a slice, of what they reach on the whole GPU."""
 
@@ -78,23 +63,18 @@ def slice_capacity(
 
 
 def slice_rate(
-    board: Board, profile: MigProfile, shares: BusyShares = _FULL, neighbors_busy_ratio: float = 0.0
+    board: Board,
+    profile: MigProfile,
+    matrix_ratio: float = USUAL_COMPUTE_SHARE,
+    neighbors_busy_ratio: float = 0.0,
+    *,
+    is_latency_bound: bool = False,
 ) -> EstimateInterval:
-    """The throughput of one slice, of the whole GPU's.
-
-    `shares`: what the workload uses of the whole GPU; `neighbors_busy_ratio` as of
-    `slice_capacity`.
-    """
-    is_bound, asked = shares.is_latency_bound, (shares.matrix_ratio, neighbors_busy_ratio)
-    reached = slice_capacity(board, profile, *asked, is_latency_bound=is_bound)
-    used = shares.compute_ratio / reached.compute
-    used += shares.bandwidth_ratio / reached.memory_bandwidth
-    whole = max(1.0, shares.compute_ratio + shares.bandwidth_ratio)
-    # Latency and host take as long on any slice.
-    rest = max(0.0, 1.0 - shares.compute_ratio - shares.bandwidth_ratio)
-    ratio = whole / (used + rest)
-    factor = _ERROR_FACTOR_IN_TIME if shares.is_latency_bound else _ERROR_FACTOR
-    return EstimateInterval.around(ratio, factor)
+    """The throughput of one slice, of that of the whole GPU; arguments as of `slice_capacity`."""
+    asked = board, profile, matrix_ratio, neighbors_busy_ratio
+    reached = slice_capacity(*asked, is_latency_bound=is_latency_bound).compute
+    factor = _ERROR_FACTOR_IN_TIME if is_latency_bound else _ERROR_FACTOR
+    return EstimateInterval.around(reached, factor)
 
 
 def sm_share(board: Board, profile: MigProfile) -> float:
@@ -105,11 +85,7 @@ def sm_share(board: Board, profile: MigProfile) -> float:
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:
-    """What one slice of a board offers while its neighbors are busy.
-
-    Compute goes by its part of the SMs, memory and bandwidth by its part of the memory slices.
-    There is no NVLink inside MIG, and one process uses one slice.
-    """
+    """What one slice of a board offers while its neighbors are busy; MIG has no NVLink."""
     compute = sm_share(board, profile)
     memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
     return replace(
@@ -147,11 +123,7 @@ class SliceNeed:
 
 
 def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
-    """The slices on which the need fits, smallest first.
-
-    Compute goes by a slice's part of the SMs, memory and bandwidth by its part of the memory
-    slices (docs/definitions.md, sources). There is no NVLink inside MIG.
-    """
+    """The slices on which the need fits, smallest first (docs/definitions.md, sources)."""
     if need.uses_nvlink:
         return ()
     compute, memory = need.compute_ratio, max(need.memory_ratio, need.memory_bandwidth_ratio)

@@ -16,6 +16,24 @@ _VECTOR_RATIO: Final = 0.8
 _FILLED_RATIO: Final = 0.5
 """Kernels that occupy less of the SMs are too small for any GPU, and occupy as many SMs elsewhere.
 Source: the rule of thumb for DCGM's field 1002; checked by no measurement of ours."""
+_WITHIN_CLASS_FACTOR: Final = 1.25
+_ACROSS_CLASSES_FACTOR: Final = 1.35
+"""How far off the busy time may be in nine cases of ten. Source: this rule over 108,000 mixes of
+measured bf16 kernels on 9 boards erred by x1.27 (p90), between HBM and GDDR by x1.35."""
+_NEIGHBOR_FACTOR: Final = 1.16
+"""What busy neighbors cost a slice at worst. Source: MLPerf v1.1 on slices of an A30 beside slices
+that ran other benchmarks."""
+_WIDER_EXPONENT: Final = 1.5
+_MOST_LATENCY_RATIO: Final = 0.5
+_LEAST_SM_ACTIVE_RATIO: Final = 0.3
+"""Kernels that small, or mostly latency, are known less of; that intervals are half as wide again
+is a choice, no measurement."""
+_HOST_BOUND_RATIO: Final = 0.3
+"""Of the time waiting for launches, beyond which kernels may be hidden behind the host: then a
+faster GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
+_ERROR_FACTOR: Final = 1.25
+"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
+in no signal, and was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +135,6 @@ def projected_shares(
 ) -> UsageShares:
     """The shares on the target: the same operations and bytes, over the time that they take there.
 
-    What was not measured stays unknown.
-
     `after`: where its time would go there; `ratio`: that time, of that of the window; `peaks`: what
     shares are measured against, source over target.
     """
@@ -158,26 +174,6 @@ def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float
     fewer = profile.place.sm_count / target.sm_count
     scale = fewer if filled < _FILLED_RATIO else max(1.0, fewer)
     return min(busy, filled * scale * busy)
-
-
-_WITHIN_CLASS_FACTOR: Final = 1.25
-_ACROSS_CLASSES_FACTOR: Final = 1.35
-"""How far off the busy time may be in nine cases of ten. Source: this rule over 108,000 mixes of
-measured bf16 kernels on 9 boards erred by x1.27 (p90), between HBM and GDDR by x1.35."""
-_NEIGHBOR_FACTOR: Final = 1.16
-"""What busy neighbors cost a slice at worst. Source: MLPerf v1.1 on slices of an A30 beside slices
-that ran other benchmarks."""
-_WIDER_EXPONENT: Final = 1.5
-_MOST_LATENCY_RATIO: Final = 0.5
-_LEAST_SM_ACTIVE_RATIO: Final = 0.3
-"""Kernels that small, or mostly latency, are known less of; that intervals are half as wide again
-is a choice, no measurement."""
-_HOST_BOUND_RATIO: Final = 0.3
-"""Of the time waiting for launches, beyond which kernels may be hidden behind the host: then a
-faster GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
-_ERROR_FACTOR: Final = 1.25
-"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
-in no signal, and was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

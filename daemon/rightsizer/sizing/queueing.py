@@ -68,10 +68,9 @@ def first_token_waiting(
 ) -> Waiting:
     """Where each pass takes a step of all answers, and the prompts that came during the last one.
 
-    `prompts_seconds`: of a prompt alone, and of one among those that come together.
-    A request waits for what is left of the pass that it came in, and for the whole next one: a
-    gated queue with vacations. `burstiness`: the squared coefficient of variation of the times
-    between arrivals, 1 of Poisson's, which widens passes as it widens counts of arrivals.
+    A request waits for what is left of its pass, and for the whole next one: a gated queue with
+    vacations. `prompts_seconds`: of a prompt alone, and of one among those that come together;
+    `burstiness`: the squared variation of the times between arrivals, 1 of Poisson's.
     """
     alone_seconds, prompt_seconds = prompts_seconds
     busy = min(1.0 - _CERTAIN, arrivals_per_second * prompt_seconds)

@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.mig import slice_rate
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.roofline import LARGE, SERVER_GPUS, SMALL, llm_tokens_per_second
 from rightsizer.sizing.settings import MemorySettings
@@ -229,5 +229,5 @@ def _rate(workload: ComparedWorkload, place: GpuPlace) -> EstimateInterval:
     if place.slice is None:
         return _ALIKE
     is_bound = workload.scenario is InferenceScenario.SERVER
-    shares = BusyShares(matrix_ratio=workload.compute_share, is_latency_bound=is_bound)
-    return slice_rate(place.board, place.slice, shares)
+    asked = place.board, place.slice, workload.compute_share
+    return slice_rate(*asked, is_latency_bound=is_bound)

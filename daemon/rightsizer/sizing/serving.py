@@ -49,16 +49,12 @@ def _error_factors(
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     is_mixture, group = model.experts > 1, layout.tensor * layout.expert
     is_spread = layout.expert > 1 and group > joined_gpus(board)
-    beside = [
-        factor
-        for factor, applies in (
-            (settings.assumed_board_factor, is_assumed),
-            (settings.servers_factor, is_spread),
-            (settings.other_kind_factor, _is_other_kind(model)),
-            (settings.assumed_shape_factor, bool(model.assumed)),
-        )
-        if applies
-    ]
+    beside = (
+        settings.assumed_board_factor if is_assumed else 1.0,
+        settings.servers_factor if is_spread else 1.0,
+        settings.other_kind_factor if _is_other_kind(model) else 1.0,
+        settings.assumed_shape_factor if model.assumed else 1.0,
+    )
 
     def factor(known: float, of_experts: float) -> float:
         all_factors = (known, of_experts if is_mixture else 1.0, *beside)
@@ -259,18 +255,11 @@ class Server:
         # Prompts beside a step are surer to be cheaper than to be dearer.
         whole = step.seconds + prompt.seconds * beside
         low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
-        between = EstimateInterval(
-            1e3 * whole, 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
-        )
-        return Serving(
-            ttft_ms=self._first(first, asked, running, residence),
-            tpot_ms=between,
-            tokens_per_second=EstimateInterval(
-                rate, rate * between.value / between.high, rate * between.value / between.low
-            ),
-            bound=step.plus(prompt, beside).bound,
-            running=served,
-        )
+        low, high = 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
+        between = EstimateInterval(1e3 * whole, low, high)
+        made = EstimateInterval(rate, rate * between.value / high, rate * between.value / low)
+        told, bound = self._first(first, asked, running, residence), step.plus(prompt, beside).bound
+        return Serving(told, between, made, bound, served)
 
     def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
         """To the first token, with what a request waits until it runs (Little's law)."""
@@ -280,16 +269,10 @@ class Server:
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
         batch = self.forward.prompts(tokens, max(1.0, running / self.memory.layout.pipeline))
-        rate = served * tokens / batch.seconds
-        return Serving(
-            ttft_ms=self._first(batch.seconds, asked, running, batch.seconds),
-            tpot_ms=EstimateInterval(0.0, 0.0, 0.0),
-            tokens_per_second=EstimateInterval(
-                rate, rate / self.errors.above, rate * self.errors.below
-            ),
-            bound=batch.bound,
-            running=served,
-        )
+        rate, waited = served * tokens / batch.seconds, (asked, running, batch.seconds)
+        made = EstimateInterval(rate, rate / self.errors.above, rate * self.errors.below)
+        first, between = self._first(batch.seconds, *waited), EstimateInterval.exactly(0.0)
+        return Serving(first, between, made, batch.bound, served)
 
 
 def _part(percentile: float | None) -> float | None:

@@ -79,10 +79,7 @@ def stored_parameters(model: Model, count: ParameterCount, number_format: Number
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:
-    """Parameters on the fullest GPU that training changes, before data parallelism shards them.
-
-    Of a diffusion model that is the denoiser; text encoder and decoder stay as they are.
-    """
+    """What training changes on the fullest GPU, before sharding; of diffusion the denoiser."""
     if isinstance(model, Diffusion):
         return model.parameters / layout.tensor
     return sum(_placed(model, count, layout))

@@ -35,6 +35,8 @@ _ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
 """Layers that a shared block stands before, where the configuration does not say."""
 _DOUBLE: Final = 2
 """Attention sees the embedding beside what comes from the layer before."""
+_REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
+_TYPES: Final = ("block_types", "_block_types")
 
 
 def read_mamba(config: Configuration, name: str) -> Transformer:
@@ -219,10 +221,7 @@ def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
 
 
 def read_zamba2(config: Configuration, name: str) -> Transformer:
-    """Mamba 2 in all layers, and few blocks of attention that many of them share.
-
-    Shared blocks are counted once, and passed as often as they come.
-    """
+    """Mamba 2 in all layers, and few blocks of attention that many share, which count once."""
     layers = hybrid.layer_count(config)
     places = range(config.defaults["num_hidden_layers"])
     usual = tuple(_HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT for layer in places)
@@ -252,10 +251,6 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
     whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)
     return replace(whole, repeated_parameters=float((hybrids - blocks) * block))
-
-
-_REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
-_TYPES: Final = ("block_types", "_block_types")
 
 
 def read_lfm2(config: Configuration, name: str) -> Transformer:

@@ -21,6 +21,19 @@ _DEEP_MERGERS: Final = 3
 """Of Qwen3-VL, where a file does not list their layers."""
 _TILE_SHAPES: Final = 8
 """Of four tiles, where a file does not list them."""
+_CHANNELS: Final = (128, 32)
+"""Of the two convolutions before a conformer, of three by three, which halve what they see."""
+_KERNEL: Final = 9
+_MERGED: Final = 2
+"""Patches of a side that are made one, where a file does not say."""
+_SCALED: Final = 4
+"""The same of InternVL and Idefics: patches that are made one."""
+_HARD_TOKENS: Final = 128
+"""Of each part of Gemma 3n, in a table of their own."""
+_PROJECTED: Final = 512
+"""The width that CLIP compares images and texts in."""
+Projector = Callable[[Configuration, Configuration, int], int]
+"""Of the whole model, the part, and the width of the text: how many parameters."""
 
 
 def _side(config: Configuration, key: str) -> int:
@@ -158,44 +171,6 @@ def _llama_4(config: Configuration) -> int:
     return _plain(config) + config.needed("intermediate_size") * inputs + out**2
 
 
-VISION_TOWERS: Final[Mapping[str, Tower]] = {
-    "clip_vision_model": _plain,
-    "siglip_vision_model": _siglip,
-    "idefics3_vision": _without_class,
-    "smolvlm_vision": _without_class,
-    "pixtral": _pixtral,
-    "internvl_vision": _intern,
-    "intern_vit_6b": _intern,
-    "gemma3n_vision": _timm,
-    "qwen2_vl": _qwen_2,
-    "qwen2_5_vl": _qwen_2_5,
-    "qwen3_vl": _qwen_3,
-    "qwen3_vl_moe": _qwen_3,
-    "qwen3_5": _qwen_3_5,
-    "qwen3_5_moe": _qwen_3_5,
-    "glm4v": _glm,
-    "glm4v_moe": _glm,
-    "mllama_vision_model": _llama_3,
-    "llama4_vision_model": _llama_4,
-}
-"""By `model_type` of the part."""
-
-
-_CHANNELS: Final = (128, 32)
-"""Of the two convolutions before a conformer, of three by three, which halve what they see."""
-_KERNEL: Final = 9
-_MERGED: Final = 2
-"""Patches of a side that are made one, where a file does not say."""
-_SCALED: Final = 4
-"""The same of InternVL and Idefics: patches that are made one."""
-_HARD_TOKENS: Final = 128
-"""Of each part of Gemma 3n, in a table of their own."""
-_PROJECTED: Final = 512
-"""The width that CLIP compares images and texts in."""
-Projector = Callable[[Configuration, Configuration, int], int]
-"""Of the whole model, the part, and the width of the text: how many parameters."""
-
-
 def _conformer(config: Configuration) -> int:
     """Of Gemma 3n: two feed-forward parts, attention and a convolution in each layer."""
     hidden = config.needed("hidden_size")
@@ -300,7 +275,24 @@ _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
 _PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
 OTHER_PARTS: Final = tuple(_PARTS)
 _TOWERS: Final[Mapping[str, Tower]] = {
-    **VISION_TOWERS,
+    "clip_vision_model": _plain,
+    "siglip_vision_model": _siglip,
+    "idefics3_vision": _without_class,
+    "smolvlm_vision": _without_class,
+    "pixtral": _pixtral,
+    "internvl_vision": _intern,
+    "intern_vit_6b": _intern,
+    "gemma3n_vision": _timm,
+    "qwen2_vl": _qwen_2,
+    "qwen2_5_vl": _qwen_2_5,
+    "qwen3_vl": _qwen_3,
+    "qwen3_vl_moe": _qwen_3,
+    "qwen3_5": _qwen_3_5,
+    "qwen3_5_moe": _qwen_3_5,
+    "glm4v": _glm,
+    "glm4v_moe": _glm,
+    "mllama_vision_model": _llama_3,
+    "llama4_vision_model": _llama_4,
     "qwen2_audio_encoder": partial(
         speech_encoder_parameters, keys=("d_model", "encoder_ffn_dim", "encoder_layers")
     ),
@@ -309,13 +301,11 @@ _TOWERS: Final[Mapping[str, Tower]] = {
     ),
     "gemma3n_audio": _conformer,
 }
+"""By `model_type` of the part."""
 
 
 def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str, ...]]:
-    """Parameters of the parts of a model beside its text that are understood, and notes on them.
-
-    What joins them to the text, which is so wide, is counted with them.
-    """
+    """Parameters of what is understood beside the text, and of what joins it to that; notes."""
     kind = config.text("model_type")
     counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}
     counted = sum(count or 0 for count in counts.values())
