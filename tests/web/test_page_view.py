@@ -15,7 +15,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, Report, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.model.window import ResourceProvisioning
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.json_encoder import device_form
@@ -24,7 +24,6 @@ from rightsizer.report.labels import (
     SEVERITY_COLORS,
     STATE_ORDER,
     display_name,
-    percent_text,
 )
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery

@@ -31,6 +31,7 @@ from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
     Nanoseconds,
     format_duration,
+    percent_text,
     seconds,
 )
 from rightsizer.model.window import Window
@@ -173,15 +174,15 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
     ):
         energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
         hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU hours"
-        yield f"  {word:6}  {part_seconds / known:4.0%}, {hours}{energy}"
+        yield f"  {word:6}  {percent_text(part_seconds / known):>4}, {hours}{energy}"
     for cause, lost in _by_size(report):
         if lost >= _LISTED_SHARE * known:
-            yield f"    {lost / known:4.0%} {CAUSE_LABELS[cause]}"
+            yield f"    {percent_text(lost / known):>4} {CAUSE_LABELS[cause]}"
     if (peak := report.memory_peak_ratio) is not None:
         totals, sizes = {each.memory_total_bytes for each in report.devices}, ""
         if len(totals) == 1 and (total := totals.pop()) is not None:
             sizes = f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
-        yield f"  memory  at most {peak:.0%} of a GPU{sizes}"
+        yield f"  memory  at most {percent_text(peak)} of a GPU{sizes}"
     yield f"  Advice: {_advice(report)}"
 
 

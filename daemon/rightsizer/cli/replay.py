@@ -20,7 +20,7 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds
 from rightsizer.report.labels import display_name, unknown_parts
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
@@ -66,7 +66,7 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
         yield f"  unknown {time / accounted:.1%}: {why}"
     yield from (f"  {caveat}" for caveat in summary.caveats)
     if fit.overprovisioned is not None:
-        yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
+        yield f"  {percent_text(fit.overprovisioned)} over-provisioned by the largest need"
 
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:

@@ -12,12 +12,12 @@ from rich.text import Text
 from rightsizer.console.advice import dollars_per_day
 from rightsizer.console.command import harmless
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import percent_text
 from rightsizer.report.labels import (
     ABSENT,
     STATE_ORDER,
     action_label,
     display_name,
-    percent_text,
 )
 
 Form = Mapping[str, Any]

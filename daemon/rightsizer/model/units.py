@@ -103,6 +103,15 @@ def parse_duration(text: str) -> float:
     )
 
 
+def percent_text(ratio: float) -> str:
+    """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
+    if 0 < ratio < 0.005:  # noqa: PLR2004 - what would round to 0.
+        return "<1%"
+    if 0.995 <= ratio < 1:  # noqa: PLR2004 - what would round to 100.
+        return ">99%"
+    return f"{ratio:.0%}"
+
+
 def format_duration(duration_seconds: float) -> str:
     """A duration as a person would say it, in at most two units: `45 s`, `2 h 5 min`, `3 d`."""
     whole = round(duration_seconds)

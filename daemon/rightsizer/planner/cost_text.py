@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import (
     Bill,
     CandidateFilter,
@@ -106,7 +107,7 @@ def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
         return f"{text} It never costs less than renting."
     text += f" Cheaper than on demand after {number(hours.value)} used hours"
     text += f" ({interval_text(hours)})"
-    use = f"at {ownership.utilization_ratio:.0%} use"
+    use = f"at {percent_text(ownership.utilization_ratio)} use"
     if months is None:
         return f"{text}; {use} never."
     return f"{text}: {number(months.value)} months {use} ({interval_text(months)})."

@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 from rightsizer.model.table import table_rows
+from rightsizer.model.units import percent_text
 from rightsizer.sizing.estimate import EstimateInterval
 
 NOTHING: Final = "-"
@@ -25,7 +26,7 @@ _WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _WHOLE_WITHIN: Final = 0.05
-_NEARLY_ALL: Final = 0.995
+_NEARLY_ALL: Final = 0.999
 
 
 def large(value: float) -> str:
@@ -50,10 +51,8 @@ def middle(interval: EstimateInterval | None) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """`98%`; nothing short of all is told as all."""
-    if ratio is None:
-        return NOTHING
-    return ">99%" if _NEARLY_ALL < ratio <= 1.0 else f"{ratio:.0%}"
+    """`98%`; no prediction is told as sure."""
+    return NOTHING if ratio is None else percent_text(min(ratio, _NEARLY_ALL))
 
 
 def interval_text(interval: EstimateInterval) -> str:

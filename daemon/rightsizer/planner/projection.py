@@ -8,6 +8,7 @@ from rightsizer.config.row import Row
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.frozen import asdict, dataclass, fields
+from rightsizer.model.units import percent_text
 from rightsizer.planner.figures import words_of
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place
@@ -153,7 +154,9 @@ def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
     steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
     devices = f", {run.devices} GPUs" if run.devices > 1 else ""
     shares = ((words, getattr(run.time, part)) for part, words in _PARTS.items())
-    spelled = ", ".join(f"{words} {share:.0%}" for words, share in shares if share >= _LEAST)
+    spelled = ", ".join(
+        f"{words} {percent_text(share)}" for words, share in shares if share >= _LEAST
+    )
     yield from wrapped(f"by {run.source}{devices}{steps}: {spelled}")
     for each in _assumptions(answer, run):
         yield from wrapped(f"assumed: {each}")
@@ -223,7 +226,7 @@ def _row(answer: ProjectionAnswer, projection: Projection) -> Sequence[str]:
         _FITS[projection.fits],
         projection.bottleneck,
         *(
-            "?" if share is None else f"{share:.0%}"
+            "?" if share is None else percent_text(share)
             for share in (shares.sm_active, shares.tensor_active, shares.dram_active)
         ),
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
+from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
 from rightsizer.planner.figures import number
 from rightsizer.sizing.estimate import EstimateInterval
@@ -151,7 +152,7 @@ def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Re
     """The latencies that are above what is asked for, the headroom taken off."""
     for by, figure, most_ms, said in _targets(load, rate):
         if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
-            free = f" ({most_ms:g} less {headroom:.0%} headroom)" if headroom else ""
+            free = f" ({most_ms:g} less {percent_text(headroom)} headroom)" if headroom else ""
             yield Rejection(by, f"{said}, above {most_ms * (1.0 - headroom):g} ms{free}")
 
 

@@ -155,7 +155,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
             yield f"x{number(ratio)} cost" if ratio >= _DOUBLE else f"+{ratio - 1.0:.0%} cost"
     sure = other.rate.targets_probability
     if sure is not None and sure < DOUBTED:
-        yield f"{sure:.0%} in time"
+        yield f"{percent(sure)} in time"
     if other.is_memory_tight:
         yield "tight memory"
 

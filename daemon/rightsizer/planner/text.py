@@ -7,7 +7,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.console.text import aligned, counted, wrapped
-from rightsizer.model.units import GIB
+from rightsizer.model.units import GIB, percent_text
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
 from rightsizer.planner.figures import (
@@ -229,7 +229,7 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
     whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
     spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
-    free = f"{best.memory_headroom_ratio:.0%} free"
+    free = f"{percent_text(best.memory_headroom_ratio)} free"
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}: {split}")
     yield ""
     yield from costs_lines(best, requirement.told_unit)

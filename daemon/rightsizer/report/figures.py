@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.state import Cause, Resource
-from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup, percent_text
+from rightsizer.model.units import percent_text
+from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 
 NOTHING: Final = "not known"

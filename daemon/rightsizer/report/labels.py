@@ -141,15 +141,6 @@ class MomentLabel:
     age: str
 
 
-def percent_text(share: float) -> str:
-    """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
-    if 0 < share < 0.005:  # noqa: PLR2004 - what would round to 0.
-        return "<1%"
-    if 0.995 <= share < 1:  # noqa: PLR2004 - what would round to 100.
-        return ">99%"
-    return f"{100 * share:.0f}%"
-
-
 def moment_label(time: Nanoseconds, now: Nanoseconds) -> MomentLabel:
     """A wall time in UTC, and how long ago it was."""
     utc = datetime.fromtimestamp(seconds(time), UTC)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import SPANS, BlocksOf, PastOf, Report, TimeRange
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, percent_text
 from rightsizer.report import labels
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.template import environment_of, script_hash
@@ -90,7 +90,7 @@ def _template() -> Template:
     environment = environment_of("rightsizer.web")
     environment.filters |= {
         "name": labels.display_name,
-        "percent": labels.percent_text,
+        "percent": percent_text,
         "uncapitalized": labels.uncapitalized,
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}

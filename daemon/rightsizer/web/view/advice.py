@@ -6,13 +6,12 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
-from rightsizer.model.units import GIB, format_duration
+from rightsizer.model.units import GIB, format_duration, percent_text
 from rightsizer.report.labels import (
     ABSENT,
     TIMES,
     action_label,
     display_name,
-    percent_text,
     reason_label,
 )
 from rightsizer.web.view.totals import interval

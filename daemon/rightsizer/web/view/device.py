@@ -9,9 +9,9 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import GIB, Nanoseconds
+from rightsizer.model.units import GIB, Nanoseconds, percent_text
 from rightsizer.model.window import Provisioning, ResourceProvisioning
-from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_text
+from rightsizer.report.labels import MomentLabel, display_name, moment_label
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import SignalChart, signal_charts
 from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view

@@ -11,9 +11,15 @@ from rightsizer.model.finding import worth_rank
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
+from rightsizer.model.units import (
+    JOULES_PER_KILOWATT_HOUR,
+    Nanoseconds,
+    format_duration,
+    percent_text,
+    seconds,
+)
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.labels import MomentLabel, moment_label, percent_text
+from rightsizer.report.labels import MomentLabel, moment_label
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (

@@ -7,8 +7,7 @@ from typing import Final
 from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import TimeRange
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.report.labels import percent_text
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
 

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Span, StripCell
 from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.report.labels import STATE_ORDER, display_name, percent_text
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, seconds
+from rightsizer.report.labels import STATE_ORDER, display_name
 
 STRIP_WIDTH: Final = 1440
 STRIP_HEIGHT: Final = 100

@@ -10,13 +10,17 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Cause, State
-from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, format_duration
+from rightsizer.model.units import (
+    HOUR_SECONDS,
+    JOULES_PER_KILOWATT_HOUR,
+    format_duration,
+    percent_text,
+)
 from rightsizer.report.labels import (
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
     gpus_label,
-    percent_text,
 )
 from rightsizer.web.view.strip import Share
 
