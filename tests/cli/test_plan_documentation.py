@@ -11,7 +11,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.planner.plan_check import compare_recording, read_devices
+from rightsizer.planner.plan_check import Prediction, compare_recording, read_devices
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
 from rightsizer.planner.plan_model import CONFIG_KEYS, KINDS
@@ -74,7 +74,9 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
     assert requirement is not None
     plan = planner.plan(requirement)
     devices = read_devices(open_recording([run], catalogue=built_in()))
-    measured = compare_recording(requirement, planner, plan.candidates[0], devices)
+    measured = compare_recording(
+        Prediction(requirement, planner, plan.candidates[0], "A30"), devices
+    )
     form = {**encode_plan(plan), "measured": encode_plan_check(measured)}
 
     assert json.loads(json.dumps(form, allow_nan=False)) == form

@@ -103,7 +103,8 @@ def test_a_single_stream_is_one_request_at_a_time(file: Path, capsys: Captured) 
 
 def test_training_runs_give_throughput_mfu_and_hours(file: Path, capsys: Captured) -> None:
     """Over as many GPUs as the log counts."""
-    candidate, found = compared(file, TRAINS, capsys, log(file.parent, training()))
+    asked = {**TRAINS, "gpus": ["A100-SXM4-40GB"], "parallel": {"data": 1}}
+    candidate, found = compared(file, asked, capsys, log(file.parent, training()))
 
     assert candidate["gpu"] == "A100-SXM4-40GB"
     assert found["training_hours"]["measured"] == pytest.approx(600 / 3600)
@@ -167,6 +168,35 @@ def test_a_gpu_that_nobody_knows_is_refused_until_it_is_named(file: Path, capsys
     trace = loader_bound_trace(file.parent)
 
     assert "with --board" in refused(file, TRAINS, capsys, trace)
+
+
+def test_a_board_is_never_taken_from_a_list_of_candidates(file: Path, capsys: Captured) -> None:
+    """What names none is of the plan's only one, or of that which is named."""
+    run = log(file.parent, training())
+    asked = {**TRAINS, "parallel": {"data": 1}, "gpus": ["H100-SXM5-80GB", "L40S"]}
+
+    assert "mlperf_log.txt: does not name its GPU" in refused(file, asked, capsys, run)
+    candidate, _ = compared(file, asked, capsys, run, "--board", "L40S")
+    assert candidate["gpu"] == "L40S"
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ("parallel", "does not count its GPUs; state `parallel` as it ran"),
+        ("training", "counts samples; state training.sequence"),
+    ],
+)
+def test_what_a_log_of_training_does_not_say_is_asked_for(
+    file: Path, capsys: Captured, missing: str, told: str
+) -> None:
+    """GPUs and tokens of a sample: two that were assumed wrongly can cancel each other."""
+    asked = {"task": "finetune-lora", "model": SHAPE, **H100, "training": {"sequence": 8192}}
+    run = log(file.parent, training())
+    compared(file, asked, capsys, run)
+
+    asked.pop(missing)
+    assert told in refused(file, asked, capsys, run)
 
 
 def test_replicas_of_the_plan_must_make_the_gpus_of_the_trace(file: Path, capsys: Captured) -> None:

@@ -133,14 +133,20 @@ def _measured(
 ) -> PlanCheck | None:
     if arguments.measured is None:
         return None
-    requirement, plan = file.items[0].requirement, found[0].plan
+    asked, plan = file.items[0], found[0].plan
+    requirement = asked.requirement
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")
     # Readers of recordings and profiles are half of all that would be loaded.
     from rightsizer.cli.plan_measured import check_plan  # noqa: PLC0415
+    from rightsizer.planner.plan_check import Prediction  # noqa: PLC0415
 
-    paths, board = arguments.measured, arguments.board
-    return check_plan(requirement, planner, plan.candidates[0], paths, board)
+    board = arguments.board and planner.catalogue.get(arguments.board).key
+    states_sequence = "sequence" in asked.question.row.row("training")
+    planned = plan.candidates[0]
+    return check_plan(
+        Prediction(requirement, planner, planned, board, states_sequence), arguments.measured
+    )
 
 
 COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_WORDS))

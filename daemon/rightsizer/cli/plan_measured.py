@@ -7,64 +7,45 @@ from pathlib import Path
 
 from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile
-from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.plan_check import (
     PlanCheck,
+    Prediction,
     compare_benchmark,
     compare_recording,
     layout_of_count,
     read_devices,
     trace_comparisons,
+    unnamed_board,
 )
-from rightsizer.planner.planner import Planner
 from rightsizer.profiler.profiled_run import profiled_run
-from rightsizer.sizing.requirement import Requirement
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import is_profile, read_all
 from rightsizer.telemetry.recordings.source import open_recording
 
 
-def compare_trace(
-    requirement: Requirement,
-    planner: Planner,
-    planned: PlanCandidate,
-    profiles: Sequence[Profile],
-    board: str | None = None,
-) -> PlanCheck:
+def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCheck:
     """What the traces of one program say of a prediction, one file of each rank.
 
-    It is predicted again, on the GPU and over as many GPUs as the traces are of; `planned` and
-    `board`, a key of the catalogue, are taken where they do not say.
+    It is predicted again, on the GPU and over as many GPUs as the traces are of.
 
     Raises:
-        ProfileError: there is no time line of a GPU at work, or GPUs that the plan cannot be on.
+        ProfileError: there is no time line of a GPU at work, nothing says which board it is, or the
+            plan cannot be on as many.
     """
-    run = profiled_run(profiles, planner.catalogue)
-    if run.board is None and run.device_name and board is None:
-        raise ProfileError(
-            f"{run.source}: recorded on '{run.device_name}', which is not in the catalogue; name "
-            "the board that it is with --board"
-        )
-    gpu = run.board.key if run.board is not None else board or planned.gpu
-    layout = planned.layout
+    run = profiled_run(profiles, prediction.planner.catalogue)
+    if (gpu := prediction.board_of(run.device_name)) is None:
+        raise ProfileError(f"{run.source}: {unnamed_board(run.device_name)}")
+    requirement, layout = prediction.requirement, prediction.planned.layout
     if requirement.task.trains:
         sizes = [each.world_size for each in profiles if each.world_size is not None]
-        layout = layout_of_count(planned, max((run.devices, *sizes)), run.source)
+        layout = layout_of_count(prediction.planned, max((run.devices, *sizes)), run.source)
     asked = replace(requirement, parallel=layout)
-    candidate = planner.predicted(asked, gpu)
+    candidate = prediction.planner.predicted(asked, gpu)
     return PlanCheck(candidate, tuple(trace_comparisons(asked, candidate, run)))
 
 
-def check_plan(
-    requirement: Requirement,
-    planner: Planner,
-    planned: PlanCandidate,
-    paths: Sequence[Path],
-    board: str | None = None,
-) -> PlanCheck:
+def check_plan(prediction: Prediction, paths: Sequence[Path]) -> PlanCheck:
     """All that files of a recording, of a profiler, of MLPerf say of a prediction of one run.
-
-    `board` is the key of the board that was measured, where the files do not say.
 
     Raises:
         RecordingError: a recording cannot be read, or has no reading.
@@ -74,14 +55,13 @@ def check_plan(
     limits = ReadLimits()
     of_profilers = [each for each in paths if is_profile(each, limits)]
     recordings = [each for each in paths if each not in of_profilers]
-    if board is not None:
-        planned = replace(planned, gpu=planner.catalogue.get(board).key)
     found: list[PlanCheck] = []
     if recordings:
-        opened = open_recording(recordings, catalogue=planner.catalogue, board=board)
+        catalogue = prediction.planner.catalogue
+        opened = open_recording(recordings, catalogue=catalogue, board=prediction.board)
         with closing(opened) as source:
             devices = read_devices(source)
-        found.append(compare_recording(requirement, planner, planned, devices))
+        found.append(compare_recording(prediction, devices))
     if of_profilers:
         profiles = read_all(of_profilers, limits)
         traces = [each for each in profiles if each.benchmark is None]
@@ -91,9 +71,9 @@ def check_plan(
                 f"--measured: {len(results)} results of benchmarks; a prediction is of one run"
             )
         if traces:
-            found.append(compare_trace(requirement, planner, planned, traces, board))
+            found.append(compare_trace(prediction, traces))
         if results:
-            found.append(compare_benchmark(requirement, planner, planned, results[0]))
+            found.append(compare_benchmark(prediction, results[0]))
     return _joined(found)
 
 

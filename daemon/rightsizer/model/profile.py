@@ -340,6 +340,8 @@ class BenchmarkResult:
     figures: Mapping[str, float] = field(default_factory=dict, hash=False)
     """By stable names: `samples_per_second`, `tokens_per_second`, `latency_p90_seconds`,
     `ttft_p99_seconds`, `tpot_p99_seconds`, `time_to_train_seconds`."""
+    device_name: str = ""
+    """Of its accelerators, as the log names them; empty where it does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,31 @@ class FigureComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """A candidate that a run is held against."""
+
+    requirement: Requirement
+    planner: Planner
+    planned: PlanCandidate
+    board: str | None = None
+    """Key of the board that ran, where its files do not name it."""
+    states_sequence: bool = False
+    """Whether the plan's file has the tokens of a training's sample, which no log has."""
+
+    def board_of(self, name: str | None) -> str | None:
+        """The key of the board that ran; `None` where nothing says which it is.
+
+        As its files name it, else as it was stated; where they name none, that which the plan is
+        asked for, if it is one alone.
+        """
+        found = self.planner.catalogue.find(name) if name else None
+        if found is not None:
+            return found.key
+        is_alone = not name and len(self.requirement.gpus) == 1
+        return self.board or (self.planned.gpu if is_alone else None)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanCheck:
     """A run beside the candidate that it was of."""
 
@@ -123,32 +148,34 @@ class PlanCheck:
     comparisons: tuple[FigureComparison, ...]
 
 
-def compare_recording(
-    requirement: Requirement,
-    planner: Planner,
-    planned: PlanCandidate,
-    devices: Sequence[RecordedDevice],
-) -> PlanCheck:
+def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice]) -> PlanCheck:
     """What a recording says of a prediction.
 
     The GPUs of the recording are taken for a candidate: its kind, in the layout planned for that
     kind where it has as many GPUs, else in tensor parallel over them all.
 
     Raises:
-        RecordingError: nothing was read of any device.
+        RecordingError: nothing was read of any device, or nothing says which board it is.
     """
     if not devices:
         raise RecordingError("the recording has no reading of any device; record for a while")
     name = devices[0].device.name
-    board = planner.catalogue.find(name) if name else None
-    gpu = planned.gpu if board is None else board.key
+    if (gpu := prediction.board_of(name)) is None:
+        raise RecordingError(f"the recording {unnamed_board(name)}")
+    planned = prediction.planned
     layout = planned.layout if len(devices) == planned.count else Parallelism(tensor=len(devices))
     running = _mean(devices, Signal.REQUESTS_RUNNING)
     # Every GPU of an engine has the whole engine's requests.
     in_flight = None if running is None else max(1.0, running * layout.data)
-    asked = _running(requirement, layout, in_flight)
-    candidate = planner.predicted(asked, gpu)
+    asked = _running(prediction.requirement, layout, in_flight)
+    candidate = prediction.planner.predicted(asked, gpu)
     return PlanCheck(candidate, tuple(_recorded(asked, candidate, devices, in_flight)))
+
+
+def unnamed_board(name: str | None) -> str:
+    """Why nothing can be compared, and the remedy."""
+    why = f"is of '{name}', which is not in the catalogue" if name else "does not name its GPU"
+    return f"{why}; name the board that it is with --board"
 
 
 def _running(requirement: Requirement, layout: Parallelism, in_flight: float | None) -> Requirement:
@@ -206,20 +233,20 @@ def _share(what: str, share: float, remark: str = "") -> FigureComparison:
     return FigureComparison(what, "ratio", share, None, remark)
 
 
-def compare_benchmark(
-    requirement: Requirement, planner: Planner, planned: PlanCandidate, profile: Profile
-) -> PlanCheck:
+def compare_benchmark(prediction: Prediction, profile: Profile) -> PlanCheck:
     """What an MLPerf result says of a prediction.
 
-    A log names no GPU that can be relied on: it is taken for the planned one, in as many GPUs as
-    the log counts. Requests in flight are those of the scenario; of `Server`, by Little's law.
+    Of training it is predicted again over as many GPUs as the log counts. Requests in flight are
+    those of the scenario; of `Server`, by Little's law.
 
     Raises:
-        ProfileError: it holds no result, an invalid one, or one of another task.
+        ProfileError: it holds no result, an invalid one, or one of another task, or neither it nor
+            the plan says on which board, on how many GPUs or with how many tokens it ran.
     """
     result = profile.benchmark
     if result is None:
         raise ProfileError(f"{profile.source}: is no log of a benchmark; give a trace or a log")
+    requirement, planned = prediction.requirement, prediction.planned
     figures, is_training = result.figures, profile.format is ProfileFormat.MLPERF_TRAINING
     fault = ""
     if is_training != requirement.task.trains:
@@ -230,14 +257,22 @@ def compare_benchmark(
     elif figures.keys().isdisjoint(_RESULTS):
         fault = "holds no result (an accuracy run, or one that did not end); give the performance"
         fault += " run's folder"
-    if fault:
+    gpu = prediction.board_of(result.device_name)
+    if not fault and gpu is None:
+        fault = unnamed_board(result.device_name)
+    if not fault and is_training and requirement.parallel is None and "accelerators" not in figures:
+        fault = "does not count its GPUs; state `parallel` as it ran, such as {data: 8}"
+    is_of_tokens = is_training and isinstance(requirement.model, Transformer)
+    if not fault and is_of_tokens and not prediction.states_sequence:
+        fault = "counts samples; state training.sequence, the tokens of one"
+    if fault or gpu is None:
         raise ProfileError(f"{profile.source}: {fault}")
     if requirement.task.trains:
         count = round(figures.get("accelerators", planned.count))
         asked = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
     else:
         asked = _running(requirement, planned.layout, _in_flight(result))
-    candidate = planner.predicted(asked, planned.gpu)
+    candidate = prediction.planner.predicted(asked, gpu)
     compared = (_trained if is_training else _served)(asked, candidate, figures)
     return PlanCheck(candidate, tuple(compared))
 

@@ -200,7 +200,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         format=ProfileFormat.MLPERF_TRAINING,
         source=path.name,
         start=None if run.start is None else round(run.start * 1e3) * 1000,
-        benchmark=BenchmarkResult(run.benchmark, "Training", is_valid, figures),
+        benchmark=BenchmarkResult(run.benchmark, "Training", is_valid, figures, run.system),
         events=run.events,
         unread=dict(text.unread),
         notes=tuple(_notes(run)),
