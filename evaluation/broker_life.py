@@ -146,7 +146,9 @@ class _Life:
             jobs = [n for n, job in self._world.running.items() if slot.uuid in job.uuids]
             alone = [n for n in jobs if not self._coming[n].ticket.request.may_share]
             self.lived.doubles += bool(alone) and len(jobs) > 1
-            self.lived.overfull += (slot.memory_used_bytes or 0) > (slot.memory_total_bytes or 0)
+            self.lived.overfull += (slot.memory_used_bytes or 0) > (
+                slot.device.memory_total_bytes or 0
+            )
 
     def _count(self, elapsed_seconds: float) -> None:
         held = {uuid for job in self._world.running.values() for uuid in job.uuids}

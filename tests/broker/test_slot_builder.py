@@ -130,12 +130,12 @@ def test_what_was_advised_of_the_hardware_still_holds() -> None:
 @pytest.mark.parametrize(
     ("holdings", "pids", "leased", "holders"),
     [
-        ((Holding(_NAMED, 1.0),), (7, 8), (), (SlotHolder("train", True, (7, 8)),)),
+        ((Holding(_NAMED, 1.0),), (7, 8), (), (SlotHolder("train", True),)),
         ((Holding(_NAMED, 1.0, has_process=False),), (), (), (SlotHolder("train", False),)),
-        ((), (7,), (), (SlotHolder("process 7", True, (7,)),)),
-        ((), (7, 8, 9), (), (SlotHolder("process 7 and 2 more", True, (7, 8, 9)),)),
+        ((), (7,), (), (SlotHolder("process 7", True),)),
+        ((), (7, 8, 9), (), (SlotHolder("process 7 and 2 more", True),)),
         ((Holding(_NAMED, 1.0),), (7, 8), (7, 8), ()),
-        ((Holding(_NAMED, 1.0),), (7, 8), (8,), (SlotHolder("train", True, (7,)),)),
+        ((Holding(_NAMED, 1.0),), (7, 8), (8,), (SlotHolder("train", True),)),
         (
             (Holding(_NAMED, 1.0, has_process=False),),
             (7,),
@@ -206,7 +206,7 @@ def test_an_instance_stands_as_its_gpu_does() -> None:
     assert found.power_headroom_watts == 630.0
     assert found.conditions == {Condition.HARDWARE_SLOWDOWN}
     assert found.trouble == "1 uncorrected memory error"
-    assert found.gpu_uuid == "GPU-a"
+    assert found.device.board_uuid == "GPU-a"
     assert (found.numa_node, found.cpus) == (1, (4, 5, 6))
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from readings import gpu, snapshot
 from rightsizer.agent.doctor import CHECKS
-from rightsizer.agent.doctor.captures import check_capture, check_drop_folder
 from rightsizer.agent.doctor.check import CheckContext, Verdict
+from rightsizer.agent.doctor.own import check_capture, check_drop_folder
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_t
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.report.charts import ChartLane, lanes
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.registry import read_all
@@ -289,3 +291,11 @@ def test_kernels_are_summed_by_what_they_are_for() -> None:
     assert len(re.findall('<span class="who">', table)) == 2
     assert page.count('<table class="sortable"') == 1
     assert re.search(r'<td class="n" data-sort="[\d.e-]+">', page)
+
+
+def test_share_a_hair_beyond_all_is_drawn_as_all() -> None:
+    """Sums of times end a hair above 1, and a digit of base 36 goes no further."""
+    row = ChartLane("kernels", "working", (0.0, 0.5, 1.0, 1.0 + 1e-9))
+    chart = lanes("Time line", "What went on.", [row], ["0 s", "1 s"], 0.25)
+    (told,) = re.findall(r'data-lanes="([^"]*)"', chart)
+    assert json.loads(unescape(told))[0][-1] == "0izz"

@@ -116,7 +116,7 @@ class World:
             placement=self.topology.placements[uuid],
             state=state if there else State.IDLE_EMPTY,
             trouble="fell off the bus" if uuid in self.broken else None,
-            holders=tuple(SlotHolder(f"process {at}", True, (at,)) for at, _ in enumerate(others)),
+            holders=tuple(SlotHolder(f"process {at}", True) for at, _ in enumerate(others)),
             memory_used_bytes=_DRIVER_BYTES + sum(each.memory_bytes for each in there),
             demand={Resource.COMPUTE: demand, Resource.MEMORY_BANDWIDTH: demand} if there else {},
         )

@@ -43,7 +43,7 @@ class PlacementNode:
 
     def taken(self, *indices: int, **facts: Any) -> "PlacementNode":
         """The same where some slots are held by a busy process, or are as the facts say."""
-        held = facts or {"holders": (SlotHolder("train", True, (7,)),), "state": State.PRODUCTIVE}
+        held = facts or {"holders": (SlotHolder("train", True),), "state": State.PRODUCTIVE}
         return replace(
             self,
             slots=tuple(

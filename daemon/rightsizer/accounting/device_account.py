@@ -68,9 +68,11 @@ _CELLS: Final = 2 * DAY // FINE_SPAN
 class DeviceWindows:
     """All that is remembered of one device, bounded whatever happens."""
 
-    def __init__(self, uuid: str, decay: DecaySettings | None = None) -> None:
+    def __init__(
+        self, uuid: str, decay: DecaySettings | None = None, hourly_before: Nanoseconds = 0
+    ) -> None:
         self.uuid = uuid
-        self.rollups = RollupStore(uuid, day=DAY, week=7 * DAY)
+        self.rollups = RollupStore(uuid, DAY, 7 * DAY, hourly_before)
         """Windows without blocks of the last day and week, and what is remembered of a month."""
         self._cells: deque[StripCell] = deque(maxlen=_CELLS)
         self._decay = decay
@@ -234,9 +236,13 @@ class DeviceAccount:
     """One device's."""
 
     def __init__(
-        self, uuid: str, settings: AccountingSettings, distributions: Collection[Signal]
+        self,
+        uuid: str,
+        settings: AccountingSettings,
+        distributions: Collection[Signal],
+        hourly_before: Nanoseconds,
     ) -> None:
-        self.windows = DeviceWindows(uuid, settings.decay)
+        self.windows = DeviceWindows(uuid, settings.decay, hourly_before)
         self._distributions = distributions
         self.begin()
         self.last: Entry | None = None

@@ -247,8 +247,15 @@ class RollupLevel:
 class RollupStore:
     """The windows of one device or workload, bounded whatever happens."""
 
-    def __init__(self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0) -> None:
-        self.uuid = uuid
+    def __init__(
+        self,
+        uuid: str,
+        day: Nanoseconds = 0,
+        week: Nanoseconds = 0,
+        hourly_before: Nanoseconds = 0,
+    ) -> None:
+        """No windows yet; five minutes before `hourly_before` are kept in their hour alone."""
+        self.uuid, self._hourly_before = uuid, hourly_before
         self._fine = WindowRing(uuid, FINE_SPAN, FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)
         self._days = RollupLevel(uuid, DAY)
@@ -258,8 +265,6 @@ class RollupStore:
         self.slot: Nanoseconds | None = None
         """When the open five minutes began, `None` where none are open."""
         self._latest_slot: Nanoseconds = 0
-        self.hourly_before: Nanoseconds = 0
-        """Five minutes that began before are kept in their hour alone."""
 
     def add(self, part: Entry) -> Window | None:
         """Add a stretch that lies within five minutes (`split`); the window that it closed."""
@@ -289,7 +294,7 @@ class RollupStore:
         if (found := self.open_window()) is None or self.slot is None:
             return None
         self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
-        if self.slot >= self.hourly_before:
+        if self.slot >= self._hourly_before:
             self._fine.append(found, self.slot)
         self._hours.add(found, self.slot)
         self._blocks.append(found.blocks, self.slot)

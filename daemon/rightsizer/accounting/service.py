@@ -65,6 +65,7 @@ class NodeAccounts:
         self._workloads = WorkloadAccounts(self._settings.workloads)
         self._closed: list[Window] = []
         self._node = Node()
+        self._hourly_before: Nanoseconds = 0
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -74,9 +75,9 @@ class NodeAccounts:
     def device(self, uuid: str) -> DeviceAccount:
         """A device's account, an empty one for a device that was never seen."""
         if uuid not in self._accounts:
-            account = DeviceAccount(uuid, self._settings, self._distributions)
-            account.windows.rollups.hourly_before = self._workloads.hourly_before
-            self._accounts[uuid] = account
+            self._accounts[uuid] = DeviceAccount(
+                uuid, self._settings, self._distributions, self._hourly_before
+            )
         return self._accounts[uuid]
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
@@ -110,7 +111,8 @@ class NodeAccounts:
 
     def keep_hours_before(self, moment: Nanoseconds) -> None:
         """Let accounts that are new from now on keep no shorter windows of what was before."""
-        self._workloads.hourly_before = moment
+        self._hourly_before = moment
+        self._workloads.keep_hours_before(moment)
 
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""

@@ -32,11 +32,11 @@ class _Latest(NamedTuple):
 class WorkloadAccount:
     """One workload's."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, hourly_before: Nanoseconds) -> None:
         self.workload: Workload | None = None
         self.devices: tuple[str, ...] = ()
         self.seen: Nanoseconds = 0
-        self.rollups = RollupStore(workload_subject(key))
+        self.rollups = RollupStore(workload_subject(key), hourly_before=hourly_before)
         self.totals = RunningTotals(EntrySums(), ())
         self._latest: dict[str, _Latest] = {}
 
@@ -92,8 +92,11 @@ class WorkloadAccounts:
         self._settings = settings or WorkloadAccountSettings()
         self._accounts: OrderedDict[str, WorkloadAccount] = OrderedDict()
         self._slot: Nanoseconds = 0
-        self.hourly_before: Nanoseconds = 0
-        """What new accounts begin with."""
+        self._hourly_before: Nanoseconds = 0
+
+    def keep_hours_before(self, moment: Nanoseconds) -> None:
+        """Let accounts that are new from now on keep no shorter windows of what was before."""
+        self._hourly_before = moment
 
     def post(
         self, holdings: Mapping[str, tuple[Holding, ...]], entries: Iterable[Entry]
@@ -168,8 +171,7 @@ class WorkloadAccounts:
     def _touch(self, key: str, closed: list[Window]) -> WorkloadAccount:
         """The account of a workload that was just seen; who is too many is forgotten."""
         if key not in self._accounts:
-            self._accounts[key] = WorkloadAccount(key)
-            self._accounts[key].rollups.hourly_before = self.hourly_before
+            self._accounts[key] = WorkloadAccount(key, self._hourly_before)
         self._accounts.move_to_end(key)
         while len(self._accounts) > self._settings.most:
             _, forgotten = self._accounts.popitem(last=False)

@@ -9,9 +9,8 @@ from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.units import Nanoseconds, format_duration
+from rightsizer.model.units import DAY_SECONDS, Nanoseconds, format_duration
 
-DAY_SECONDS: Final = 86400.0
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 _Answer = tuple[ActionVerdict, str]
 

@@ -96,7 +96,10 @@ class Ledger:
         been quiet for a while. Without measurements nothing is verified. Where there is no room for
         all, the most severe opens first, then what saves most.
         """
-        run = self._new_run(now, measured)
+        peers, baselines = self.settings.verification.most_peers, None
+        if measured is not None:
+            baselines = Baselines(measured, self._records.tried_keys, peers)
+        run = _Run(now, measured, baselines)
         events: list[AdviceEvent] = []
         ordered = sorted(
             judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
@@ -114,12 +117,6 @@ class Ledger:
                     events.extend(told)
         self._forget(now)
         return events
-
-    def _new_run(self, now: Nanoseconds, measured: Measured | None) -> "_Run":
-        if measured is None:
-            return _Run(now)
-        most_peers = self.settings.verification.most_peers
-        return _Run(now, measured, Baselines(measured, self._records.tried_keys, most_peers))
 
     def act(  # noqa: PLR0913 - who, what, when, why and for how long.
         self,
@@ -358,8 +355,8 @@ class Ledger:
 @dataclass(frozen=True, slots=True)
 class _Run:
     now: Nanoseconds
-    measured: Measured | None = None
-    baselines: Baselines | None = None
+    measured: Measured | None
+    baselines: Baselines | None
 
 
 def _urgency(finding: Finding) -> tuple[int, float, float, str]:

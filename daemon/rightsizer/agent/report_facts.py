@@ -15,11 +15,10 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.engine import complaints
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
+from rightsizer.advice.service import configured_market
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import findings_over, run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.catalogue import read_catalogue
-from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
@@ -160,10 +159,7 @@ def _devices(
     sums: _Sums,
     settings: Settings,
 ) -> tuple[ReportDeviceFacts, ...]:
-    files = settings.catalogue
-    catalogue = read_catalogue(files.boards_path)
-    prices = read_prices(files.prices_path, catalogue, settings.prices)
-    market = Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
+    market = configured_market(settings)
     return tuple(
         _device(each, tenures, sums, settings, market)
         for each in known

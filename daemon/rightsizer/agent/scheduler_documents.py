@@ -48,11 +48,8 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     accountant = AccountingService(settings.accounting, supplement)
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
-    is_over = False
     with closing(named.source) as source:
-        while not is_over:
-            if (snapshot := source.read()) is None:
-                break
+        while (snapshot := source.read()) is not None:
             agent = partial(
                 AgentReport,
                 __version__,
@@ -65,9 +62,9 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
             is_late = clock.time() - began >= _PATIENCE
             if report.devices or is_late:
                 reports.append(report)
-            is_over = is_late or (len(reports) >= _LOOKS and report.node.topology is not None)
-            if not is_over:
-                clock.wait_until(clock.time() + _BETWEEN, never)
+            if is_late or (len(reports) >= _LOOKS and report.node.topology is not None):
+                break
+            clock.wait_until(clock.time() + _BETWEEN, never)
     if not reports[-1].devices:
         absent = "the driver offers no GPU; look with 'nvidia-smi -L'"
         raise RightsizerError(reports[-1].agent.trouble or absent)

@@ -1,6 +1,6 @@
 """Which source the settings ask for: the driver of this node, or a simulated one below it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
@@ -50,7 +50,7 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
         catalogue=catalogue,
         host_context=HostContextCollector(eyes),
         sysfs=sysfs,
-        secondary=_neighbors(settings.sources, clock, catalogue),
+        secondary=tuple(_neighbors(settings.sources, clock, catalogue)),
         controls=controls,
     )
     return NamedSource(source, name, controls, source.still_held, source.expect)
@@ -75,16 +75,14 @@ def _node(
 
 def _neighbors(
     settings: SourceSettings, clock: Clock, catalogue: Catalogue
-) -> tuple[SecondarySource, ...]:
+) -> Iterator[SecondarySource]:
     """Those that an operator has named; what is not asked for is not even loaded."""
-    neighbors: list[SecondarySource] = []
     if settings.dcgm.url:
         from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
         from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource  # noqa: PLC0415
 
-        neighbors.append(DcgmSecondarySource(DcgmEndpoint(settings.dcgm, catalogue, clock)))
+        yield DcgmSecondarySource(DcgmEndpoint(settings.dcgm, catalogue, clock))
     if settings.serving.endpoints:
         from rightsizer.telemetry.serving.source import ServingEngineCollector  # noqa: PLC0415
 
-        neighbors.append(ServingEngineCollector(settings.serving))
-    return tuple(neighbors)
+        yield ServingEngineCollector(settings.serving)

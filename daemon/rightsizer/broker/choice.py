@@ -204,13 +204,6 @@ class PlacementChoice:
         return tuple(slot.uuid for slot in self.slots)
 
     @property
-    def memory_bytes(self) -> tuple[float, ...]:
-        """To set aside on each slot: the requested memory, or all that is left."""
-        if (asked := self.request.memory_bytes) is not None:
-            return (asked,) * len(self.verdicts)
-        return tuple(each.memory_left_bytes or 0.0 for each in self.verdicts)
-
-    @property
     def numa_nodes(self) -> tuple[int, ...]:
         """Of the slots, as far as they are known."""
         return tuple(sorted({s.numa_node for s in self.slots if s.numa_node is not None}))
@@ -258,7 +251,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     ]
     occupied = tuple(each for each in verdicts if not each.is_free)
     in_use = frozenset(
-        slot.gpu_uuid
+        slot.device.board_uuid
         for slot in slots
         if slot.holders
         or leased.get(slot.uuid)

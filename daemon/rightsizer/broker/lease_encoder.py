@@ -1,15 +1,14 @@
 """JSON encoder of leases, tickets and reservations; wall-clock times."""
 
 from dataclasses import asdict
-from typing import Any
 
 from rightsizer.broker.lease import LeaseRecord, Ticket
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.report.json_encoder import Form
 
-Form = dict[str, Any]
 _FIRST_PAUSE_SECONDS = 0.2
 _LEAST_PAUSE_SECONDS = 1.0
 _FIRST_WAIT_SECONDS = 1.0

@@ -145,10 +145,10 @@ class ProcfsNodeObserver:
         for slot in slots_of(report, view):
             # Processes of a lease on slots of others.
             outsiders = [
-                SlotHolder(f"lease {record.id}, which has other GPUs,", True, tuple(sorted(found)))
+                SlotHolder(f"lease {record.id}, which has other GPUs,", True)
                 for record in state.leases
                 if slot.uuid not in record.lease.uuids and record.id in seen
-                if (found := pids.get(slot.uuid, set()) & seen[record.id].pids)
+                if not seen[record.id].pids.isdisjoint(pids.get(slot.uuid, ()))
             ]
             slots.append(replace(slot, holders=(*slot.holders, *outsiders)) if outsiders else slot)
         return NodeObservation(tuple(slots), report.node.topology or Topology())

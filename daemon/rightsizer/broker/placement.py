@@ -15,10 +15,9 @@ from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology, cpu_list
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.report.json_encoder import Form
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Router
-
-Form = dict[str, Any]
 
 
 def place_form(
@@ -62,7 +61,7 @@ def _chosen(verdict: SlotVerdict) -> Form:
         **_named(slot),
         "name": slot.device.name,
         "mig_profile": None if mig is None else mig.profile,
-        "parent_uuid": None if mig is None else slot.gpu_uuid,
+        "parent_uuid": None if mig is None else slot.device.board_uuid,
         "numa_node": slot.numa_node,
         "cpus": cpu_list(slot.cpus) or None,
         "state": str(slot.state),

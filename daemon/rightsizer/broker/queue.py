@@ -7,7 +7,7 @@ from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
 from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
@@ -116,7 +116,8 @@ class QueuePass:
     def _grant(self, ticket: Ticket, choice: PlacementChoice) -> None:
         record = record_of(ticket, choice.uuids, self._scheduling)
         self.grants.append(record)
-        self._scheduling = self._scheduling.with_lease(record)
+        records = (*self._scheduling.records, record)
+        self._scheduling = replace(self._scheduling, records=records)
 
 
 def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:
@@ -132,7 +133,7 @@ def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState)
         for each in scheduling.bookings
         if each.id == ticket.reservation and each.replaces is None
     ]
-    totals = tuple(slot.memory_total_bytes for slot in slots)
+    totals = tuple(slot.device.memory_total_bytes for slot in slots)
     lease = Lease(
         id=ticket.id,
         client=ticket.client,

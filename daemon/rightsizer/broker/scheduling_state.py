@@ -91,10 +91,6 @@ class SchedulingState:
             for uuid in booking.uuids
         )
 
-    def with_lease(self, record: LeaseRecord) -> "SchedulingState":
-        """The node after a grant."""
-        return replace(self, records=(*self.records, record))
-
     def _reservation_of(self, ticket: Ticket) -> Booking | None:
         return next((each for each in self.bookings if each.id == ticket.reservation), None)
 

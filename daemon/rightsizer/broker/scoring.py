@@ -118,7 +118,7 @@ def table_of(
         SlotCandidate(
             verdict=each,
             is_impaired=not _SLOWING.isdisjoint(each.slot.conditions),
-            is_opened=each.slot.gpu_uuid not in in_use,
+            is_opened=each.slot.device.board_uuid not in in_use,
             spare_gibibytes=_spare(each, request),
             power_steps=_steps(each.slot.power_headroom_watts, settings.power_step_watts),
             temperature_steps=_steps(each.slot.temperature_headroom_celsius, warmth),
@@ -158,7 +158,7 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
         total=sum(pairs),
         numa_nodes=len({each.slot.numa_node for each in chosen}),
         spare_gibibytes=sum(each.spare_gibibytes for each in chosen),
-        opened=len({each.slot.gpu_uuid for each in chosen if each.is_opened}),
+        opened=len({each.slot.device.board_uuid for each in chosen if each.is_opened}),
         kept=sum(table.empty_links[one][other] for one, other in combinations(behind, 2)),
         kept_pcie=sum(table.empty_pcie[one][other] for one, other in combinations(behind, 2)),
         power_steps=min(each.power_steps for each in chosen),
@@ -176,7 +176,7 @@ def slot_order(slot: LeaseSlot) -> tuple[int, int, int, str]:
 def _spare(verdict: SlotVerdict, request: GpuRequest) -> int:
     """Of an empty slot by its size, which does not vary as its use does."""
     slot = verdict.slot
-    size = verdict.memory_left_bytes if verdict.is_shared else slot.memory_total_bytes
+    size = verdict.memory_left_bytes if verdict.is_shared else slot.device.memory_total_bytes
     if request.memory_bytes is None:
         return -int((size or 0.0) // GIB)
     return int(max(0.0, (size or 0.0) - request.memory_bytes) // GIB)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import accumulate
 from math import comb, prod
 from operator import add, itemgetter, or_
 from typing import Final
@@ -17,15 +18,11 @@ _NO_SLOT: Final = 1 << 14
 """The same of headrooms."""
 
 
-def _units() -> Mapping[str, int]:
-    found, at = {}, 0
-    for name, _, bits, _ in reversed(CRITERIA):
-        found[name] = 1 << at
-        at += bits
-    return found
-
-
-_ONE: Final = _units()
+_WIDTHS: Final = {name: bits for name, _, bits, _ in reversed(CRITERIA)}
+_ONE: Final = {
+    name: 1 << at
+    for name, at in zip(_WIDTHS, accumulate(_WIDTHS.values(), initial=0), strict=False)
+}
 """The weight of a step of each criterion in a packed score."""
 _WEAKEST: Final = _ONE["weakest"]
 _POWER: Final = _ONE["power_steps"]
@@ -74,7 +71,7 @@ class PackedTable:
             for row in table.joined
         ]
         """Bits of the places that a slot may be joined with."""
-        on_gpu = Counter(each.slot.gpu_uuid for each in candidates)
+        on_gpu = Counter(each.slot.device.board_uuid for each in candidates)
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
         self._best_pair = max(map(max, self._pairs), default=0)
@@ -188,7 +185,7 @@ class PackedTable:
 
 def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
     candidate = table.candidates[at]
-    opens = candidate.is_opened and on_gpu[candidate.slot.gpu_uuid] == 1
+    opens = candidate.is_opened and on_gpu[candidate.slot.device.board_uuid] == 1
     return -(
         candidate.is_instance * _ONE["instances"]
         + (not candidate.verdict.is_certain) * _ONE["uncertain"]
@@ -220,7 +217,7 @@ class _Kinds:
 
     def of_slot(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
         """Bits of its model and NUMA node, and of its GPU where several are on that."""
-        uuid = candidate.slot.gpu_uuid
+        uuid = candidate.slot.device.board_uuid
         bits = self._bit("models", candidate.model)
         bits |= self._bit("numa_nodes", candidate.slot.numa_node)
         if candidate.is_opened and on_gpu[uuid] > 1:

@@ -26,7 +26,6 @@ class SlotHolder:
     """Of the workload, or of a process."""
     has_process: bool
     """Whether a process of it is there; a scheduler may have allocated it for nothing."""
-    pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,6 @@ class LeaseSlot:
         if (mig := self.device.mig) is None:
             return f"GPU {self.device.index}"
         return f"{mig.profile} {mig.gpu_instance_id} of GPU {self.device.index}"
-
-    @property
-    def gpu_uuid(self) -> str:
-        """Of the GPU that it is, or is an instance of."""
-        return self.device.board_uuid
-
-    @property
-    def memory_total_bytes(self) -> float | None:
-        """The device's."""
-        return self.device.memory_total_bytes
 
     @property
     def numa_node(self) -> int | None:
@@ -151,7 +140,7 @@ def judge_slot(
         return _beside(slot, request, settings, leases)
     if (found := found or _taken(slot, settings)) is not None:
         return SlotVerdict(slot, *found)
-    total = slot.memory_total_bytes
+    total = slot.device.memory_total_bytes
     left = None if total is None else max(0.0, total - (slot.memory_used_bytes or 0.0))
     if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
@@ -192,7 +181,7 @@ def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _O
         yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
     if is_reserved:
         yield SlotObstacle.RESERVED, "reserved for another user"
-    wanted, total = request.memory_bytes, slot.memory_total_bytes
+    wanted, total = request.memory_bytes, slot.device.memory_total_bytes
     if wanted is not None and total is None:
         yield SlotObstacle.MEMORY, "how much memory it has is unknown"
     if wanted is not None and total is not None and total < wanted:
@@ -209,7 +198,7 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         return SlotObstacle.HELD_IDLE, f"its memory is held by an unknown process{_idle(slot)}"
     if slot.state is State.IDLE_EMPTY:
         return None
-    used, total = slot.memory_used_bytes, slot.memory_total_bytes or 0.0
+    used, total = slot.memory_used_bytes, slot.device.memory_total_bytes or 0.0
     if used is None:
         return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
     most = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
@@ -255,7 +244,7 @@ def _beside(
 
 def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
     """Memory beyond what is set aside or used, and the reserve."""
-    total, used = slot.memory_total_bytes, slot.memory_used_bytes
+    total, used = slot.device.memory_total_bytes, slot.memory_used_bytes
     if total is None or used is None:
         return None
     aside = set_aside_bytes(slot.uuid, leases)

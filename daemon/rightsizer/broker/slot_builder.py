@@ -117,17 +117,14 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
 def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
     """Workloads and processes without a lease; with one workload all processes are its."""
     processes = () if own.reading is None else own.reading.processes or ()
-    pids = tuple(sorted({each.pid for each in processes}))
-    unleased = tuple(pid for pid in pids if pid not in leased_pids)
-    running = [each for each in own.holdings if each.has_process]
-    if pids and not unleased:
-        running = []
-    for holding in running:
-        yield SlotHolder(holding.workload.name, True, unleased if len(running) == 1 else ())
+    unleased = sorted({each.pid for each in processes} - set(leased_pids))
+    are_leased = bool(processes) and not unleased
+    running = [each for each in own.holdings if each.has_process and not are_leased]
     if unleased and not running:
         more = f" and {len(unleased) - 1} more" if len(unleased) > 1 else ""
-        yield SlotHolder(f"process {unleased[0]}{more}", True, unleased)
-    yield from (SlotHolder(h.workload.name, False) for h in own.holdings if not h.has_process)
+        yield SlotHolder(f"process {unleased[0]}{more}", True)
+    for holding in (*running, *(each for each in own.holdings if not each.has_process)):
+        yield SlotHolder(holding.workload.name, holding.has_process)
 
 
 def _difference(most: float | None, now: float | None) -> float | None:

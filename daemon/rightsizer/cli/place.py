@@ -28,7 +28,7 @@ _HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
-    from rightsizer.broker.placement import Form
+    from rightsizer.report.json_encoder import Form
 
 _NOTHING: Final = "-"
 _LOOK: Final = (

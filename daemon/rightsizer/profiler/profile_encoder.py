@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any, TypeAlias
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import UsageError
@@ -17,11 +16,8 @@ from rightsizer.profiler.workload import (
     kernel_changes,
     profile_changes,
 )
-from rightsizer.report.json_encoder import finding_form
+from rightsizer.report.json_encoder import Form, finding_form
 from rightsizer.telemetry.profiles.registry import BrokenFile
-
-Form: TypeAlias = dict[str, Any]
-"""What `json.dumps` takes as it is."""
 
 
 def profile_form(profile: Profile) -> Form:
@@ -135,7 +131,7 @@ def answer_form(
     against: Sequence[ProfiledWorkload] = (),
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
-) -> dict[str, Any]:
+) -> Form:
     """Every workload, and its change against an earlier one; raises `UsageError` if unpaired."""
     if against and len(against) != len(found):
         raise UsageError(

@@ -5,7 +5,6 @@ bound decoding shows that draws 137 to 300 W of an H200's 700 (arXiv:2605.11999)
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
@@ -89,9 +88,6 @@ class PowerSaving:
     watts_low: float
     """Saved on average over all the time, idle time included, for the same work."""
     watts_high: float
-    time_ratio_low: float
-    time_ratio_high: float
-    source: str
 
 
 def power_saving(
@@ -114,16 +110,12 @@ def power_saving(
         return None
     steady = max(0.0, active - cap)
     jumping = max(steady, (limit - cap) * min(1.0, active / limit))
-    longer = settings.time_ratio_high
     part = window.active / window.known
     return PowerSaving(
         cap_watts=cap,
         active_watts=active,
-        watts_low=part * max(0.0, active - (active - steady) * longer),
+        watts_low=part * max(0.0, active - (active - steady) * settings.time_ratio_high),
         watts_high=part * jumping,
-        time_ratio_low=1.0,
-        time_ratio_high=longer,
-        source="assumed, between no loss and the setting saving.time_ratio_high",
     )
 
 
@@ -191,6 +183,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     commands = [(f"nvidia-smi -i {cap.device.uuid} -pl", cap) for cap in caps]
     lower = (f"{command} {cap.saving.cap_watts:.0f}" for command, cap in commands)
     restore = (f"{command} {cap.status.limit_watts:.0f}" for command, cap in commands)
+    longer = settings.saving.time_ratio_high
     # Latencies notice first.
     risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
     return seen.complain(
@@ -199,8 +192,8 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
         reasons=(Reason.POWER_CAP_OPPORTUNITY,),
         action=Action.SET_POWER_LIMIT,
         risk=risk,
-        evidence={"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
-        options=(_option(caps, risk, savings),),
+        evidence={"power": {cap.device.uuid: _evidence(cap, longer) for cap in caps}},
+        options=(_option(caps[0].saving.cap_watts, longer, risk, savings),),
         savings=savings,
         instructions=(
             *shell("Lower the power limit, until the next boot", "\n".join(lower)),
@@ -247,7 +240,7 @@ def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
     ]
 
 
-def _evidence(cap: _Cap) -> dict[str, object]:
+def _evidence(cap: _Cap, longer: float) -> dict[str, object]:
     saving, (least, most, default) = cap.saving, _range(cap.status)
     return {
         "active_watts": round(saving.active_watts, 1),
@@ -256,21 +249,21 @@ def _evidence(cap: _Cap) -> dict[str, object]:
         "allowed_limits_watts": [least, most],
         "proposed_limit_watts": saving.cap_watts,
         "saved_watts": [round(saving.watts_low, 1), round(saving.watts_high, 1)],
-        "time_ratio": [saving.time_ratio_low, saving.time_ratio_high],
-        "time_ratio_source": saving.source,
+        "time_ratio": [1.0, longer],
+        "time_ratio_source": "assumed, between no loss and the setting saving.time_ratio_high",
     }
 
 
-def _option(caps: Sequence[_Cap], risk: Risk, savings: Savings) -> Option:
+def _option(cap_watts: float, longer: float, risk: Risk, savings: Savings) -> Option:
     return Option(
         description=(
             f"lower the limit, watch the time of a step or a request for an hour, and restore it "
-            f"if that grows by more than {caps[0].saving.time_ratio_high - 1.0:.0%}"
+            f"if that grows by more than {longer - 1.0:.0%}"
         ),
         risk=risk,
-        target=f"{caps[0].saving.cap_watts:.0f} W",
-        time_ratio_low=min(cap.saving.time_ratio_low for cap in caps),
-        time_ratio_high=max(cap.saving.time_ratio_high for cap in caps),
+        target=f"{cap_watts:.0f} W",
+        time_ratio_low=1.0,
+        time_ratio_high=longer,
         savings=savings,
         risks={"compute": risk},
     )

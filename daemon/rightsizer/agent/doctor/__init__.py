@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Final
 
-from rightsizer.agent.doctor import captures, gpus, host, own, peers
+from rightsizer.agent.doctor import gpus, host, own, peers
 from rightsizer.agent.doctor.check import Check, CheckContext
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
@@ -31,8 +31,8 @@ CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
     own.check_local_socket,
     own.check_web_port,
     peers.check_grafana,
-    captures.check_drop_folder,
-    captures.check_capture,
+    own.check_drop_folder,
+    own.check_capture,
     host.check_clock,
     host.check_memory_limit,
 )

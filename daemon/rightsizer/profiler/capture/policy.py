@@ -9,12 +9,16 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.model.units import (
+    DAY_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    format_duration,
+)
 from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 _LEAST_POINTS: Final = 3
-_DAY_SECONDS: Final = 86400.0
 _OF_PROFILES: Final = "profile_"
 """How the names of rules over profiles begin."""
 _PROFILED: Final = "a profile that still counts says where the time goes"
@@ -191,7 +195,7 @@ def _of_the_past(
         rest = settings.cool_down_seconds if is_fruitful else settings.retry_after_seconds
         if each.workload == key and ago_seconds < rest:
             return f"it was profiled {_told(ago_seconds)} ago, and rests for {_told(rest)}"
-    today = sum(ago_seconds < _DAY_SECONDS for _, ago_seconds in taken)
+    today = sum(ago_seconds < DAY_SECONDS for _, ago_seconds in taken)
     if today >= settings.maximum_a_day:
         return f"{today} captures were made on this node within 24 hours"
     return None
