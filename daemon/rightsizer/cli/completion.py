@@ -33,10 +33,9 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - an extra.
     except ImportError:
-        raise RightsizerError(
-            "completion needs argcomplete, which is not installed; install it with "
-            "pip install 'gpu-rightsizer[cli]'"
-        ) from None
+        fault = "completion needs argcomplete, which is not installed"
+        remedy = "install it with pip install 'gpu-rightsizer[cli]'"
+        raise RightsizerError(f"{fault}; {remedy}") from None
     say(shellcode(["rightsizer"], shell=arguments.shell))
     return 0
 

@@ -143,10 +143,9 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
             builder = builder or WindowBuilder(window.uuid, keeps_blocks=False)
             builder.merge(window)
     if builder is None or not (found := builder.window()).accounted:
-        raise HistoryError(
-            f"the history knows no job '{job}'; it held no GPU of this node, or for less than "
-            "a reading, or `sources.owners` does not tell jobs"
-        )
+        why = "it held no GPU of this node, or for less than a reading"
+        owners = "`sources.owners` does not tell jobs"
+        raise HistoryError(f"the history knows no job '{job}'; {why}, or {owners}")
     return found
 
 

@@ -55,14 +55,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms = _forms(found, measured)
         say(json.dumps(forms if file.is_list else forms[0], indent=1))
-        return 0
-    is_brief = not (arguments.details or arguments.all or measured)
-    if is_brief:
+    elif arguments.details or arguments.all or measured:
+        text_of = partial(plan_text, shows_all=arguments.all)
+        texts = [text_of(e.plan, e.notes) if e.plan else f"error: {e.error}" for e in found]
+        say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
+    else:
         show_summaries([_summary(each) for each in found])
-        return 0
-    text_of = partial(plan_text, shows_all=arguments.all)
-    texts = [text_of(e.plan, e.notes) if e.plan else f"error: {e.error}" for e in found]
-    say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     return 0
 
 
@@ -97,10 +95,8 @@ def _answered(
         if given:
             raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
         if not arguments.file.exists():
-            raise RequirementError(
-                f"{arguments.file}: there is no such file; check the path, or name a model with "
-                "--model, such as --model llama-3.1-70b"
-            )
+            remedy = "check the path, or name a model with --model, such as --model llama-3.1-70b"
+            raise RequirementError(f"{arguments.file}: there is no such file; {remedy}")
         file = read_plan_file(arguments.file)
         return file, plan_answers(file, planner)
     if "model" not in given:

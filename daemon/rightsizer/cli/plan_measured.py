@@ -81,10 +81,8 @@ def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
     first, *others = found
     for each in others:
         if each.candidate.gpu != first.candidate.gpu:
-            raise UsageError(
-                f"--measured: files of {first.candidate.gpu} and of {each.candidate.gpu}; give "
-                "those of one run"
-            )
+            files = f"files of {first.candidate.gpu} and of {each.candidate.gpu}"
+            raise UsageError(f"--measured: {files}; give those of one run")
     # Of one figure that two measured, the first is kept: a recording's window is the longest.
     figures = (figure for each in reversed(found) for figure in each.comparisons)
     comparisons = {figure.what: figure for figure in figures}

@@ -83,19 +83,16 @@ def wait_until_done(
     while True:
         form = ask()
         if form is None:
-            raise RightsizerError(
-                f"the {held} were taken back before all of them were let go: the time of --for "
-                "was over, or 'rightsizer resume' was run; ask again"
-            )
+            fault = f"the {held} were taken back before all of them were let go"
+            why = "the time of --for was over, or 'rightsizer resume' was run"
+            raise RightsizerError(f"{fault}: {why}; ask again")
         if form["is_done"]:
             return form
         now = clock.time()
         if now >= deadline:
-            raise RightsizerError(
-                f"the {held} are not let go after {patience_seconds:g} s: {form['still_held']}; "
-                f"the request stands: wait longer with --wait, or drop it by 'rightsizer resume "
-                f"{held}'"
-            )
+            fault = f"the {held} are not let go after {patience_seconds:g} s: {form['still_held']}"
+            remedy = f"wait longer with --wait, or drop it by 'rightsizer resume {held}'"
+            raise RightsizerError(f"{fault}; the request stands: {remedy}")
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
 
 

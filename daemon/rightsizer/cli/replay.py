@@ -145,10 +145,8 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     into = arguments.into
     # The agent makes its own folder; one that a person has mistyped is not to be made.
     if into is not None and not into.parent.exists():
-        raise HistoryError(
-            f"history '{into}' cannot be written: there is no folder '{into.parent}'; "
-            "make it, or name another"
-        )
+        fault = f"history '{into}' cannot be written: there is no folder '{into.parent}'"
+        raise HistoryError(f"{fault}; make it, or name another")
 
 
 COMMAND = Command("replay", _configure, _run, _HELP["description"])

@@ -236,11 +236,9 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
         if scenario:
             use_library(None)
     if not survey.devices:
-        reason = "".join(f"{warning}; " for warning in survey.warnings)
-        raise RightsizerError(
-            f"no NVIDIA GPU is on the bus under {sysfs}, and the driver offers none: {reason}"
-            "look with 'lspci -d 10de:', or show the host's sysfs with --path.sysfs"
-        )
+        fault = f"no NVIDIA GPU is on the bus under {sysfs}, and the driver offers none"
+        remedy = "look with 'lspci -d 10de:', or show the host's sysfs with --path.sysfs"
+        raise RightsizerError(f"{fault}: {'; '.join([*survey.warnings, remedy])}")
     nameless = "" if survey.offered else "; GPUs go by their PCI addresses"
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)

@@ -186,7 +186,11 @@ def _load(
         raise ConfigurationError("\n".join(faults)) from None
     for name in gone.keys() & environ.keys():
         _warn(name, gone[name])
-    data = overridden(_without(_without_dropped(document), others), said)
+    data = _without_dropped(document)
+    if others and isinstance(data, dict):
+        # A file that holds nothing else stands for all defaults.
+        data = {key: value for key, value in data.items() if key not in others} or None
+    data = overridden(data, said)
     origins = SettingOrigins(document, said)
     if data is None and not faults and isinstance(defaults := shape.default(), root):
         return defaults, origins
@@ -241,10 +245,11 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
-        raise ConfigurationError(
-            f"{folder}: {(error.strerror or str(error)).lower()}; let the user that runs the "
-            "program read it"
-        ) from None
+        reason, remedy = (
+            (error.strerror or str(error)).lower(),
+            "let the user that runs the program",
+        )
+        raise ConfigurationError(f"{folder}: {reason}; {remedy} read it") from None
     return tuple(each for each in found if each.suffix == ".yaml" and not each.name.startswith("."))
 
 
@@ -294,13 +299,6 @@ def _warn(where: str, path: tuple[str, ...]) -> None:
         f"warning: {where}: {spell_path(path)}: this release has no such key and passes it over, "
         f"the next one will refuse it; {DROPPED[path]}\n"
     )
-
-
-def _without(data: Any, others: Collection[str]) -> Any:
-    if not others or not isinstance(data, dict):
-        return data
-    # A file that holds nothing else stands for all defaults.
-    return {key: value for key, value in data.items() if key not in others} or None
 
 
 def _lines(

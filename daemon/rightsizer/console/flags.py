@@ -150,10 +150,8 @@ def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time; write it like 2026-01-31T12:00:00Z, or in seconds since the "
-            "epoch"
-        ) from None
+        remedy = "write it like 2026-01-31T12:00:00Z, or in seconds since the epoch"
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time; {remedy}") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=timezone)
     whole = int(time.replace(microsecond=0).timestamp())

@@ -227,7 +227,6 @@ class Node:
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     """Who holds each device, by uuid."""
     topology: Topology | None = None
-    """`None` where not measured."""
     cases: "tuple[Case, ...]" = ()
     """All workloads of the node over the same span, this one included; these have no node."""
 
@@ -288,9 +287,7 @@ class Case:
 
     def effective_samples(self, measure: Measure = Measure.BUSY) -> float:
         """How many independent five minutes the window of time holds; 0 where none are known."""
-        if self.past is None:
-            return 0.0
-        return self.past.effective_samples(self._blocks, measure)
+        return 0.0 if self.past is None else self.past.effective_samples(self._blocks, measure)
 
     def exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
         """How often the worst device's peak was beyond a capacity; `None` where one is unknown."""
@@ -305,9 +302,8 @@ class Case:
 
     def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
         """How often all devices together went beyond a capacity, in devices' worth or bytes."""
-        if self.past is None:
-            return None
-        return self.past.exceedance(self._blocks, measure, capacity)
+        past = self.past
+        return None if past is None else past.exceedance(self._blocks, measure, capacity)
 
     @property
     def _blocks(self) -> Blocks:

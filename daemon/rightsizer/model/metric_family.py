@@ -62,7 +62,6 @@ class Level(StrEnum):
 
 
 COLLECTORS: Final = {collector: collector.exports for collector in Collector}
-"""What each exports, in one sentence."""
 
 DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
     Collector.TOPOLOGY,

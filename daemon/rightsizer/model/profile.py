@@ -62,7 +62,6 @@ class TimeUse:
     kernel_seconds: float
     """With any kernel running, collectives included: a union, for streams overlap."""
     collective_seconds: float = 0.0
-    """With a collective running."""
     exposed_collective_seconds: float = 0.0
     """With a collective running and no other kernel: communication that is not hidden."""
     copy_seconds: float = 0.0
@@ -160,7 +159,6 @@ class KernelUse:
     """Where its arithmetic was counted."""
     family: KernelFamily = KernelFamily.OTHER
     counters: KernelCounters | None = None
-    """`None` where nothing of them was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +314,6 @@ class HostSpanUse:
     name: str
     count: int
     seconds: float
-    """Summed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,7 @@ class Reading:
 
     def why_missing(self, signal: Signal) -> Missing | None:
         """Why a signal has no value, `None` where it has one."""
-        if signal in self.values:
-            return None
-        return self.missing.get(signal, Missing.NOT_READ)
+        return None if signal in self.values else self.missing.get(signal, Missing.NOT_READ)
 
 
 def scaled(number: float, factor: float) -> float:

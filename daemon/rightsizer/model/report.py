@@ -71,7 +71,6 @@ class DeviceReport:
     """The last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
     xids: XidLog | None = None
-    """`None` where they are not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

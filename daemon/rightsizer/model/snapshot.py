@@ -63,7 +63,6 @@ class Snapshot:
     slow: Mapping[str, Slow] = field(default_factory=dict)
     """By uuid, the GPUs whose driver calls are slow."""
     topology: Topology | None = None
-    """`None` where not measured."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)
     """By uuid, of devices that are down too."""
     ports: tuple[FabricPort, ...] = ()

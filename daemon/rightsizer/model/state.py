@@ -56,7 +56,6 @@ class Condition(StrEnum):
 THROTTLES: Final = frozenset(
     {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN}
 )
-"""What holds clocks down."""
 
 
 class Observation(StrEnum):

@@ -77,7 +77,6 @@ class LinkKind(StrEnum):
     """The way between two devices, nearest first; the words are those of `nvidia-smi topo`."""
 
     SELF = "X"
-    """The same device."""
     NVLINK = "NV"
     PIX = "PIX"
     """At most one PCIe bridge."""

@@ -28,7 +28,6 @@ class EnergySource(StrEnum):
     """What the joules of a stretch rest on, best first."""
 
     COUNTER = "counter"
-    """The driver's own counter of energy."""
     POWER = "power"
     """The draw at the end of the stretch, taken for all of it."""
 
@@ -76,7 +75,6 @@ class Entry:
     energy_joules: float | None = None
     """What the device drew over the stretch; `None` where its power is unknown."""
     energy_source: EnergySource | None = None
-    """How that is known; `None` where it is not."""
     cycle: LoadCycle | None = None
     """The cycle of load that was over when the stretch began, where it is one of several."""
     observed: frozenset[Observation] = frozenset()
@@ -179,9 +177,7 @@ class Window:
     @property
     def tier(self) -> Tier:
         """The telemetry tier that most of the known time was read with."""
-        if not self.tiers:
-            return Tier.NONE
-        return max(self.tiers, key=lambda tier: self.tiers[tier])
+        return max(self.tiers, key=lambda tier: self.tiers[tier], default=Tier.NONE)
 
     @property
     def effective_utilization(self) -> float | None:
@@ -234,4 +230,3 @@ class Provisioning:
     memory_is_preallocated: bool = False
     """The memory in use says nothing of the memory needed."""
     known_seconds: float = 0.0
-    """Seconds of the window whose state is known."""

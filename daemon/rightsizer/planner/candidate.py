@@ -68,7 +68,6 @@ class Bill:
     offers: tuple[PriceOffer, ...]
     """Clouds first; none where no price is known."""
     ownership: OwnershipCost | None
-    """`None` where no price to buy them for is known."""
     kilowatt_hours: CostAmount
     """At the meter of the building."""
     carbon_kilograms: CostAmount | None
@@ -134,7 +133,6 @@ class PredictedRate:
     bound: str = ""
     """The limit that it comes up against first."""
     missing: str = ""
-    """Why there is no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +243,15 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     doubt = 1.0 if sure is None else min(1.0, max(_LEAST_SURE, sure) / _SURE)
     doubted = candidate.work_dollars / doubt
     return (0.0, doubted, candidate.count, -speed)
+
+
+def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:
+    """Those that do not fit, by the filter that each failed first, in the order of filters."""
+    found: dict[CandidateFilter, list[PlanCandidate]] = {by: [] for by in CandidateFilter}
+    for each in candidates:
+        if not each.fits:
+            found[each.rejections[0].by].append(each)
+    return {by: failed for by, failed in found.items() if failed}
 
 
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:

@@ -1,7 +1,6 @@
 """`rightsizer catalogue`: boards, prices, origin of each figure, as text and as JSON."""
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,7 @@ from rightsizer.catalogue.catalogue import Catalogue, plain_name, read_catalogue
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
@@ -165,25 +164,20 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--search lists boards; leave it out to tell of those that are named")
     boards = () if arguments.names else catalogue.search(arguments.search or "")
     if not (arguments.names or boards):
-        raise RightsizerError(
-            f"--search: no board has all of '{arguments.search or ''}' in its key, names,"
-            " architecture, form or memory; 'rightsizer catalogue' lists them all"
-        )
+        fault = f"no board has all of '{arguments.search or ''}' in its key, names"
+        remedy = "'rightsizer catalogue' lists them all"
+        raise RightsizerError(f"--search: {fault}, architecture, form or memory; {remedy}")
     named = _named(catalogue, arguments.names, Path(settings.path.sysfs))
-    if arguments.json:
-        forms = [
-            _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
-            for each in (*named, *boards)
-        ]
-        say(json.dumps(forms, indent=1))
-    elif named:
-        texts = [
-            _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
-            for each in named
-        ]
-        say("\n\n".join(texts))
-    else:
-        say(table_text(boards, prices))
+    forms = [
+        _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
+        for each in (*named, *boards)
+    ]
+    texts = [
+        _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
+        for each in named
+    ]
+    text = "\n\n".join(texts or [table_text(boards, prices)])
+    answer(arguments, forms, text, may_color=False)
     return 0
 
 

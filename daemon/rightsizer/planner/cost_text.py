@@ -7,11 +7,11 @@ from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import (
     Bill,
-    CandidateFilter,
     CostAmount,
     OwnershipCost,
     PlanCandidate,
     PriceOffer,
+    rejected,
 )
 from rightsizer.planner.figures import (
     BILLING_TERMS,
@@ -128,16 +128,17 @@ def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
     return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *found])
 
 
+def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
+    """How many do not fit."""
+    count = sum(not each.fits for each in candidates)
+    return f"rejected, {count} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
+
+
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
     """All that do not fit, by the filter that each failed first; the nearest first."""
-    rejected = [each for each in candidates if not each.fits]
-    if not rejected:
-        return
-    yield f"rejected, {len(rejected)} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
-    for by in CandidateFilter:
-        found = [each for each in rejected if each.rejections[0].by is by]
-        if not found:
-            continue
+    for place, (by, found) in enumerate(rejected(candidates).items()):
+        if not place:
+            yield rejected_title(candidates)
         yield f"  {by.lack} on {len(found)}:"
         shown = found if shows_all else found[:1]
         for each in shown:

@@ -99,9 +99,7 @@ class SourceNotes:
 
     def mark(self, source: str) -> str:
         """How to refer to a source: `[2]`; nothing for none."""
-        if not source:
-            return ""
-        return f"[{self._numbers.setdefault(source, len(self._numbers) + 1)}]"
+        return f"[{self._numbers.setdefault(source, len(self._numbers) + 1)}]" if source else ""
 
     def lines(self) -> list[str]:
         """All of them, a line each."""

@@ -102,7 +102,6 @@ class GpuSwitch:
     month: int
     gpu: str
     count: int
-    """How many it takes then."""
     dollars_saved: float | None
     """Until the last month; `None` where what is left behind no longer holds the load."""
 

@@ -1,7 +1,6 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -13,7 +12,7 @@ from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
-from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, ranked
+from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
 from rightsizer.planner.growth import (
     GrowingKind,
     GrowthOutlook,
@@ -70,19 +69,16 @@ class GpuPlan:
         """What a kind costs over all months, by where its price of an hour lies."""
         dollars = kind.dollars() if kind.outgrown is None else None
         hourly = next(each.hourly_dollars for each in self.candidates if each.gpu == kind.gpu)
-        if dollars is None or hourly is None:
-            return None
-        return hourly.scaled(dollars / hourly.value)
+        return None if dollars is None or hourly is None else hourly.scaled(dollars / hourly.value)
 
     @property
     def why_nothing_fits(self) -> str:
         """A sentence; empty where something fits."""
         if self.best is not None:
             return ""
-        first = Counter(each.rejections[0].by for each in self.candidates)
         kinds = f"of {len(self.candidates)} kinds of GPU"
-        found = (each for each in CandidateFilter if first[each])
-        lacks = ", ".join(f"{each.lack} on {first[each]} {kinds}" for each in found)
+        found = rejected(self.candidates).items()
+        lacks = ", ".join(f"{by.lack} on {len(each)} {kinds}" for by, each in found)
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"

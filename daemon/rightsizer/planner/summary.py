@@ -10,8 +10,8 @@ from typing import Final
 from rightsizer.console.command import harmless, write
 from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
-from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
-from rightsizer.planner.cost_text import growth_verdict
+from rightsizer.planner.candidate import PlanCandidate, rejected
+from rightsizer.planner.cost_text import growth_verdict, rejected_title
 from rightsizer.planner.figures import DOUBTED, dollars, number, percent, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
@@ -161,19 +161,14 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
-    rejected = [each for each in candidates if not each.fits]
-    if not rejected:
-        return
-    kinds = counted(len(candidates), "kind", "kinds")
-    yield SummaryLine("")
-    yield SummaryLine(f"rejected, {len(rejected)} of {kinds} of GPU:", LineKind.HEADING)
-    for by in CandidateFilter:
-        found = [each for each in rejected if each.rejections[0].by is by]
-        if found:
-            nearest = f"{found[0]} {found[0].rejections[0].why}"
-            of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
-            lines = wrapped(f"{of}{nearest}", indent=2)
-            yield from (SummaryLine(line, LineKind.FAINT) for line in lines)
+    for place, (by, found) in enumerate(rejected(candidates).items()):
+        if not place:
+            yield SummaryLine("")
+            yield SummaryLine(rejected_title(candidates), LineKind.HEADING)
+        nearest = f"{found[0]} {found[0].rejections[0].why}"
+        of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
+        lines = wrapped(f"{of}{nearest}", indent=2)
+        yield from (SummaryLine(line, LineKind.FAINT) for line in lines)
 
 
 def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:

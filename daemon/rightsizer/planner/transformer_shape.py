@@ -114,20 +114,21 @@ def _heads(described: TransformerDescription, hidden: int) -> dict[str, int]:
 def _resolved(model: Transformer, described: TransformerDescription) -> Transformer:
     """The same with the feed-forward part and the embedding settled."""
     ties = [described.tied_embeddings] if described.tied_embeddings is not None else [False, True]
-    if described.parameters is None:
-        is_gated = _is_usually_gated(model)
-        return replace(model, gated_ffn=is_gated, tied_embeddings=ties[0])
+    gated, is_gated = replace(model, tied_embeddings=ties[0]), _is_usually_gated(model)
+    parameters = described.parameters
+    if parameters is None:
+        return replace(gated, gated_ffn=is_gated)
     if described.ffn is None and {"layers", "hidden"} & model.assumed:
-        usual = round(_GATED_WIDTHS * model.hidden)
-        return replace(model, gated_ffn=True, tied_embeddings=ties[0], ffn=usual)
+        return replace(gated, ffn=round(_GATED_WIDTHS * model.hidden))
     if described.ffn is None:  # What makes up the parameters.
-        gated = replace(model, gated_ffn=True, tied_embeddings=ties[0])
         narrow = _shape_parameters(replace(gated, ffn=1))
         step = _shape_parameters(replace(gated, ffn=2)) - narrow
-        return replace(gated, ffn=max(1, round(1 + (described.parameters - narrow) / step)))
-    gates = [_is_usually_gated(model), not _is_usually_gated(model)]
-    forms = [replace(model, gated_ffn=gate, tied_embeddings=tie) for gate in gates for tie in ties]
-    parameters = described.parameters
+        return replace(gated, ffn=max(1, round(1 + (parameters - narrow) / step)))
+    forms = [
+        replace(model, gated_ffn=gate, tied_embeddings=tie)
+        for gate in (is_gated, not is_gated)
+        for tie in ties
+    ]
     return min(forms, key=lambda form: abs(_shape_parameters(form) - parameters))
 
 

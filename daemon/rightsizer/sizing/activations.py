@@ -105,7 +105,6 @@ class FrozenBase:
     """Weights that adapters are trained beside."""
 
     adapted: tuple[str, ...]
-    """Matrices that have an adapter."""
     copies_inputs: bool = False
     """Whether each matrix keeps its input in 16 bits for itself, as bitsandbytes does."""
 

@@ -76,7 +76,6 @@ class SetScore:
     weakest: int
     """Of its worst pair; that of a single GPU is 0."""
     total: int
-    """Over all pairs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,8 @@ def slice_rate(
 
 def sm_share(board: Board, profile: MigProfile) -> float:
     """Of the SMs of the GPU before it was cut."""
-    if profile.sm_count is None:
-        return profile.compute_share
-    return profile.sm_count / board.sm_count
+    count = profile.sm_count
+    return profile.compute_share if count is None else count / board.sm_count
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:

@@ -122,11 +122,8 @@ class Transformer:
     borrowed_layers: int = 0
     """Layers among those without a cache that look at the cache of an earlier one."""
     borrowed_windowed_layers: int = 0
-    """The windowed ones among these."""
     indexer: TokenIndexer | None = None
-    """Of sparse attention."""
     unread: UnreadParameters = field(default_factory=UnreadParameters)
-    """What stands in memory beside the layers."""
     state_elements: float = 0.0
     """Numbers that recurrent layers keep of one request of any length; one of 32 bits is two."""
     layer_kinds: tuple[LayerKind, ...] = ()

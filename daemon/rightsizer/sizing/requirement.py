@@ -229,7 +229,6 @@ class Requirement:
     precision: Precisions = field(default_factory=Precisions)
     load: RequestLoad = field(default_factory=RequestLoad)
     engine: ServingEngine = ServingEngine.VLLM
-    """That serves a language model."""
     training: Training = field(default_factory=Training)
     lora: Lora = field(default_factory=Lora)
     parallel: Parallelism | None = None

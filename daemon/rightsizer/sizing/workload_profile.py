@@ -185,14 +185,12 @@ class WorkloadProfile:
     def __post_init__(self) -> None:
         named = ("sm_active", "tensor_active", "dram_active")
         missing = [name for name in named if getattr(self.shares, name) is None]
-        counted = (self.shares.tensor_active, self.shares.dram_active)
         if self.profiled is None and missing:
-            raise RequirementError(
-                f"shares: without {', '.join(missing)} nothing can be said; how busy NVML "
-                "calls a GPU does not tell what its kernels wait for; measure with GPM (Hopper and "
-                "later) or with the profiling fields of DCGM"
-            )
-        if self.profiled is not None and counted.count(None) == 1:
+            fault = f"without {', '.join(missing)} nothing can be said; how busy NVML calls a GPU"
+            fault += " does not tell what its kernels wait for"
+            remedy = "measure with GPM (Hopper and later) or with the profiling fields of DCGM"
+            raise RequirementError(f"shares: {fault}; {remedy}")
+        if self.profiled is not None and len({*missing} & {*named[1:]}) == 1:
             fault = "tensor_active and dram_active divide the time of kernels together"
             remedy = "give both, or leave both to what the profile tells"
             raise RequirementError(f"shares: {fault}; {remedy}")

@@ -58,19 +58,18 @@ def named_layers(
             continue
         if not isinstance(value, list | tuple) or not value:
             raise wrong(key, f"{value!r} is no list of kinds of layers", "")
-        kinds = tuple(
-            MODEL_TYPES["layers"].get(item, "") if isinstance(item, str) else "" for item in value
-        )
+        known = MODEL_TYPES["layers"]
+        kinds = tuple(known.get(item, "") if isinstance(item, str) else "" for item in value)
         for item, kind in zip(value, kinds, strict=True):
             if kind not in allowed:
                 raise wrong(key, f"{item!r} is no kind of layer of this model", "")
         found[key] = kinds
     if not found:
         return None
-    (first, known), *others = found.items()
+    (first, told), *others = found.items()
     for key, kinds in others:
-        agreed(key, kinds, known, first)
-    return known
+        agreed(key, kinds, told, first)
+    return told
 
 
 def naming_key(config: Configuration) -> str:

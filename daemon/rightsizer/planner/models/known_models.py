@@ -56,7 +56,6 @@ class KnownModel:
     config: Mapping[str, Any]
     """Of one file, or of each folder of a pipeline."""
     weights: NumberFormat | None = None
-    """What the name says that weights are kept in."""
     notes: tuple[str, ...] = ()
     is_reader: bool = False
     """Whether the name says that nothing is written: texts to embed or to rank."""
