@@ -220,7 +220,6 @@ _WAITS: Final = (State.STORAGE_BOUND, State.HOST_BOUND)
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
 def _possible(layout: SignalLayout) -> Sequence[tuple[State, _Signature]]:
-    """The signatures that some known signals may show."""
     return [(state, shown) for state, shown, by in SIGNATURES if not by.isdisjoint(layout.known)]
 
 

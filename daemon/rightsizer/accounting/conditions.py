@@ -56,8 +56,6 @@ class _ImbalancePart:
 
 @dataclass(slots=True)
 class _DeviceTrack:
-    """What is kept of one GPU while it belongs to one job."""
-
     job: str
     board: str
     parts: deque[_ImbalancePart]
@@ -83,7 +81,6 @@ class ImbalanceDetector:
         self._compared: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
-        """How many GPUs are kept in mind."""
         return len(self._tracks)
 
     def judge(self, now: Nanoseconds) -> None:
@@ -223,7 +220,6 @@ def conditions(
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
 def _possible(layout: SignalLayout) -> Sequence[tuple[Condition, "_Test"]]:
-    """The conditions that some known signals may show."""
     return [(each, test) for each, test, by in CONDITIONS if not by or by & layout.known]
 
 

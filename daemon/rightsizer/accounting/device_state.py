@@ -89,8 +89,6 @@ _PARTS: Final = 6
 
 @dataclass(slots=True)
 class _LinkPart:
-    """A sixth of the window."""
-
     number: int
     loaded: Nanoseconds = 0
     highest: float = 0.0

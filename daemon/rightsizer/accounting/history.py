@@ -271,7 +271,6 @@ class HistoryRepository:
         return forgotten
 
     def _give_back(self) -> None:
-        """Let the file shrink, in short steps."""
         for _ in range(_VACUUMS):
             with self._database.transaction() as connection:
                 if not _pragma(connection, "freelist_count"):

@@ -105,7 +105,6 @@ def decode_window(uuid: str, data: bytes) -> Window:
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes]:
-    """The JSON and the blocks."""
     if data[:1] == _JSON:
         return data, b""
     if data[:1] != _PACKED:
@@ -146,7 +145,6 @@ def parse_window_row(uuid: str, data: bytes) -> Window | None:
 
 
 def _is_sound(window: Window) -> bool:
-    """Whether all of it can be counted with."""
     durations = chain.from_iterable(getattr(window, key).values() for key in DURATIONS)
     amounts = chain.from_iterable(getattr(window, key).values() for key in AMOUNTS)
     histograms = (window.compute_at_least, *window.demands.values())

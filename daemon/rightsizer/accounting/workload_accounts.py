@@ -21,8 +21,6 @@ _HELD_FOR: Final = 2
 
 
 class _Latest(NamedTuple):
-    """A device's last stretch as its workload's moments see it."""
-
     end: Nanoseconds
     duration: Nanoseconds
     values: Mapping[Measure, float]
@@ -70,7 +68,6 @@ class WorkloadAccount:
                 yield closed
 
     def _measure(self, held: Mapping[str, float]) -> None:
-        """Sum up what the devices did at this moment; without one of them nothing is known."""
         latest = [self._latest[uuid] for uuid in held if uuid in self._latest]
         if len(latest) < len(held) or any(
             self.seen - each.end > _HELD_FOR * each.duration for each in latest

@@ -216,7 +216,6 @@ class ActionController:
         return kept
 
     def _settled(self, record: ActionRecord, advice: Advice | None) -> ActionRecord:
-        """An entry with what became of its advice since."""
         if (linked := result_of(record, advice, self._clock.wall_time())) is not None:
             self._audit.link(linked)
         return linked or record

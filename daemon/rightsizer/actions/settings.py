@@ -81,7 +81,6 @@ class ActionTerms:
     at_most_share_of_gpus: float = setting(0.25, unit="ratio", within=(0.0, 1.0))
 
     def __post_init__(self) -> None:
-        """Refuse what could not be told apart, and what would be done unasked."""
         if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"name: '{self.name}' is no name of small letters, digits, - and _, of "
@@ -184,7 +183,6 @@ class ActionSettings(ActionTerms):
     timeout: float = setting(60.0, unit="seconds", within=(1.0, 3600.0))
 
     def __post_init__(self) -> None:
-        """Refuse what could never be done, and what is two things."""
         # A dataclass with slots is another class than the one that `super()` knows.
         ActionTerms.__post_init__(self)
         if bool(self.command) == bool(self.webhook.url):
@@ -227,7 +225,6 @@ class ActionsSettings:
     limits: ActionLimits = field(default_factory=ActionLimits)
 
     def __post_init__(self) -> None:
-        """Refuse a file that depends on where the agent was started, and users without a name."""
         if self.audit_file and not self.audit_file.startswith("/"):
             raise ValueError(f"audit_file: '{self.audit_file}' is no whole path; begin it with /")
         if "" in self.approvers:

@@ -124,7 +124,6 @@ def _judged(
     *,
     is_open: bool,
 ) -> Judgement | None:
-    """The verdict on one workload; `None` where it has left meanwhile."""
     conduct = _answer(rule.conduct, present.workload)
     long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
     if long_case is None:  # The accounts move on between two looks; it has just left.

@@ -120,7 +120,6 @@ def _text(value: Any) -> str:
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:
-    """The value of a row; `None` for one that cannot be understood."""
     try:
         form = json.loads(text)
         if kind is not OutcomeCounts:

@@ -66,7 +66,6 @@ def saved_at_most(case: Case, market: Market, state: State) -> Savings:
 
 
 def _losses(case: Case) -> list[tuple[State, float]]:
-    """The GPUs' worth of time lost to each limit, the most first."""
     return sorted(((state, lost_gpus(case, state)) for state in _CAUSES), key=lambda each: -each[1])
 
 

@@ -119,7 +119,6 @@ class Policy:
     ignore: tuple[Exclusion, ...] = setting(())
 
     def __post_init__(self) -> None:
-        """Refuse thresholds that a rule refuses, now rather than in a run."""
         for rule in RULES:
             try:
                 overridden(rule.settings, getattr(self.thresholds, rule.name))

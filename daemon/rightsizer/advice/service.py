@@ -245,7 +245,6 @@ class AdviceService:
         return events
 
     def _decided(self, ledger: Ledger, decisions: Sequence[Callable[[Ledger], object]]) -> Ledger:
-        """The updated ledger with what was decided while it was updated."""
         for decide in decisions:
             try:
                 decide(ledger)

@@ -154,7 +154,6 @@ def _workload_pair(
 
 
 def _aligned(mine: _SeriesOf, theirs: _SeriesOf, measure: Measure) -> tuple[Series, Series]:
-    """What is known of both at the same five minutes."""
     one, two = mine(measure), theirs(measure)
     if one.numbers == two.numbers:
         return one, two

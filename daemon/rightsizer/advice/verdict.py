@@ -321,7 +321,6 @@ class CaseSubject:
         evidence: Mapping[str, object] = _NOTHING,
         **said: Any,
     ) -> Finding:
-        """A rule's every verdict on every case is made here."""
         case = self.case
         return Finding(
             id=advice_id,

@@ -30,7 +30,6 @@ class SlowDriverLog:
     """Says so in the log when GPUs become slow, when more is affected, and when none is."""
 
     def __init__(self, log: Logger) -> None:
-        """Nothing was said."""
         self._log = log
         self._told: set[tuple[str, str]] = set()
         self._tell_at: Nanoseconds | None = None
@@ -81,7 +80,6 @@ class DeviceLog:
     """
 
     def __init__(self, log: Logger) -> None:
-        """Nothing was said."""
         self._log = log
         self._outages: dict[str, _Outage] = {}
         self._down: frozenset[str] = frozenset()
@@ -183,7 +181,6 @@ class SourceLog:
         self._devices.tell(snapshot)
 
     def _tell_released(self, released: str | None) -> None:
-        """What was let go on request, and that it was taken back."""
         if released != self._released:
             if released is not None:
                 self._log.info("released", what=released)

@@ -81,7 +81,6 @@ def _queue(overview: BrokerOverview) -> list[Ticket]:
 
 
 def _pause_seconds(place: int | None, waited_seconds: float) -> float:
-    """Longer the further behind the ticket is."""
     if place is None:
         is_new = waited_seconds < _FIRST_WAIT_SECONDS
         return _FIRST_PAUSE_SECONDS if is_new else _LEAST_PAUSE_SECONDS
@@ -89,7 +88,6 @@ def _pause_seconds(place: int | None, waited_seconds: float) -> float:
 
 
 def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> Form:
-    """A lease for its holder: with all that a launch needs."""
     lease = record.lease
     slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
     # Of some of them neither is known of all.

@@ -77,7 +77,6 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
 
 
 def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
-    """Memory of the processes of a lease on a device; `None` where it is not measured."""
     if device.reading is None or device.reading.processes is None:
         return None
     own = [each.memory_used_bytes for each in device.reading.processes if each.pid in pids]

@@ -109,7 +109,6 @@ def _remark(reservation: Any) -> str:
 
 
 def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """Rows by the same headings; nothing where there are none."""
     if found := list(rows):
         names = list(found[0])
         yield from aligned(names, [list(row.values()) for row in found], left=names)

@@ -111,7 +111,6 @@ class LeaseClient:
                 return
 
     def _first(self) -> Any:
-        """The first answer; an absent agent, or a refusal, raises at once."""
         while True:
             try:
                 answer = self._client.post(LEASES_PATH, self._body)
@@ -242,7 +241,6 @@ def _wait_and_run(arguments: argparse.Namespace) -> int:
 def _held(
     client: LocalClient, lease_client: LeaseClient, lease: Any, command: Sequence[str]
 ) -> int:
-    """Run the command on a lease, and give that back after its last process."""
     mps = lease["is_shared"] and has_mps(os.environ, Path("/proc"))
     allowed, socket = os.sched_getaffinity(0), str(client.path)
     launch = launch_of(lease, os.environ, allowed, has_mps=mps, socket=socket)

@@ -345,7 +345,6 @@ def _number_of_sets(classes: Sequence[int], count: int) -> int:
 
 
 def _repetitions(places: Sequence[int], classes: Sequence[int]) -> int:
-    """How many sets differ only in members of a class."""
     sizes = Counter(classes)
     taken = Counter(classes[at] for at in places)
     return prod(comb(sizes[each], number) for each, number in taken.items())

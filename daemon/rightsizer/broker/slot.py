@@ -172,7 +172,6 @@ def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
 
 
 def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _Obstacles:
-    """What bars a slot for a request even if it were empty."""
     yield from _wrong_kind(slot, request)
     if slot.trouble is not None:
         yield SlotObstacle.DOWN, slot.trouble
@@ -225,7 +224,6 @@ def _idle(slot: LeaseSlot) -> str:
 def _beside(
     slot: LeaseSlot, request: GpuRequest, settings: FreeSettings, leases: Sequence[Lease]
 ) -> SlotVerdict:
-    """Whether further work fits beside what is on a slot."""
     alone = next((lease for lease in leases if not lease.is_shared), None)
     if leases and (alone is not None or not request.may_share):
         lease = alone or leases[0]

@@ -376,7 +376,6 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _moved(path: Path, target: Path) -> bool:
-    """Rename a file; whether there was one."""
     try:
         path.rename(target)
     except (FileNotFoundError, NotADirectoryError):

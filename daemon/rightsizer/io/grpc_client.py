@@ -127,7 +127,6 @@ class _Exchange:
                     pass
 
     def _message(self) -> bytes:
-        """The one message of the answer, without its prefix."""
         if self._headers.get(":status") != _HTTP_OK:
             raise GrpcCallError(f"the peer answered HTTP status {self._headers.get(':status')}")
         told = self._headers.get("grpc-status", "")

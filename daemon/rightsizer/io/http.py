@@ -238,7 +238,6 @@ class HttpClient:
             return self._pool
 
     def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float) -> bytes | None:
-        """The body; `None` where it is larger than allowed."""
         parts: list[bytes] = []
         size = 0
         while chunk := answer.read1(_CHUNK_BYTES):

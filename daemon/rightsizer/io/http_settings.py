@@ -48,7 +48,6 @@ class ServerSettings:
     token_file: str = setting("")
 
     def __post_init__(self) -> None:
-        """Refuse an address that no client can use."""
         if self.url:
             checked_url(self.url)
 

@@ -169,5 +169,4 @@ class Jobs:
         )
 
     def _pace(self, job: Job) -> float:
-        """The job's interval in the world's seconds."""
         return max(_SHORTEST_SECONDS, job.interval_seconds / self._clock.speed)

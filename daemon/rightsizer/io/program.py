@@ -146,7 +146,6 @@ def _waiting_at(
 
 
 def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> None:
-    """Let a process become the program; raises `OSError` where it cannot."""
     gate.settimeout(longest_seconds)
     # One that was ended at the gate, or hangs there, is seen by those that wait for its end.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
@@ -157,7 +156,6 @@ def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> N
 
 
 def _waited(process: "subprocess.Popen[bytes]", limits: Limits) -> Run | None:
-    """Why it has to end, `None` where it has ended by itself."""
     began = measured = time.monotonic()
     while not _has_ended(process):
         now = time.monotonic()
@@ -196,7 +194,6 @@ def _ended_at_last(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it has, without waiting for it."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, options) is not None
 

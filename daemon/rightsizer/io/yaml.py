@@ -81,8 +81,6 @@ class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes any text so that it reads back the same."""
-
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Quote what pyyaml itself would spoil."""
         style = '"' if _RARE_BREAKS.search(text) else None

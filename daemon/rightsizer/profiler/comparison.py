@@ -176,7 +176,6 @@ def _idle(both: _Both) -> ProfileComparison | None:
 
 
 def _shares(both: _Both) -> Iterator[ProfileComparison]:
-    """The parts of the time with a kernel, waiting for the host, and copying."""
     telemetry, member = both.telemetry, both.member
     busy, span = telemetry.busy_ratio, member.time.span_seconds
     if busy is not None and span > 0:

@@ -182,7 +182,6 @@ def _joined(
 
 
 def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
-    """The workload that held the devices, or why none can be named."""
     if not devices:
         return None, "there is no GPU in it"
     seen = [each for each in devices if each.telemetry is not None and not each.was_idle]

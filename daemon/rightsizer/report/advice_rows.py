@@ -86,7 +86,6 @@ def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
 
 
 def _savings(saved: Savings) -> SavingsSummary:
-    """A finding's savings by the month."""
     form = asdict(saved)
     for end in ("low", "high"):
         hourly = form.pop(f"dollars_per_hour_{end}")

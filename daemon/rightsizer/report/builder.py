@@ -106,7 +106,6 @@ def _hours_by_state(states: Mapping[State, Nanoseconds], part: float = 1.0) -> d
 
 
 def _grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, float]:
-    """Hours by group of states, every group."""
     found: Counter[StateGroup] = Counter({StateGroup.NO_DATA: unrecorded})
     for state, hours in states.items():
         found[GROUP_OF[State(state)]] += hours  # type: ignore[assignment] # Hours.

@@ -258,7 +258,6 @@ def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
-    """Powers of ten around some values."""
     every = [math.log10(value) for value in values]
     low = math.floor(min(every))
     return low, max(low + 1, math.ceil(max(every)))

@@ -48,7 +48,6 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 
 def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
-    """What both templates are given: the report, and modules that put it in words."""
     return {
         "ended": tuple(state for state in AdviceState if state not in OPEN_STATES),
         "figures": figures,

@@ -195,7 +195,6 @@ def _cycles() -> Iterator[ExportColumn]:
 
 
 def _demand(resource: Resource, share: float | None, row: ExportRow) -> float | None:
-    """A quantile of the demand, or its maximum."""
     if (found := row.window.demands.get(resource)) is None:
         return None
     return found.maximum() if share is None else found.quantile(share)

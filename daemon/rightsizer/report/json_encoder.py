@@ -213,6 +213,5 @@ def _provisioning_form(window: str, provisioning: Provisioning) -> Form:
 
 
 def _times(source: object, names: str) -> Form:
-    """Times in seconds; `None` stays."""
     times = {name: getattr(source, name) for name in names.split()}
     return {name: None if time is None else seconds(time) for name, time in times.items()}

@@ -81,7 +81,6 @@ def _share(window: Window, times: Mapping[Resource, Nanoseconds]) -> float:
 
 
 def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
-    """At the limit, and no user is known to wait."""
     case = subject.case
     is_application_read = any(Resource.COMPUTE in window.pressed for window in case.windows) or any(
         signal in reading.values for reading in readings_of(case) for signal in _APPLICATION

@@ -155,7 +155,6 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
 
 
 def _reason(case: Case) -> tuple[Reason, str]:
-    """Why they are idle, and how the summary says so."""
     holder = case.workload.name if case.workload else ""
     # Whether a scheduler gave all the devices away and none of them has a process.
     holdings = case.node.holdings if case.workload and case.node else {}

@@ -89,7 +89,6 @@ def _pace(window: Window) -> tuple[float, float]:
 
 
 def _lost_gpus(case: Case, devices: tuple[Device, ...]) -> float:
-    """GPUs' worth of time in the pauses."""
     uuids = {device.uuid for device in devices}
     return sum(
         device.capacity_ratio

@@ -206,7 +206,6 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
 
 
 def _why_not(case: Case) -> str:
-    """Why no limit can be judged; empty where one can."""
     if any(device.mig for device in case.devices):
         return "a power limit holds for a whole GPU, not for a MIG instance of it"
     if case.node is None or not case.node.readings:
@@ -223,7 +222,6 @@ def _why_not(case: Case) -> str:
 
 
 def _range(status: BoardStatus) -> tuple[float | None, float | None, float | None]:
-    """The least limit that is allowed, the highest and the default."""
     least = status.device.stated("power_limit_minimum_watts")
     return least, status.device.stated("power_limit_maximum_watts"), status.default_limit_watts
 

@@ -52,8 +52,6 @@ class PowerThrottledSettings:
 
 @dataclass(frozen=True, slots=True)
 class _PowerLimit:
-    """A GPU with the limit that is enforced and the one that it came with."""
-
     device: Device
     status: BoardStatus
     watts: float
@@ -102,7 +100,6 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
 
 
 def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
-    """Those of GPUs whose enforced and default limits are known."""
     return [
         _PowerLimit(device, status, status.limit_watts, status.default_limit_watts)
         for device in devices

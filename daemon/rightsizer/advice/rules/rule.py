@@ -154,7 +154,6 @@ class Exclusion:
     actor: str = setting("")
 
     def __post_init__(self) -> None:
-        """Refuse a date that is none, and an exclusion without a reason."""
         if self.until:
             try:
                 date.fromisoformat(self.until)

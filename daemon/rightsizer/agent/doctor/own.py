@@ -47,7 +47,6 @@ def _unwritable(name: str, path: Path, lost: str) -> Check | None:
 
 
 def _room(name: str, path: Path, least_bytes: int) -> Check:
-    """Whether the file system of a file has room for it."""
     disk = os.statvfs(path.parent)
     if (free := disk.f_bavail * disk.f_frsize) < least_bytes:
         found = f"{path.parent} has {free // 2**20} MiB free"
@@ -102,7 +101,6 @@ def check_web_port(place: CheckContext) -> Check:
 
 
 def _why_not(host: str, port: int) -> OSError | None:
-    """Why no socket can listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -165,7 +163,6 @@ def check_drop_folder(place: CheckContext) -> Check:
 
 
 def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
-    """Whether what captures may fill is there to be filled."""
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     kept_free = settings.room.minimum_free_ratio * disk.f_blocks * disk.f_frsize

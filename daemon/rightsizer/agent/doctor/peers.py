@@ -79,7 +79,6 @@ def check_grafana(place: CheckContext) -> Check:
 
 
 def _why_closed(path: str) -> str | None:
-    """Why no answer can be had there, `None` where one can."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

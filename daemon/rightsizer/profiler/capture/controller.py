@@ -213,7 +213,6 @@ class CaptureController:
         self._runner.start(request, record, self._done)
 
     def _done(self, record: CaptureRecord) -> None:
-        """Take note of how a call went; from the thread that made it."""
         try:
             self._cache.keep(record)
         except RightsizerError as error:
@@ -221,7 +220,6 @@ class CaptureController:
         self._note(record)
 
     def _settle(self) -> None:
-        """See what became of those that were called."""
         files = self._repository.files().values()
         for record in self._cache.mended():
             if record.outcome not in (CaptureOutcome.CALLED, CaptureOutcome.EMPTY):

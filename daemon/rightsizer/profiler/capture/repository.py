@@ -210,7 +210,6 @@ class CaptureStorage:
         return tuple(deleted)
 
     def _delete(self, capture_id: str) -> bool:
-        """Whether there was a folder of ours that is gone now."""
         path = self._folder / capture_id
         with suppress(OSError):
             status = path.lstat()

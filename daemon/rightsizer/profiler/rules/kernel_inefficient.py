@@ -19,8 +19,6 @@ _WARP_THREADS: Final = 32
 
 
 class _Cause(NamedTuple):
-    """Why a kernel falls short, and the part of its time that this costs at most."""
-
     text: str
     saved_ratio: float
     remedy: str
@@ -28,8 +26,6 @@ class _Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _JudgedKernel:
-    """A kernel with what limits it."""
-
     device: str
     kernel: KernelUse
     limit: str
