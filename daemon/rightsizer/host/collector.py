@@ -32,11 +32,9 @@ class HostCollector(Protocol):
         """The whole node's signals."""
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """The signals of the control groups that processes run in, and of where they run.
+        """The signals of the control groups that a GPU's processes run in, and of where they run.
 
-        Args:
-            pids: The processes that hold one GPU.
-            near: Where that GPU sits; without it nothing is said of CPUs and memory near to it.
+        `near` is where the GPU sits; without it nothing is said of CPUs and memory near to it.
         """
 
     def ports(self) -> tuple[FabricPort, ...]:
@@ -52,8 +50,7 @@ class HostCollector(Protocol):
 class ProcHostCollector(HostCollector):
     """Reads small files, many of them; what is not there is left out.
 
-    Rates need two looks. Everything here is for one thread, and not for one that must not wait:
-    an adapter's firmware may take its time over a counter.
+    For one thread that may wait: an adapter's firmware may take its time over a counter.
     """
 
     def __init__(

@@ -185,13 +185,15 @@ class NodeSignalReader:
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
         """What is known now."""
         throughput = self._throughput.look(now, lambda: self._counters(disks, now))
-        ratios = self._ratios.look(now, lambda: self._shares(now))
+        ratios = self._ratios.look(
+            now,
+            lambda: (
+                pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)
+                | node_processors(self._procfs)
+            ),
+        )
         bounded = {signal: min(1.0, ratio) for signal, ratio in ratios.items()}
         return bounded | sum_by_signal(throughput)
-
-    def _shares(self, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
-        waits = pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)
-        return waits | node_processors(self._procfs)
 
     def _counters(
         self, disks: Disks, now: Nanoseconds

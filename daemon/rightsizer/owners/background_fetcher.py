@@ -27,11 +27,7 @@ class BackgroundFetcher(Generic[T]):
         is_there: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Asks nothing before the first look.
-
-        `fetch` gives the answer, or raises; `is_there` is not called again once the server was
-        there; `interval_seconds` is in place of the settings' own.
-        """
+        """`fetch` gives the answer, or raises; `is_there` is asked until the server was there."""
         self.name, self._fetch, self._settings, self._now = name, fetch, settings, now
         self._look_for, self._was_there = is_there, False
         self._background = PollingThread(

@@ -39,10 +39,9 @@ def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
 
 
 def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
-    """The key of a device that a resource claim allocates; `None` for other things.
+    """The key of a GPU that a resource claim allocates; `None` for other things.
 
-    The claim of a MIG instance tells profile and placement, neither of which NVML tells of an
-    instance; no owner is named then rather than the wrong one.
+    NVML tells neither profile nor placement, which the claim of a MIG instance is made of.
     """
     found = _DRA_DEVICE.fullmatch(spelling) if driver == _DRA_DRIVER else None
     return minor_of(int(found[1])) if found else None

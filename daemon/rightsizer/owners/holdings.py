@@ -55,10 +55,9 @@ def holdings_on(
 ) -> tuple[Holding, ...]:
     """Who runs on a device, and who was given it without running there.
 
-    A running workload's part is that of its processes' memory. Unknown processes, as those outside
-    of the agent's own process namespace, are taken for those of the workload that the device is
-    allocated to. Else a workload without a process has no part of a device that others use,
-    and an equal part of a free one. Processes are `None` where they are unknown.
+    A running workload's part is that of its processes' memory; unknown processes are taken for
+    those of the workload that the device is allocated to. Else a workload without a process has
+    no part of a device that others use, and an equal part of a free one.
     """
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))

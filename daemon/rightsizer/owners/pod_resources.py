@@ -58,11 +58,7 @@ def list_pods(
 
 
 def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
-    """The containers of an answer to `List`; those that hold no device are left out.
-
-    Raises:
-        GrpcCallError: the answer is no such message.
-    """
+    """The containers with devices in an answer to `List`; else a `GrpcCallError`."""
     try:
         containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
     except ProtobufError as error:

@@ -83,11 +83,7 @@ class OwnerResolver:
         processes: ProcessTable | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answers from memory for as long as `time_to_live_seconds`.
-
-        The first source that knows a process names its workload; `processes` tells when a process
-        began, to tell it from the next with its PID.
-        """
+        """The first source that knows a process names it; `processes` tells when one began."""
         self._sources = tuple(sources)
         self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
         self._is_blind = False
@@ -129,7 +125,7 @@ class OwnerResolver:
 
     def workload_of(self, pid: int) -> Workload | None:
         """What the first source that knows the process says."""
-        now, generation = self._now(), self._generation()
+        now, generation = self._now(), sum(source.generation() for source in self._sources)
         start_ticks = None if self._processes is None else self._processes.started_ticks(pid)
         known = self._known.get(pid)
         if (
@@ -155,10 +151,9 @@ class OwnerResolver:
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """How each source that asks others fared last, by the name of whom it asks."""
-        outcomes: dict[str, CollectorOutcome] = {}
-        for source in self._sources:
-            outcomes |= source.outcomes()
-        return outcomes
+        return {
+            name: outcome for source in self._sources for name, outcome in source.outcomes().items()
+        }
 
     def sees_processes(self) -> bool:
         """Whether processes of other users are to be seen; the log says once that they are not."""
@@ -176,9 +171,6 @@ class OwnerResolver:
         """Let the sources' threads end; what hangs is left behind."""
         for source in self._sources:
             source.close()
-
-    def _generation(self) -> int:
-        return sum(source.generation() for source in self._sources)
 
     def _sweep(self, now: float) -> None:
         """Forget processes that were not looked up lately; most of them have ended."""

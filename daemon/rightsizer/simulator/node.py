@@ -75,10 +75,9 @@ class SimulatedNode:
         *,
         counter_step: Nanoseconds = STEP,
     ) -> None:
-        """A node that runs a scenario; its counters are added up in steps from `start` on.
+        """A node whose counters are added up in steps from `start`, or else from the first reading.
 
-        Without a start they begin at the first time that one is read at. One in the far past makes
-        that reading slow, for it adds up all the time since.
+        A start in the far past makes that reading slow, for it adds up all the time since.
         """
         self.scenario, self.start = scenario, start
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
@@ -189,10 +188,7 @@ class SimulatedNode:
         return self._gpus[spot.gpu].members(spot, time)
 
     def truth(self, uuid: str, time: Nanoseconds) -> tuple[State, frozenset[Condition]]:
-        """What is really the case.
-
-        A MIG parent with instances is `unknown`, having no state, and so is what cannot be read.
-        """
+        """What is really the case; a GPU with instances and what cannot be read are `unknown`."""
         unit = self._by_uuid[uuid]
         if self.unload(time) is not None or self.timeline(unit).is_silent(time):
             return State.UNKNOWN, frozenset()

@@ -13,10 +13,9 @@ from rightsizer.io.log import logger
 from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.reading import Reading
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
-from rightsizer.telemetry.host_context import HostContext, HostContextCollector, HostQuery
+from rightsizer.telemetry.host_context import HostContextCollector, HostQuery
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.device_pool import DevicePool
@@ -35,11 +34,7 @@ _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
 
 class LiveSource:
-    """Reads all devices once a tick and never waits for one beyond its deadline.
-
-    The driver is called by workers alone; whatever it does, `read` returns a snapshot that says
-    what is known and why the rest is not.
-    """
+    """Reads all devices once a tick by workers, and never waits for one beyond its deadline."""
 
     name = "nvml"
 
@@ -55,9 +50,7 @@ class LiveSource:
         secondary: Sequence[SecondarySource] = (),
         controls: ReleaseController | None = None,
     ) -> None:
-        """Asks nothing before the first `read`.
-
-        A later secondary source finds what the earlier ones have added.
+        """Each secondary source finds what those before have added.
 
         Raises:
             ConfigurationError: a collector that is disabled does not exist.
@@ -135,7 +128,11 @@ class LiveSource:
         down = dict(self._registry.absent)
         for found in rounds:
             down.update(found.down)
-        look = self._context_of(readings, deadline)
+        known = ((uuid, reading.processes) for uuid, reading in readings.items())
+        processes = {uuid: each for uuid, each in known if each is not None}
+        topology = TopologyFacts() if inventory is None else inventory.topology
+        query = HostQuery(self._registry.devices, processes, topology)
+        look = self._host_context.look(query, deadline)
         return Snapshot(
             wall_time=self._clock.wall_time(),
             time=self._clock.time(),
@@ -164,14 +161,6 @@ class LiveSource:
             released=released if self._connection.is_released else self._released_counters(),
             trouble=trouble,
         )
-
-    def _context_of(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
-        inventory = self._connection.inventory
-        topology = TopologyFacts() if inventory is None else inventory.topology
-        known = ((uuid, reading.processes) for uuid, reading in readings.items())
-        processes = {uuid: found for uuid, found in known if found is not None}
-        query = HostQuery(self._registry.devices, processes, topology)
-        return self._host_context.look(query, deadline)
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what secondary sources know; a fault costs its own part alone."""
@@ -209,9 +198,7 @@ class LiveSource:
 
     def _released_counters(self) -> str | None:
         release = self._controls.released(ReleasableResource.COUNTERS)
-        if release is None:
-            return None
-        return f"the profiling counters were released{_until(release)}"
+        return None if release is None else f"the profiling counters were released{_until(release)}"
 
     def _recover(self, rounds: Sequence[PollResult]) -> None:
         """Open NVML again when it has lost its driver or no longer knows what it says."""

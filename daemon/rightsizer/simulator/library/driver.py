@@ -111,11 +111,6 @@ class SimulatedEventSet:
 class SimulatedHandle:
     """A GPU or a MIG instance at an address."""
 
-    __slots__ = (
-        *("_node", "_now", "_sleeps", "address", "timeline", "driver", "parent", "parts"),
-        *("support", "unit", "uuid", "wake_time"),
-    )
-
     def __init__(
         self,
         driver: "SimulatedDriver",

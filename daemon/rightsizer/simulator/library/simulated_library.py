@@ -37,11 +37,7 @@ class LibraryFunction:
         needs_start: bool = True,
         on_instances: bool = False,
     ) -> None:
-        """A function of the driver, or of devices, by its name in the library.
-
-        `needs_start`: the library must be initialized before. `on_instances`: a function of devices
-        supports MIG instances too.
-        """
+        """A function by its name, for an initialized library, and of devices on MIG instances."""
         self.name = name
         self.restype: Any = None
         self._function, self._driver, self._faults = function, driver, driver.faults

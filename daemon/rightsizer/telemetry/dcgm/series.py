@@ -229,14 +229,9 @@ class DcgmExpositionParser:
         self._known: dict[str, DcgmSeries | UnusedSeries] = {}
 
     def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
-        """One page.
+        """One page; samples with a time before `oldest`, a wall time, are stale.
 
-        Args:
-            text: Samples with or without times.
-            oldest: Samples with a time before this wall time are stale.
-
-        Raises:
-            DriverError: the text is not an exposition of a dcgm-exporter.
+        `DriverError` where the text is not an exposition of a dcgm-exporter.
         """
         page = _PageParser()
         found = [self._sample(line) for line in text.split("\n") if wanted(line)]

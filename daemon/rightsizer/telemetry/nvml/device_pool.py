@@ -145,8 +145,8 @@ class DevicePool:
     def ask(self) -> None:
         """Take the rounds that came late, and start one on every GPU that has none.
 
-        As long as they answer at once, one thread reads them all: several would take the
-        interpreter from each other at every call. What is slower is read by threads of its own.
+        One thread reads all that answer at once: several would take the interpreter from each other
+        at every call. What is slower is read by threads of its own.
         """
         rounds = [job for device in self._devices.values() if (job := self._ask(device))]
         # Of a list's iterator each thread gets what no other has got.
@@ -164,8 +164,7 @@ class DevicePool:
     def answers(self, deadline: float) -> list[PollResult]:
         """The rounds of this tick, waited for until a point on the monotonic clock.
 
-        A GPU that is late is not waited for in the ticks that follow: its round counts in the
-        one after it came, and what it gave last stands until then, at its own time.
+        A late GPU is not waited for in the ticks that follow: what it gave last stands meanwhile.
         """
         # Once the one asked last is there, so are most: nearly all waits are spared.
         found = [self._answer(device, deadline) for device in reversed(self._devices.values())]

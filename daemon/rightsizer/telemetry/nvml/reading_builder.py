@@ -55,19 +55,6 @@ def is_possible(signal: Signal, value: float) -> bool:
 class ReadingBuilder:
     """What the collectors found of one device; the first value of a signal stays."""
 
-    __slots__ = (
-        "collecting",
-        "failures",
-        "lost",
-        "nvlinks",
-        "origins",
-        "other_processes",
-        "process_shares",
-        "processes",
-        "troubled",
-        "values",
-    )
-
     def __init__(self) -> None:
         self.values: dict[Signal, float] = {}
         self.failures: dict[Signal, NvmlFailure] = {}

@@ -46,8 +46,6 @@ class _CallName(NamedTuple):
 class _Calls(SpanLine):
     """One thread's calls, in columns."""
 
-    __slots__ = ("names",)
-
     def __init__(self) -> None:
         super().__init__()
         self.names: Column = array("q")
@@ -69,8 +67,6 @@ class _OpenCall:
 
 class _Nest:
     """Which calls of a thread are open, in one walk over rising times."""
-
-    __slots__ = ("_next", "_open", "_rest")
 
     def __init__(self, calls: _Calls | None) -> None:
         self._rest = iter(()) if calls is None else calls.in_order()
@@ -118,11 +114,7 @@ class CallStacks:
         self._add(thread, _CallKind.OPERATOR, name, span, product)
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
-        """A function of Python or a module; those of libraries, which nobody changes, are not kept.
-
-        Returns:
-            Whether it is.
-        """
+        """Take a function of Python or a module; whether it is kept: those of libraries are not."""
         if name.startswith(_MODULE):
             self.module(thread, name.removeprefix(_MODULE), span)
         elif not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):

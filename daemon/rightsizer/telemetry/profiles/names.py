@@ -35,10 +35,10 @@ _WAIT_CALL: Final = re.compile(
     r"(?:_v\d+)?$)"
 )
 """Memory is taken and given back on an idle device."""
-_LOADER: Final = _any_of("loader")
-_CHECKPOINT: Final = _any_of("checkpoint")
-_RECOMPUTATION: Final = _any_of("recomputation")
-_SYNCHRONIZATION: Final = _any_of("synchronization")
+_SPANS: Final = ("loader", "checkpoint", "recomputation", "synchronization")
+_ANNOTATIONS, _RANGES = (
+    tuple(_any_of(f"{name}{suffix}") for name in _SPANS) for suffix in ("", "_range")
+)
 _PYTHON: Final = (
     (re.compile(r"torch/serialization\.py\(\d+\): save$"), SpanKind.CHECKPOINT, "torch.save"),
     (
@@ -51,10 +51,6 @@ _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTA
 """What PyTorch's `emit_nvtx` appends, by which every range would have a name of its own."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _STEP: Final = _any_of("step")
-_LOADER_RANGE: Final = _any_of("loader_range")
-_CHECKPOINT_RANGE: Final = _any_of("checkpoint_range")
-_RECOMPUTATION_RANGE: Final = _any_of("recomputation_range")
-_SYNCHRONIZATION_RANGE: Final = _any_of("synchronization_range")
 
 
 def is_collective(name: str) -> bool:
@@ -97,11 +93,7 @@ def is_wait_call(name: str) -> bool:
 
 def span_kind(name: str) -> SpanKind:
     """What kind of span an annotation is."""
-    if _LOADER.search(name):
-        return SpanKind.LOADER
-    if _CHECKPOINT.search(name) and not _RECOMPUTATION.search(name):
-        return SpanKind.CHECKPOINT
-    return SpanKind.SYNCHRONIZATION if _SYNCHRONIZATION.search(name) else SpanKind.ANNOTATION
+    return _kind_by(_ANNOTATIONS, name)
 
 
 def python_span(name: str) -> tuple[SpanKind, str] | None:
@@ -119,12 +111,16 @@ def range_name(text: str) -> str:
 
 def range_kind(name: str) -> SpanKind:
     """What a range of this name is about; an annotation where the name tells nothing more."""
-    if _LOADER_RANGE.search(name):
+    return _kind_by(_RANGES, name)
+
+
+def _kind_by(patterns: Iterable[re.Pattern[str]], name: str) -> SpanKind:
+    loader, checkpoint, recomputation, synchronization = patterns
+    if loader.search(name):
         return SpanKind.LOADER
-    if _CHECKPOINT_RANGE.search(name) and not _RECOMPUTATION_RANGE.search(name):
+    if checkpoint.search(name) and not recomputation.search(name):
         return SpanKind.CHECKPOINT
-    is_wait = _SYNCHRONIZATION_RANGE.search(name)
-    return SpanKind.SYNCHRONIZATION if is_wait else SpanKind.ANNOTATION
+    return SpanKind.SYNCHRONIZATION if synchronization.search(name) else SpanKind.ANNOTATION
 
 
 def is_step(name: str) -> bool:

@@ -88,8 +88,6 @@ class KernelRow:
 class KernelTable:
     """The kernels of one device."""
 
-    __slots__ = ("_limits", "_per_second", "_rows")
-
     def __init__(self, limits: ReadLimits, per_second: int = NANOSECONDS_PER_SECOND) -> None:
         self._limits = limits
         self._per_second = per_second
@@ -119,8 +117,6 @@ class KernelTable:
 class CopyTable:
     """The copies of one device."""
 
-    __slots__ = ("_rows",)
-
     def __init__(self) -> None:
         self._rows: dict[tuple[CopyKind, HostMemory], tuple[int, int, Nanoseconds]] = {}
 
@@ -145,8 +141,6 @@ class CopyTable:
 
 class HostSpans:
     """Sums of spans; those that a device may wait for also as lines."""
-
-    __slots__ = ("_limits", "_lines", "_rows")
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits

@@ -56,8 +56,6 @@ def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
 class Within:
     """What intervals cover of one time after another, in one walk over both."""
 
-    __slots__ = ("_rest", "current")
-
     def __init__(self, apart: Iterable[Interval]) -> None:
         """Begin the walk over intervals apart from each other, by rising start."""
         self._rest = iter(apart)
@@ -82,8 +80,6 @@ class Within:
 
 class CoveredLength:
     """Adds up lengths between marks that were set before, in memory for the marks alone."""
-
-    __slots__ = ("_cell", "_lengths", "_marks", "_sums")
 
     def __init__(self, marks: Iterable[Nanoseconds]) -> None:
         self._marks = sorted(set(marks))
@@ -126,8 +122,6 @@ def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
 class SpanLine:
     """The copies of a device, or spans of the host."""
 
-    __slots__ = ("_ends", "_order", "_starts")
-
     def __init__(self) -> None:
         self._starts: Column = array("q")
         self._ends: Column = array("q")
@@ -161,8 +155,6 @@ class SpanLine:
 
 class KernelLine(SpanLine):
     """The kernels and graphs of a device."""
-
-    __slots__ = ("_collective", "_correlations", "_streams", "collectives")
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,8 +204,6 @@ class KernelLine(SpanLine):
 
 class MemoryCurve:
     """Memory in use over time; of many moments the higher of two neighbors."""
-
-    __slots__ = ("_times", "_used", "peak")
 
     def __init__(self) -> None:
         self._times: Column = array("q")

@@ -91,18 +91,6 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
 class Launches:
     """Calls of the host by the number that ties them to kernels, copies and graphs."""
 
-    __slots__ = (
-        "_correlations",
-        "_ends",
-        "_is_ordered",
-        "_of_threads",
-        "_starts",
-        "_threads",
-        "frames",
-        "product_calls",
-        "products",
-    )
-
     def __init__(self) -> None:
         self._correlations: Column = array("q")
         self._starts: Column = array("q")
@@ -174,8 +162,6 @@ class Launches:
 class FrameTimes:
     """Device time by frame: that of kernels launched by itself, and how many they are."""
 
-    __slots__ = ("kernels", "times")
-
     def __init__(self) -> None:
         self.times: Counter[int] = Counter()
         self.kernels: Counter[int] = Counter()
@@ -188,8 +174,6 @@ class FrameTimes:
 
 class ProductTimes:
     """Device time and calls by matrix product."""
-
-    __slots__ = ("_seen", "calls", "times")
 
     def __init__(self, launches: Launches) -> None:
         self._seen = bytearray(len(launches.products))
@@ -205,11 +189,6 @@ class ProductTimes:
 
 class LaunchCounter:
     """Counts the calls that brought kernels; a graph's many kernels come by one."""
-
-    __slots__ = (
-        *("_count", "_host", "_launches", "_matched", "_seen", "_short"),
-        *("frame_times", "product_times", "threads"),
-    )
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
@@ -251,11 +230,6 @@ class LaunchCounter:
 
 class MeasuredLine:
     """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
-
-    __slots__ = (
-        *("_rulers", "frame_times", "launches", "longest_host_wait", "product_times"),
-        *("span", "start", "threads"),
-    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,

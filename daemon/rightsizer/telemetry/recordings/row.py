@@ -178,10 +178,7 @@ def build_devices(
 ) -> tuple[Device, ...]:
     """The devices in the order of their indices, then of their appearance.
 
-    The board that is named is of devices whose name is not recorded or unknown.
-
-    Raises:
-        UsageError: the catalogue has no such board.
+    The board is of devices whose name is not recorded or unknown; `UsageError` for no such board.
     """
     given = None if board is None else catalogue.get(board)
     _adopt(facts)

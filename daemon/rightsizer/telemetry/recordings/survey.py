@@ -156,8 +156,7 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
 class IntervalMedian:
     """How often each gap occurred, by whatever has gaps of its own.
 
-    Logs repeat a few gaps for ever, so that counting them is cheap; clocks that jitter by the
-    nanosecond do not, and what is too much for the memory goes to a temporary file.
+    Logs repeat a few gaps; of clocks that jitter, too many for memory go to a temporary file.
     """
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
@@ -247,10 +246,7 @@ class _OutOfOrderError(Exception):
 
 
 def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
-    """Read everything once, again with devices that have two names under one, or out of order.
-
-    Files that are out of order are sorted; without a row they are refused.
-    """
+    """Read everything once, and again where a device has two names, or files are out of order."""
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:
             try:

@@ -105,11 +105,7 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
 
 @contextmanager
 def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
-    """A SQLite export of a report, there until the block ends.
-
-    Raises:
-        ProfileError: `nsys` is not installed, fails, or takes too long.
-    """
+    """A SQLite export of a report, until the block ends; `ProfileError` where `nsys` gives none."""
     program = shutil.which("nsys")
     by_hand = f"nsys export --type sqlite {path.name}"
     if program is None:
