@@ -28,10 +28,14 @@ class OwnerSettings:
             <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
         launchers: Programs, by patterns, whose processes are one workload; the highest counts.
+        launcher_confidence_ratio: Confidence that the processes of a launcher are one workload.
+            Source: assumed: a launcher may start several in turn
         process_managers: Programs, by patterns, whose processes have nothing to do with each other,
             in one unit neither; those of any other program are one workload, less surely.
             Source: names in /proc/<pid>/stat, 15 characters at most
         shells: The same, but for units, which may start by a script.
+        parent_confidence_ratio: Confidence that those of any other program are.
+            Source: assumed: a runner of unrelated jobs looks like torch.multiprocessing
         interval_seconds: How often kubelet and container engine are queried.
             Source: the kubelet allows 100 calls a second, all callers together
         floor_seconds: Minimum time between queries for an unknown pod or container, and between
@@ -57,6 +61,7 @@ class OwnerSettings:
             *("mpirun*", "mpiexec*", "orterun", "orted", "prte*", "hydra_*", "srun", "slurmstepd"),
         )
     )
+    launcher_confidence_ratio: float = setting(0.95)
     process_managers: tuple[str, ...] = setting(
         (
             *("tmux*", "screen", "SCREEN", "supervisord", "runsv*", "s6-*", "cron*", "atd"),
@@ -69,6 +74,7 @@ class OwnerSettings:
             *("systemd", "init", "tini", "dumb-init"),
         )
     )
+    parent_confidence_ratio: float = setting(0.85)
     interval_seconds: float = setting(30.0, within=(1.0, 3600.0))
     floor_seconds: float = setting(5.0, within=(1.0, 3600.0))
     hold_seconds: float = setting(600.0, within=(1.0, 86400.0))

@@ -20,8 +20,6 @@ _LOGIN: Final = re.compile(
 )
 _INIT: Final = 1
 _MOST_ANCESTORS: Final = 64
-_BY_LAUNCHER, _BY_PARENT = 0.95, 0.85
-"""How sure it is that processes of a launcher, or of another program, are one workload."""
 
 
 def unit_in(paths: Sequence[str]) -> str | None:
@@ -80,17 +78,17 @@ class SystemdCollector(NodeCollector):
         Beside it how sure that is, and the manager of processes right above, where there is one.
         """
         line = [row, *islice(self._ancestors(row), _MOST_ANCESTORS)]
-        settings, root = self._settings, row
+        settings, root, manager = self._settings, row, None
         for each in reversed(line):
             if _is_named(each, settings.launchers):
-                return each, _BY_LAUNCHER, None
+                return each, settings.launcher_confidence_ratio, None
         for each in line[1:]:
             if _is_named(each, settings.process_managers):
-                return root, 1.0 if root is row else _BY_PARENT, each
-            if _is_named(each, settings.shells):
+                manager = each
+            if manager or _is_named(each, settings.shells):
                 break
             root = each
-        return root, 1.0 if root is row else _BY_PARENT, None
+        return root, 1.0 if root is row else settings.parent_confidence_ratio, manager
 
     def _ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
         while row.parent > _INIT and (above := self._processes.row(row.parent)) is not None:

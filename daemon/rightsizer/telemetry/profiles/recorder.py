@@ -131,10 +131,7 @@ class Recorder:
         if occupancy_ratio is not None:
             row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
         into.line.add_run(
-            (start, end),
-            correlation,
-            is_collective=row.is_collective,
-            stream=into.stream(stream),
+            (start, end), correlation, is_collective=row.is_collective, stream=into.stream(stream)
         )
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), end - start)

@@ -11,11 +11,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import (
-    AssumedTimes,
-    parse_timestamp,
-    parse_yearless,
-)
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp, parse_yearless
 
 _HEADING: Final = re.compile(r"#\s*Entity\s+(?P<fields>\S.*)")
 _ENTITY: Final = re.compile(r"(?<!\S)(?P<kind>GPU|GPU-I|GPU-CI)\s+(?P<id>\d+)\s+(?P<cells>\S.*)")

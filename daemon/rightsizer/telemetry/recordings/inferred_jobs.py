@@ -9,6 +9,7 @@ spinning at the same time, which nothing does that has no peer to wait for (NVID
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from statistics import StatisticsError, correlation, fmean
 from typing import Final, NamedTuple
 
 from rightsizer.model.device import Device
@@ -177,19 +178,14 @@ def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None
     ]
     if len(pairs) < _FEWEST_MOMENTS:
         return None
-    r = _correlation(pairs)
+    try:
+        r = correlation(*zip(*pairs, strict=True))
+    except StatisticsError:  # One of them never changes.
+        return None
     is_sure = abs(r) >= 1.0 or r * math.sqrt((len(pairs) - 2) / (1 - r * r)) >= _STEP_T
     if r < _STEP_CORRELATION or not is_sure:
         return None
     return JobEvidence(_MOST_SURE, "their load rises and falls in step")
-
-
-def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    count = len(pairs)
-    mean_a, mean_b = sum(a for a, _ in pairs) / count, sum(b for _, b in pairs) / count
-    both = sum((a - mean_a) * (b - mean_b) for a, b in pairs)
-    squares = sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)
-    return max(-1.0, min(1.0, both / math.sqrt(squares))) if squares > 0.0 else 0.0
 
 
 def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
@@ -284,7 +280,7 @@ def _is_there(load: _ComparedLoad, group: Sequence[_ComparedLoad]) -> bool:
 
 def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
     known = [values[at] for at in moments if not math.isnan(values[at])]
-    return sum(known) / len(known) if known else None
+    return fmean(known) if known else None
 
 
 def _job(

@@ -33,10 +33,7 @@ from rightsizer.telemetry.recordings.row import (
 )
 from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
-from rightsizer.telemetry.recordings.survey import (
-    RecordingSurvey,
-    survey_files,
-)
+from rightsizer.telemetry.recordings.survey import RecordingSurvey, survey_files
 from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON
 from rightsizer.telemetry.recordings.text_file import (
     Progress,

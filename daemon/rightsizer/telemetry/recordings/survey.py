@@ -4,7 +4,7 @@ import contextlib
 import math
 import sqlite3
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -13,21 +13,10 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import (
-    NANOSECONDS_PER_SECOND,
-    Nanoseconds,
-)
-from rightsizer.telemetry.recordings.file_devices import of_one_node, other_names
-from rightsizer.telemetry.recordings.row import (
-    RecordingDeviceFacts,
-    RecordingRow,
-)
-from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
-from rightsizer.telemetry.recordings.text_file import (
-    Progress,
-    no_progress,
-    show_read,
-)
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
+from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows, of_one_node, other_names
+from rightsizer.telemetry.recordings.text_file import Progress, no_progress, show_read
 
 _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
@@ -161,13 +150,17 @@ class IntervalMedian:
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
         self._most = most_in_memory
-        self._counts: dict[Hashable, defaultdict[Nanoseconds, int]] = {}
+        self._counts: defaultdict[Hashable, Counter[Nanoseconds]] = defaultdict(Counter)
         self._numbers: dict[Hashable, int] = {}
-        self._spilled: sqlite3.Connection | None = None
+        self._spilled = sqlite3.connect("", check_same_thread=False)
+        self._spilled.execute(
+            "CREATE TABLE gap (key INTEGER, gap INTEGER, count INTEGER, "
+            "PRIMARY KEY (key, gap)) WITHOUT ROWID"
+        )
 
-    def of(self, key: Hashable) -> defaultdict[Nanoseconds, int]:
+    def of(self, key: Hashable) -> Counter[Nanoseconds]:
         """The counter of one key, for the caller to add to until the next `settle`."""
-        return self._counts.setdefault(key, defaultdict(int))
+        return self._counts[key]
 
     def settle(self) -> None:
         """Move the counts to the temporary file if they have become too many."""
@@ -176,33 +169,19 @@ class IntervalMedian:
 
     def median(self, key: Hashable) -> Nanoseconds | None:
         """The median of a key's gaps, `None` where there are none."""
-        if self._spilled is not None:
-            self._spill()
-        total = sum(count for _, count in self._sorted(key))
+        self._spill()
+        found = "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
+        total = sum(count for _, count in self._spilled.execute(*found))
         if not total:
             return None
-        low = _nth(self._sorted(key), (total - 1) // 2)
-        return (low + _nth(self._sorted(key), total // 2)) // 2
+        low, high = (_nth(self._spilled.execute(*found), n) for n in ((total - 1) // 2, total // 2))
+        return (low + high) // 2
 
     def close(self) -> None:
         """Remove the temporary file."""
-        if self._spilled is not None:
-            self._spilled.close()
-
-    def _sorted(self, key: Hashable) -> Iterable[tuple[Nanoseconds, int]]:
-        if self._spilled is None:
-            return sorted(self._counts.get(key, {}).items())
-        return self._spilled.execute(
-            "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
-        )
+        self._spilled.close()
 
     def _spill(self) -> None:
-        if self._spilled is None:
-            self._spilled = sqlite3.connect("", check_same_thread=False)
-            self._spilled.execute(
-                "CREATE TABLE gap (key INTEGER, gap INTEGER, count INTEGER, "
-                "PRIMARY KEY (key, gap)) WITHOUT ROWID"
-            )
         self._spilled.executemany(
             "INSERT INTO gap VALUES (?, ?, ?) "
             "ON CONFLICT DO UPDATE SET count = count + excluded.count",

@@ -3,35 +3,14 @@
 from typing import Final
 
 from rightsizer.telemetry.nvml.collector import NvmlCollector
-from rightsizer.telemetry.nvml.collectors.clocks import (
-    CLOCK_EVENTS,
-    CLOCK_LIMITS,
-    CLOCKS,
-    PERFORMANCE_STATE,
-)
-from rightsizer.telemetry.nvml.collectors.gpm import GPM
-from rightsizer.telemetry.nvml.collectors.health import ECC, RECOVERY, REMAPPED_ROWS, RETIRED_PAGES
-from rightsizer.telemetry.nvml.collectors.memory import BAR1, MEMORY
-from rightsizer.telemetry.nvml.collectors.nvlink import FABRIC, NVLINK, NVLINK_THROUGHPUT
-from rightsizer.telemetry.nvml.collectors.pcie import (
-    PCIE,
-    PCIE_COUNTERS,
-    PCIE_REPLAYS,
-    PCIE_THROUGHPUT,
-)
-from rightsizer.telemetry.nvml.collectors.power import POWER, POWER_LIMIT, VIOLATIONS
-from rightsizer.telemetry.nvml.collectors.processes import (
-    OTHER_PROCESSES,
-    PROCESS_UTILIZATION,
-    PROCESSES,
-)
-from rightsizer.telemetry.nvml.collectors.temperature import FANS, TEMPERATURE, TEMPERATURE_MARGIN
-from rightsizer.telemetry.nvml.collectors.utilization import ENCODER_SESSIONS, ENGINES, UTILIZATION
+from rightsizer.telemetry.nvml.collectors import board, gpm, health, nvlink, processes, utilization
 
 COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
-    *(GPM, UTILIZATION, MEMORY, POWER, ENGINES, CLOCKS, CLOCK_EVENTS, VIOLATIONS, TEMPERATURE),
-    *(PCIE, PCIE_COUNTERS, PCIE_THROUGHPUT, NVLINK_THROUGHPUT, PROCESSES, POWER_LIMIT),
-    *(CLOCK_LIMITS, PERFORMANCE_STATE, TEMPERATURE_MARGIN, FANS, BAR1, ENCODER_SESSIONS),
-    *(PCIE_REPLAYS, OTHER_PROCESSES, PROCESS_UTILIZATION, NVLINK, FABRIC, ECC, RETIRED_PAGES),
-    *(REMAPPED_ROWS, RECOVERY),
+    *(gpm.GPM, utilization.UTILIZATION, board.MEMORY, board.POWER, utilization.ENGINES),
+    *(board.CLOCKS, board.CLOCK_EVENTS, board.VIOLATIONS, board.TEMPERATURE, board.PCIE),
+    *(board.PCIE_COUNTERS, board.PCIE_THROUGHPUT, nvlink.NVLINK_THROUGHPUT, processes.PROCESSES),
+    *(board.POWER_LIMIT, board.CLOCK_LIMITS, board.PERFORMANCE_STATE, board.TEMPERATURE_MARGIN),
+    *(board.FANS, board.BAR1, utilization.ENCODER_SESSIONS, board.PCIE_REPLAYS),
+    *(processes.OTHER_PROCESSES, processes.PROCESS_UTILIZATION, nvlink.NVLINK, nvlink.FABRIC),
+    *(health.ECC, health.RETIRED_PAGES, health.REMAPPED_ROWS, health.RECOVERY),
 )

@@ -2,6 +2,7 @@
 
 from functools import partial
 from operator import itemgetter
+from statistics import fmean
 from typing import Any, Final
 
 import pynvml
@@ -43,7 +44,7 @@ class SampleBuffer:
         self._seen = max(found.timeStamp for found in fresh)
         found = (value_of(kind, each.sampleValue) for each in fresh)
         values = [value for value in found if value is not None and 0 <= value <= _PERCENT]
-        return None if is_first or not values else sum(values) / len(values)
+        return None if is_first or not values else fmean(values)
 
 
 def _mean(handle: DeviceHandle, kind: int, rate: Any) -> Any:
