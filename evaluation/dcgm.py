@@ -61,13 +61,14 @@ def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:
     """
     if line.signal is None:
         return _of_no_signal(line, page)
-    pods = {each.workload.pod for each in page.holdings.get(line.device, ())}
-    is_listed = any(device.uuid == line.device for device in page.devices)
-    if not is_listed or (line.pod or None) not in {*pods, None}:
+    if not any(device.uuid == line.device for device in page.devices):
         return WRONG
-    value = page.values[line.device].get(line.signal)
+    reading = page.readings[line.device]
+    if line.pod and line.pod not in {each.workload.pod for each in reading.holdings}:
+        return WRONG
+    value = reading.values.get(line.signal)
     if value is None:
-        is_told = line.is_blank and line.signal in page.missing[line.device]
+        is_told = line.is_blank and line.signal in reading.missing
         return MISSING if is_told else WRONG
     if line.is_blank:
         return WRONG

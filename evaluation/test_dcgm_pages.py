@@ -22,8 +22,10 @@ TEXT = (
 
 def verdicts(**changes: object) -> dict[str, str]:
     """By metric, where the page was read with something wrong in it."""
-    lines = lines_of(TEXT.splitlines())
-    read = replace(DcgmExpositionParser(built_in()).read(TEXT), **changes)  # type: ignore[arg-type]
+    lines, page = lines_of(TEXT.splitlines()), DcgmExpositionParser(built_in()).read(TEXT)
+    of_page = {name: changes.pop(name) for name in ("devices",) if name in changes}
+    readings = {BUSY: replace(page.readings[BUSY], **changes)}  # type: ignore[arg-type]
+    read = replace(page, readings=readings, **of_page)  # type: ignore[arg-type]
     return {line.metric.removeprefix("DCGM_FI_"): verdict(line, lines, read) for line in lines}
 
 
@@ -39,10 +41,10 @@ def test_what_is_read_well_is_called_so() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"values": {BUSY: {}}},
-        {"values": {BUSY: dict.fromkeys(Signal, 0.97)}},
+        {"values": {}},
+        {"values": dict.fromkeys(Signal, 0.97)},
         {"devices": ()},
-        {"holdings": {}},
+        {"holdings": ()},
     ],
 )
 def test_what_is_read_wrongly_is_found(changes: dict[str, object]) -> None:

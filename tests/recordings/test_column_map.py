@@ -70,8 +70,8 @@ def test_a_home_made_log(replay: Replays, write: Writes) -> None:
 
 
 FAULTS = """\
-map.yaml:2:1: devise: is not known here; did you mean 'device'?
-map.yaml:1:19: time.unit: 'hours' is not known; known are s, ms, us, ns, iso
+map.yaml:1:19: time.unit: 'hours' is not known; known: s, ms, us, ns, iso
+map.yaml:2:1: devise: unknown key; did you mean 'device'?
 map.yaml:5:13: files.*.csv.value.signal: 'gpu_bussy' is not known; did you mean 'gpu_busy'?
 map.yaml:6:31: files.*.csv.other.unit: 'gpu_busy' is not measured in bytes; its unit is ratio; \
 name the unit that the column is in
@@ -100,11 +100,11 @@ def test_all_faults_are_told_at_once(write: Writes) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "map.yaml:1:1: column map: is missing; write {time, device"),
-        ("- a\n", "map.yaml:1:1: column map: is not a mapping"),
+        ("", "map.yaml:1:1: time.column: is missing; name it"),
+        ("- a\n", "map.yaml:1:1: must be a mapping of keys to values"),
         ("time: {column: t, unit: s}\ndevice: d\nfiles: {}\n", "files: names no file; add a patt"),
-        ("time: {column: t, unit: s}\ndevice: d\nfiles: {'*': 3}\n", "files.*: is not a mapping"),
-        ("time: 5\ndevice: d\nfiles: {'*': {a: {signal: cpu, unit: '%'}}}\n", "time: is not a m"),
+        ("time: {column: t, unit: s}\ndevice: d\nfiles: {'*': 3}\n", "files.*: must be a"),
+        ("time: 5\ndevice: d\nfiles: {'*': {a: {signal: cpu, unit: '%'}}}\n", "time: must be"),
         ("time: [\n", "a column map is a YAML file"),
     ],
 )

@@ -125,8 +125,8 @@ def test_one_scrape_in_every_style_of_labels(
     text = f'DCGM_FI_DEV_FB_USED{{gpu="2",{uuid}="GPU-1",{host}="h",{labels}}} 5\n'
     scrape = DcgmExpositionParser(built_in()).read(text)
     assert [(device.uuid, device.index) for device in scrape.devices] == [("GPU-1", 2)]
-    assert scrape.values == {"GPU-1": {Signal.MEMORY_USED_BYTES: 5 * 2.0**20}}
-    found = [each.workload.pod for each in scrape.holdings.get("GPU-1", ())]
+    assert scrape.readings["GPU-1"].values == {Signal.MEMORY_USED_BYTES: 5 * 2.0**20}
+    found = [each.workload.pod for each in scrape.readings["GPU-1"].holdings]
     assert found == ([] if pod is None else [pod])
 
 
@@ -147,7 +147,7 @@ def test_one_scrape_of_a_mig_gpu() -> None:
         "2g.20gb",
         3,
     )
-    assert scrape.values == {
+    assert {uuid: each.values for uuid, each in scrape.readings.items()} == {
         "GPU-1": {Signal.POWER_WATTS: 300.0},
         "GPU-1/gi3": {Signal.SM_ACTIVE: 1.0},
     }

@@ -13,6 +13,6 @@ def test_energy_is_read_however_it_is_typed(kind: str) -> None:
     name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     page = f'# TYPE {name} {kind}\n{name}{{gpu="0",UUID="GPU-1"}} 4742776\n'
 
-    assert DcgmExpositionParser(built_in()).read(page).values["GPU-1"] == {
+    assert DcgmExpositionParser(built_in()).read(page).readings["GPU-1"].values == {
         Signal.ENERGY_JOULES: 4742.776
     }

@@ -31,7 +31,7 @@ def test_a_page_of_today() -> None:
     """Each line is in its base unit, the better of two fields wins, and its name is kept."""
     found = read(page(DCGM_FI_DRIVER_VERSION="570.1"))
 
-    assert found.values[BUSY] == {
+    assert found.readings[BUSY].values == {
         Signal.SM_CLOCK_HERTZ: 1.41e9,
         Signal.TEMPERATURE_CELSIUS: 55.0,
         Signal.POWER_WATTS: 231.5,
@@ -42,7 +42,7 @@ def test_a_page_of_today() -> None:
         Signal.TENSOR_ACTIVE: 0.25,
         Signal.DRAM_ACTIVE: 0.5,
     }
-    assert Signal.GPU_BUSY in found.profiled[BUSY]
+    assert Signal.GPU_BUSY in found.readings[BUSY].profiled
     assert (found.driver_version, found.devices[0].board) == ("570.1", "A100-SXM4-80GB")
 
 
@@ -73,7 +73,7 @@ def test_a_blank_says_why(number: str, why: Missing) -> None:
     for name in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"):
         found = read(lines(BUSY, {name: number}))
         signal = DCGM_FIELDS[name].signal
-        assert (found.values[BUSY], found.missing[BUSY]) == ({}, {signal: why})
+        assert (found.readings[BUSY].values, found.readings[BUSY].missing) == ({}, {signal: why})
         assert found.devices[0].memory_total_bytes == 80 * 2.0**30
 
 
@@ -82,7 +82,10 @@ def test_a_blank_does_not_hide_the_weaker_field() -> None:
     found = read(
         lines(BUSY, {"DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 2**63 - 14})
     )
-    assert (found.values[BUSY], found.missing[BUSY]) == ({Signal.GPU_BUSY: 0.4}, {})
+    assert (found.readings[BUSY].values, found.readings[BUSY].missing) == (
+        {Signal.GPU_BUSY: 0.4},
+        {},
+    )
 
 
 @pytest.mark.parametrize(("profiled", "believed"), [(0, 0.97), (0.02, 0.02)])
@@ -92,7 +95,7 @@ def test_a_dead_counter_does_not_hide_work(profiled: float, believed: float) -> 
         page().replace("GR_ENGINE_ACTIVE", "X")
         + lines(BUSY, {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": profiled})
     )
-    assert found.values[BUSY][Signal.GPU_BUSY] == believed
+    assert found.readings[BUSY].values[Signal.GPU_BUSY] == believed
 
 
 def test_errors_of_all_kinds_are_added_up_once() -> None:
@@ -103,7 +106,7 @@ def test_errors_of_all_kinds_are_added_up_once() -> None:
     }
     found = read(lines(BUSY, counts, pod="a") + lines(BUSY, counts, pod="b"))
 
-    assert found.values[BUSY] == {Signal.NVLINK_ERRORS: 1111}
+    assert found.readings[BUSY].values == {Signal.NVLINK_ERRORS: 1111}
 
 
 def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
@@ -111,12 +114,12 @@ def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
     found = read(page() + page(**MIG))
     instance = f"{BUSY}/gi2"
 
-    assert set(found.values[instance]) == {
+    assert set(found.readings[instance].values) == {
         *(Signal.SM_CLOCK_HERTZ, Signal.GPU_BUSY, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
         *(Signal.MEMORY_FREE_BYTES, Signal.MEMORY_USED_BYTES),
     }
     assert found.instances == {instance: (BUSY, 2)}
-    assert found.values[BUSY] == read(page()).values[BUSY]
+    assert found.readings[BUSY].values == read(page()).readings[BUSY].values
 
 
 @pytest.mark.parametrize(
@@ -138,20 +141,21 @@ def test_what_says_nothing_here_says_why(text: str, because: str) -> None:
 
     assert isinstance(found, UnusedSeries)
     assert because in found.because
-    assert read(f"{text} 7\n").values == {}
+    assert read(f"{text} 7\n").readings == {}
 
 
 def test_a_relay_may_add_its_suffix() -> None:
     """A counter that has passed through OpenMetrics is the same counter."""
     found = read(f'DCGM_FI_DEV_PCIE_REPLAY_COUNTER_total{{UUID="{BUSY}"}} 3 # {{a="}}"}} 1\n')
 
-    assert found.values == {BUSY: {Signal.PCIE_REPLAYS: 3}}
+    assert found.readings.keys() == {BUSY}
+    assert found.readings[BUSY].values == {Signal.PCIE_REPLAYS: 3}
 
 
 def test_holders_go_by_the_name_that_their_owner_has() -> None:
     """As the node's own owners name them, so that both mean the same workload."""
     found = read(page(pod="chat-7d9f8b6c5d-x2v8q", namespace="web", container="vllm"))
-    [holding] = found.holdings[BUSY]
+    [holding] = found.readings[BUSY].holdings
 
     assert holding.workload.key == "kubernetes:web/chat"
     assert (holding.workload.workload_class, holding.workload.pod) == (
@@ -167,15 +171,15 @@ def test_a_value_with_an_old_time_of_its_own_is_stale() -> None:
     text += lines(BUSY, {"DCGM_FI_DEV_FB_USED": f"1 {now - 59_000}", "DCGM_FI_DEV_ENC_UTIL": 3})
     found = DcgmExpositionParser(built_in()).read(text, oldest=EPOCH - 60 * SECOND)
 
-    assert found.missing[BUSY] == {Signal.TEMPERATURE_CELSIUS: Missing.STALE}
-    assert found.values[BUSY] == {Signal.MEMORY_USED_BYTES: 2.0**20, Signal.ENCODER: 0.03}
+    assert found.readings[BUSY].missing == {Signal.TEMPERATURE_CELSIUS: Missing.STALE}
+    assert found.readings[BUSY].values == {Signal.MEMORY_USED_BYTES: 2.0**20, Signal.ENCODER: 0.03}
 
 
 def test_a_torn_line_costs_itself() -> None:
     """The rest of the page is read."""
     found = read(page(uuid=OTHER) + "DCGM_FI_DEV_GPU_TEMP{gpu=\n" + page()[:-4])
 
-    assert found.values[OTHER] == read(page(uuid=OTHER)).values[OTHER]
+    assert found.readings[OTHER].values == read(page(uuid=OTHER)).readings[OTHER].values
 
 
 @pytest.mark.parametrize("text", ["<html>log in</html>", "up 1\n", 'node_load1{a="b"} 3\n', "{}"])
@@ -198,7 +202,9 @@ def test_no_text_breaks_the_reader(text: str, name: str) -> None:
             found = read(written)
         except DriverError:
             continue
-        assert all(value >= 0 for values in found.values.values() for value in values.values())
+        assert all(
+            value >= 0 for reading in found.readings.values() for value in reading.values.values()
+        )
 
 
 def test_a_page_read_twice_reads_the_same() -> None:

@@ -16,8 +16,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.model.workload import Holding
-from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterPage
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterDevice, ExporterPage
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 _Evidence: TypeAlias = Mapping[Signal, float]
@@ -29,17 +28,6 @@ _STANDS_STILL: Final = Down(
     Missing.STALE, "dcgm-exporter repeats the same values: its collection stands still"
 )
 _LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
-
-
-@dataclass(frozen=True, slots=True)
-class ExporterDevice:
-    """What the exporter says of one device."""
-
-    values: Mapping[Signal, float]
-    missing: Mapping[Signal, Missing]
-    profiled: frozenset[Signal]
-    """Signals that come from the hardware's own counters."""
-    holdings: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +62,14 @@ class StalledCollectionDetector:
     def see(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
         """The devices of a page that stand still."""
         seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
-        for device, values in page.values.items():
-            if (evidence := _evidence(values)) is not None:
+        for device, reading in page.readings.items():
+            if (evidence := _evidence(reading.values)) is not None:
                 before = self._seen.get(device, ({}, now))
                 seen[device] = before if before[0] == evidence else (evidence, now)
         self._seen = seen
         still = {device for device, (_, since) in seen.items() if now - since > self._longest_age}
         is_all_still = bool(still) and len(still) == len(seen)
-        for device in page.values.keys() - seen.keys():
+        for device in page.readings.keys() - seen.keys():
             parent, _ = page.instances.get(device, ("", 0))
             if parent in still or (parent not in seen and is_all_still):
                 still.add(device)
@@ -179,8 +167,8 @@ class DcgmEndpoint:
         retention = nanoseconds(self._settings.lost_retention_seconds)
         for uuid, (device, seen) in list(self._listed.items()):
             # An instance whose GPU is there without it was taken apart on purpose.
-            is_dissolved = device.mig is not None and device.mig.parent_uuid in page.values
-            if uuid not in page.values and (is_dissolved or now - seen > retention):
+            is_dissolved = device.mig is not None and device.mig.parent_uuid in page.readings
+            if uuid not in page.readings and (is_dissolved or now - seen > retention):
                 del self._listed[uuid]
 
     def _viewed(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
@@ -190,22 +178,12 @@ class DcgmEndpoint:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = dict.fromkeys(self._listed, away)
             return ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
-        down = {each: _LOST for each in self._listed if each not in page.values}
+        down = {each: _LOST for each in self._listed if each not in page.readings}
         down.update(dict.fromkeys(self._still, _STANDS_STILL))
         view = ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
-        readings, version = _readings(page, self._still), page.driver_version
+        readings, version = dict(page.readings), page.driver_version
+        for device in self._still:
+            known = readings[device]
+            missing = {**known.missing, **dict.fromkeys(known.values, Missing.STALE)}
+            readings[device] = ExporterDevice({}, missing, frozenset(), known.holdings)
         return replace(view, readings=readings, instances=page.instances, driver_version=version)
-
-
-def _readings(page: ExporterPage, still: frozenset[str]) -> Mapping[str, ExporterDevice]:
-    readings: dict[str, ExporterDevice] = {}
-    for device, values in page.values.items():
-        missing = page.missing.get(device, {})
-        holdings = page.holdings.get(device, ())
-        if device in still:
-            stale = dict.fromkeys(values, Missing.STALE)
-            readings[device] = ExporterDevice({}, {**missing, **stale}, frozenset(), holdings)
-        else:
-            profiled = page.profiled[device]
-            readings[device] = ExporterDevice(values, missing, profiled, holdings)
-    return readings

@@ -11,7 +11,8 @@ from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.workload import Holding
-from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, ExporterView
+from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView
+from rightsizer.telemetry.dcgm.series import ExporterDevice
 
 DCGM: Final = "dcgm"
 _GPM: Final = "gpm"

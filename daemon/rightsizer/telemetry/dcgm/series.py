@@ -205,15 +205,23 @@ _Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanosecon
 
 
 @dataclass(frozen=True, slots=True)
+class ExporterDevice:
+    """What the exporter says of one device."""
+
+    values: Mapping[Signal, float]
+    missing: Mapping[Signal, Missing]
+    profiled: frozenset[Signal]
+    """Signals that come from the hardware's own counters."""
+    holdings: tuple[Holding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExporterPage:
-    """One scrape: the devices, and what was read of each, by uuid."""
+    """One scrape."""
 
     devices: tuple[Device, ...]
-    values: Mapping[str, Mapping[Signal, float]]
-    missing: Mapping[str, Mapping[Signal, Missing]]
-    holdings: Mapping[str, tuple[Holding, ...]]
-    profiled: Mapping[str, frozenset[Signal]] = field(default_factory=dict)
-    """Signals that come from the hardware's own counters."""
+    readings: Mapping[str, ExporterDevice]
+    """By uuid, or the exporter's own name of a device."""
     instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
     xids: Mapping[str, int] = field(default_factory=dict)
@@ -274,7 +282,7 @@ class _PageParser:
     """A page in the making: of each device and signal, what each field says."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Signal], dict[str, _Candidate]] = {}
+        self._found: dict[str, dict[Signal, dict[str, _Candidate]]] = {}
         self._missing: dict[str, dict[Signal, Missing]] = {}
         self._facts: dict[str, RecordingDeviceFacts] = {}
         self._holders: dict[str, set[Workload]] = {}
@@ -300,29 +308,13 @@ class _PageParser:
             self._missing.setdefault(series.device, {})[signal] = value
         else:
             # By name: a GPU that pods share is written once for each of them.
-            of_signal = self._found.setdefault((series.device, signal), {})
-            of_signal[series.metric] = (series, value)
+            found = self._found.setdefault(series.device, {})
+            found.setdefault(signal, {})[series.metric] = (series, value)
 
     def exposition(self, catalogue: Catalogue) -> ExporterPage:
-        values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
-        profiled = dict.fromkeys(self._facts, frozenset[Signal]())
-        for (device, signal), candidates in self._found.items():
-            series, values[device][signal] = _chosen([*candidates.values()])
-            profiled[device] |= {signal} if series.is_profiling else set()
-        missing = {
-            device: {
-                signal: reason
-                for signal, reason in self._missing.get(device, {}).items()
-                if signal not in there
-            }
-            for device, there in values.items()
-        }
         return ExporterPage(
             devices=build_devices(self._facts, catalogue),
-            values=values,
-            missing=missing,
-            holdings={device: holdings_of(held) for device, held in self._holders.items()},
-            profiled=profiled,
+            readings={device: self._reading(device) for device in self._facts},
             instances={
                 device: (facts.parent_uuid, facts.gpu_instance_id)
                 for device, facts in self._facts.items()
@@ -330,6 +322,17 @@ class _PageParser:
             },
             xids=self._xids,
             driver_version=self._driver_version,
+        )
+
+    def _reading(self, device: str) -> ExporterDevice:
+        found = self._found.get(device, {}).items()
+        chosen = {signal: _chosen([*candidates.values()]) for signal, candidates in found}
+        missing = self._missing.get(device, {}).items()
+        return ExporterDevice(
+            {signal: value for signal, (_, value) in chosen.items()},
+            {signal: reason for signal, reason in missing if signal not in chosen},
+            frozenset(signal for signal, (series, _) in chosen.items() if series.is_profiling),
+            holdings_of(self._holders.get(device, set())),
         )
 
 

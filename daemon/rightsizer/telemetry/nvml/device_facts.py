@@ -219,19 +219,13 @@ def with_modes(
     facts: DeviceFactsReader, handle: Any, device: Device, wiring: NvlinkWiring
 ) -> Device:
     """The GPU with what may change while NVML is open: modes, and the NVLinks that are up."""
-    return replace(
-        device,
-        facts={**device.facts, **facts.texts(_MODES, handle)},
-        nvlink_bytes_per_second=_nvlink_bytes_per_second(wiring, facts.board(device)),
-    )
-
-
-def _nvlink_bytes_per_second(wiring: NvlinkWiring, board: Board | None) -> float | None:
-    """What the links that are up carry; the catalogue's figure where the driver does not tell."""
+    carried, board = wiring.bytes_per_second, facts.board(device)
     leads_nowhere = wiring.count is not None and not wiring.links
-    if leads_nowhere or wiring.bytes_per_second is not None:
-        return wiring.bytes_per_second
-    return (board.nvlink_bytes_per_second or None) if board is not None else None
+    if carried is None and board is not None and not leads_nowhere:
+        # The driver does not tell.
+        carried = board.nvlink_bytes_per_second or None
+    told = {**device.facts, **facts.texts(_MODES, handle)}
+    return replace(device, facts=told, nvlink_bytes_per_second=carried)
 
 
 def _watts(milliwatts: int | None) -> float | None:

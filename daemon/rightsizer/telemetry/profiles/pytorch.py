@@ -34,7 +34,7 @@ from rightsizer.telemetry.profiles.names import (
     span_kind,
 )
 from rightsizer.telemetry.profiles.products import tensor_product
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.reader import ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
 from rightsizer.telemetry.profiles.time_line import Column, Interval, MemoryCurve
@@ -264,9 +264,8 @@ class PyTorchEvents:
         return True
 
     def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        product = tensor_product(name, arguments)
-        self._recorder.stacks.operator(self._thread(event), name, span, product)
+        name, thread = _name(event), self._thread(event)
+        self._recorder.stacks.operator(thread, name, span, tensor_product(name, arguments))
         return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
@@ -302,14 +301,10 @@ class PyTorchEvents:
 
     def _memory_total(self, event: Event) -> bool:
         arguments, at = event.get("args"), microseconds(event.get("ts"))
-        if (
-            at is None
-            or not isinstance(arguments, dict)
-            or arguments.get("Device Type") in (0, None)
-        ):
+        if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
             return False
         total = whole_number(arguments.get("Total Allocated"))
-        if total is None or total < 0:
+        if at is None or total is None or total < 0:
             return False
         key = str(arguments.get("Device Id"))[:_CATEGORY_MAXIMUM]
         if key not in self._memory and len(self._memory) >= _CATEGORIES_MAXIMUM:
@@ -357,10 +352,6 @@ def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
             "multiprocessors": whole_number(multiprocessors),
         }
         yield index, facts
-
-
-def _recognizes(head: Head) -> bool:
-    return bool(_JSON.match(head.data) and _MARKS.search(head.data))
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
@@ -429,4 +420,8 @@ def _notes(
         yield f"The sizes of {events.copies_without_size} copies are not in it."
 
 
-PYTORCH: Final = ProfileReader(ProfileFormat.PYTORCH, _recognizes, _read)
+PYTORCH: Final = ProfileReader(
+    ProfileFormat.PYTORCH,
+    lambda head: bool(_JSON.match(head.data) and _MARKS.search(head.data)),
+    _read,
+)

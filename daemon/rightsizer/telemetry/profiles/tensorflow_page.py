@@ -9,7 +9,7 @@ from typing import Any, Final
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import HostStep, Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked
+from rightsizer.telemetry.profiles.reader import ProfileReader, Unpacked
 from rightsizer.telemetry.profiles.tables import short_name
 
 _TABLE: Final = re.compile(rb'\s*[\[{][\s\[{},]*"(?:cols|p|rows)"\s*:')
@@ -23,11 +23,6 @@ _CONCLUSION: Final = re.compile(
 )
 _LONGEST_MILLISECONDS: Final = 1e9
 _NO_TIME_LINE: Final = "A page of sums by step: where the time of a GPU went between is not known."
-
-
-def recognizes(head: Head) -> bool:
-    """Whether it begins with tables as Google's charts take them."""
-    return _TABLE.match(head.data) is not None and b'"cols"' in head.data
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
@@ -117,4 +112,9 @@ def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"TensorFlow says: {found[1]} input-bound{why}."
 
 
-TENSORFLOW_PAGE: Final = ProfileReader(ProfileFormat.TENSORFLOW_PAGE, recognizes, _read)
+TENSORFLOW_PAGE: Final = ProfileReader(
+    ProfileFormat.TENSORFLOW_PAGE,
+    lambda head: _TABLE.match(head.data) is not None and b'"cols"' in head.data,
+    _read,
+)
+"""Tables as Google's charts take them."""

@@ -10,9 +10,9 @@ from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.json_events import Event, JsonEvents, microseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.reader import ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.xplane.reader import GPU_PLANE, WALL_CLOCK, device_notes, is_host
+from rightsizer.telemetry.profiles.xplane.reader import GPU_PLANE, WALL_CLOCK, device_note, is_host
 from rightsizer.telemetry.profiles.xplane.recorded_events import (
     is_stream,
     record_host_event,
@@ -25,22 +25,13 @@ _PROCESS: Final = re.compile(rb'"name"\s*:\s*"/(device|host):[A-Za-z]')
 _NAMES_MAXIMUM: Final = 100_000
 
 
-def recognizes(head: Head) -> bool:
-    """Whether it is a trace whose processes are planes."""
-    return (
-        b'"traceEvents"' in head.data
-        and b'"process_name"' in head.data
-        and _PROCESS.search(head.data) is not None
-    )
-
-
 def _read(path: Path, limits: ReadLimits) -> Profile:
     events = JsonEvents(path, limits)
     trace = _Trace(limits)
     for event in events:
         trace.take(event)
     devices = trace.recorder.devices()
-    notes = device_notes(any(each.time for each in devices))
+    notes = [device_note(devices)]
     if events.count >= _CAP:
         notes.append("It holds a million events, where its writer stops: the shortest are missing.")
     if events.fault:
@@ -119,5 +110,12 @@ class _Trace:
             self.unread[unread] += 1
 
 
-TRACE_VIEWER: Final = ProfileReader(ProfileFormat.TRACE_VIEWER, recognizes, _read)
-"""`*.trace.json.gz` of the trace viewer."""
+TRACE_VIEWER: Final = ProfileReader(
+    ProfileFormat.TRACE_VIEWER,
+    lambda head: (
+        all(mark in head.data for mark in (b'"traceEvents"', b'"process_name"'))
+        and _PROCESS.search(head.data) is not None
+    ),
+    _read,
+)
+"""`*.trace.json.gz` of the trace viewer: a trace whose processes are planes."""

@@ -1,13 +1,14 @@
 """Any CSV through a column map in YAML."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from rightsizer.io.near import near_words
-from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.config.row import Faults, Row
+from rightsizer.io.near import hint
+from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
@@ -62,112 +63,56 @@ def load_column_map(path: Path) -> ColumnMap:
         document = load_yaml(text, str(path))
     except YamlError as error:
         raise ConfigurationError(f"{error}; a column map is a YAML file") from None
-    checked = _ColumnMapParser(document)
-    found = checked.column_map()
-    if found is None:
-        raise ConfigurationError("\n".join(checked.faults))
+    faults = Faults(document)
+    top = Row(document.data, (), faults)
+    top.refuse_unknown(_KEYS)
+    time, files = top.row("time", ("column", "unit")), top.row("files")
+    if not top.values.get("files"):
+        top.fault("files", "names no file; add a pattern like '*.csv*'")
+    found = ColumnMap(
+        name=document.name,
+        time_column=_name(time, "column"),
+        time_unit=_one_of(time, "unit", _TIME_UNITS),
+        device_column=_name(top, "device") if "device" in top.values else None,
+        workload_column=_name(top, "workload") if "workload" in top.values else None,
+        files=tuple(
+            (str(pattern), tuple(_columns(files.row(pattern)))) for pattern in files.values
+        ),
+    )
+    faults.refuse()
     return found
 
 
-class _ColumnMapParser:
-    """Reads a document and keeps all its faults."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self.faults: list[str] = []
-
-    def column_map(self) -> ColumnMap | None:
-        data = self._mapping(self._document.data, (), _KEYS)
-        time = self._mapping(data.get("time"), ("time",), ("column", "unit"))
-        found = ColumnMap(
-            name=self._document.name,
-            time_column=self._text(time, "column", ("time",)),
-            time_unit=self._one_of(time, "unit", ("time",), _TIME_UNITS),
-            device_column=self._text(data, "device", ()) if "device" in data else None,
-            workload_column=self._text(data, "workload", ()) if "workload" in data else None,
-            files=self._files(data.get("files")),
-        )
-        return None if self.faults else found
-
-    def _files(self, data: Any) -> tuple[tuple[str, tuple[MappedColumn, ...]], ...]:
-        files = self._mapping(data, ("files",), None)
-        if not files and not self._has_fault(("files",)):
-            self._fault(("files",), "names no file", "add a pattern like '*.csv*'")
-        return tuple(
-            (str(pattern), self._columns(columns, ("files", str(pattern))))
-            for pattern, columns in files.items()
-        )
-
-    def _columns(self, data: Any, path: tuple[str, ...]) -> tuple[MappedColumn, ...]:
-        columns = self._mapping(data, path, None)
-        found = []
-        for name, entry in columns.items():
-            at = (*path, str(name))
-            fields = self._mapping(entry, at, ("signal", "unit"))
-            signal = self._one_of(fields, "signal", at, tuple(Signal))
-            unit = self._text(fields, "unit", at)
-            if not signal or not unit:
-                continue
-            held = self._held(Signal(signal), unit, at)
-            if held is not None:
-                found.append(MappedColumn(str(name), held, unit))
-        return tuple(found)
-
-    def _held(self, signal: Signal, unit: str, path: tuple[str, ...]) -> Signal | None:
+def _columns(columns: Row) -> Iterator[MappedColumn]:
+    for name in columns.values:
+        entry = columns.row(name, ("signal", "unit"))
+        signal, unit = _one_of(entry, "signal", tuple(Signal)), _name(entry, "unit")
+        if not signal or not unit:
+            continue
         try:
-            return in_unit(signal, convert(unit)[0])
+            yield MappedColumn(str(name), in_unit(Signal(signal), convert(unit)[0]), unit)
         except KeyError:
-            usual = signal.unit
-            self._fault((*path, "unit"), f"'{unit}' is not a unit", f"'{signal}' is in {usual}")
+            usual = Signal(signal).unit
+            entry.fault("unit", f"'{unit}' is not a unit; '{signal}' is in {usual}")
         except ValueError as error:
-            self._fault((*path, "unit"), str(error), "name the unit that the column is in")
-        return None
+            entry.fault("unit", f"{error}; name the unit that the column is in")
 
-    def _mapping(
-        self, data: Any, path: tuple[str, ...], keys: tuple[str, ...] | None
-    ) -> dict[Any, Any]:
-        if not isinstance(data, dict):
-            wanted = f"write {{{', '.join(keys)}}} below it" if keys else "write names below it"
-            self._fault(path, "is missing" if data is None else "is not a mapping", wanted)
-            return {}
-        for key in data if keys is not None else ():
-            if key not in (keys or ()):
-                self._fault((*path, str(key)), "is not known here", _nearest(str(key), keys or ()))
-        return data
 
-    def _text(self, data: dict[Any, Any], key: str, path: tuple[str, ...]) -> str:
-        value = data.get(key)
-        if isinstance(value, str | int | float) and str(value):
-            return str(value)
-        if not self._has_fault(path) or data:
-            self._fault((*path, key), "is missing" if value is None else "is not a name", "name it")
+def _name(row: Row, key: str) -> str:
+    """A text or a number; whatever a file's heading may hold."""
+    value = row.values.get(key)
+    if isinstance(value, str | int | float) and str(value):
+        return str(value)
+    row.fault(key, f"{'is missing' if value is None else 'is not a name'}; name it")
+    return ""
+
+
+def _one_of(row: Row, key: str, known: Collection[str]) -> str:
+    value = _name(row, key)
+    if value and value not in known:
+        row.fault(key, f"'{value}' is not known; {hint(value, known)}")
         return ""
-
-    def _one_of(
-        self, data: dict[Any, Any], key: str, path: tuple[str, ...], known: Iterable[str]
-    ) -> str:
-        value = self._text(data, key, path)
-        names = tuple(str(name) for name in known)
-        if value and value not in names:
-            self._fault((*path, key), f"'{value}' is not known", _nearest(value, names))
-            return ""
-        return value
-
-    def _has_fault(self, path: tuple[str, ...]) -> bool:
-        return any(f": {_key(path)}: " in fault for fault in self.faults)
-
-    def _fault(self, path: tuple[str, ...], what: str, remedy: str) -> None:
-        self.faults.append(f"{self._document.where(path)}: {_key(path)}: {what}; {remedy}")
-
-
-def _key(path: tuple[str, ...]) -> str:
-    return ".".join(path) or "column map"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = tuple(known)
-    near = near_words(name, names)
-    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names)}"
+    return value
 
 
 def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> RecordingFormat:

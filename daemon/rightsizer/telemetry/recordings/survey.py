@@ -251,7 +251,8 @@ def _surveyed(
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
     loads = LoadSeriesBuilder()
     between_readings = gaps.of(_READINGS)
-    for count, row in enumerate(_merged(files), 1):
+    rows = merge_rows([_in_order(file) for file in files])
+    for count, row in enumerate(rows if len(files) == 1 else of_one_node(rows), 1):
         time, device = row.time, row.device
         key = (device, row.stream)
         before = last.get(key)
@@ -266,11 +267,9 @@ def _surveyed(
             )
         elif time > before:
             gaps.of(key)[time - before] += 1
-        before = seen.get(device)
-        if before is None or time > before:
+        if time > (before := seen.setdefault(device, time)):
             seen[device] = time
-            if before is not None:
-                between_readings[time - before] += 1
+            between_readings[time - before] += 1
         if not count % _SETTLE_EVERY:
             gaps.settle()
             show_read(progress, [file.text for file in files])
@@ -296,11 +295,6 @@ def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
     if "unreadable timestamp" in warnings:
         why += "; write times as 2026-01-31 12:34:56, or as seconds since the epoch"
     return RecordingError(f"{names}: there is no reading of any device in it{why}")
-
-
-def _merged(files: Sequence[RowFile]) -> Iterator[RecordingRow]:
-    rows = merge_rows([_in_order(file) for file in files])
-    return rows if len(files) == 1 else of_one_node(rows)
 
 
 def _in_order(file: RowFile) -> Iterator[RecordingRow]:

@@ -44,19 +44,16 @@ _GPU_ERRORS: Final = NvmlCollector.of(
 
 def _read_ecc(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     if handle.target.device.mig is not None:
-        _read_instance(handle, builder)
+        # Errors outside the memory chips, while the driver runs, are all that it counts for these.
+        of = _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
+        counted = Signal.ECC_UNCORRECTED_ERRORS
+        builder.put(counted, handle.ask("nvmlDeviceGetMemoryErrorCounter", *of))
+        rest = (each for each in _GPU_ERRORS.signals if each != counted)
+        builder.fail_all(rest, _NOT_OF_INSTANCE)
     elif handle.field(_MODE) == 0:
         builder.fail_all(_GPU_ERRORS.signals, _OFF)
     else:
         _GPU_ERRORS.read(handle, builder)
-
-
-def _read_instance(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    """What the driver counts for instances: errors outside the memory chips, while it runs."""
-    of = _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
-    counted = Signal.ECC_UNCORRECTED_ERRORS
-    builder.put(counted, handle.ask("nvmlDeviceGetMemoryErrorCounter", *of))
-    builder.fail_all((each for each in _GPU_ERRORS.signals if each != counted), _NOT_OF_INSTANCE)
 
 
 ECC: Final = replace(

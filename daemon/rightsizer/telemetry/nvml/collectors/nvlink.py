@@ -287,11 +287,12 @@ def _judged(state: int, status: int) -> int | NvmlFailure:
     return state
 
 
-def _read_fabric(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    registration = handle.hold(_Registration, partial(_Registration, handle))
-    builder.put(Signal.FABRIC_STATE, registration.state())
-
-
 FABRIC: Final = NvmlCollector(
-    "fabric", (Signal.FABRIC_STATE,), _read_fabric, is_slow=True, part_of="nvlink"
+    "fabric",
+    (Signal.FABRIC_STATE,),
+    lambda handle, builder: builder.put(
+        Signal.FABRIC_STATE, handle.hold(_Registration, partial(_Registration, handle)).state()
+    ),
+    is_slow=True,
+    part_of="nvlink",
 )

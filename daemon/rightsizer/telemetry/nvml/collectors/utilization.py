@@ -58,7 +58,10 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     gpu = rates if isinstance(rates, NvmlFailure) else rates.gpu
     memory = rates if isinstance(rates, NvmlFailure) else rates.memory
     if Signal.GPU_BUSY in builder.values:
-        _doubt(builder, gpu, handle.settings.suspect_busy_ratio)
+        # Profiling counters may die and read 0 (dcgm-exporter#662); the busy share does not.
+        is_zero, least = builder.values[Signal.GPU_BUSY] == 0, handle.settings.suspect_busy_ratio
+        if is_zero and not isinstance(gpu, NvmlFailure) and least <= gpu / _PERCENT <= 1:
+            builder.replace(Signal.GPU_BUSY, gpu / _PERCENT)
     else:
         # What GPM does not tell, the driver's own buffer does: the rates are those of its last
         # window, at most a second, and say nothing of the time before.
@@ -68,14 +71,6 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
             gpu = 0  # Nothing can run there, which the driver knows and does not tell.
         builder.put_percent(Signal.GPU_BUSY, gpu)
     builder.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
-
-
-def _doubt(builder: ReadingBuilder, rate: Any, suspect_ratio: float) -> None:
-    """Profiling counters may die and read 0 (dcgm-exporter#662); the busy share does not."""
-    if isinstance(rate, NvmlFailure) or not _PERCENT * suspect_ratio <= rate <= _PERCENT:
-        return
-    if not builder.values[Signal.GPU_BUSY]:
-        builder.replace(Signal.GPU_BUSY, rate / _PERCENT)
 
 
 UTILIZATION: Final = NvmlCollector(

@@ -14,7 +14,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.printed_text import PrintedText
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.reader import ProfileReader
 
 _MARK: Final = ":::MLLOG "
 _SYSTEM_MARK: Final = ":::SYSJSON "
@@ -178,11 +178,6 @@ class _TrainingRun:
         self.system = "".join(part for part in name if part.isalnum() or part in " -_.")[:60]
 
 
-def recognizes(head: Head) -> bool:
-    """Whether it holds lines of a training run."""
-    return _LINE.search(head.data) is not None and b"mlperf::logging" not in head.data
-
-
 def _read(path: Path, limits: ReadLimits) -> Profile:
     text, run = PrintedText(path, limits), _TrainingRun()
     for entry in mlperf_records(text):
@@ -222,5 +217,9 @@ def _notes(run: _TrainingRun) -> Iterator[str]:
         yield "The run was aborted, so that its time is no time to train."
 
 
-MLPERF_TRAINING: Final = ProfileReader(ProfileFormat.MLPERF_TRAINING, recognizes, _read)
+MLPERF_TRAINING: Final = ProfileReader(
+    ProfileFormat.MLPERF_TRAINING,
+    lambda head: _LINE.search(head.data) is not None and b"mlperf::logging" not in head.data,
+    _read,
+)
 """`result_*.txt`."""

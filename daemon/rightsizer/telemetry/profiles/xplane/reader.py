@@ -11,11 +11,11 @@ from typing import BinaryIO, Final, cast
 
 from rightsizer.io.protobuf import LENGTH, ProtobufError
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.printed_text import plain_words
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader, open_unpacked
+from rightsizer.telemetry.profiles.reader import ProfileReader, open_unpacked
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.xplane.plane import (
     LINE_EVENTS,
@@ -26,7 +26,6 @@ from rightsizer.telemetry.profiles.xplane.plane import (
     SPACE_WARNINGS,
     FileWindow,
     PlaneEvent,
-    StatValue,
     XPlane,
     XPlaneLine,
     event_key,
@@ -123,8 +122,8 @@ class SpaceReader:
             else:
                 self._pass_over([line], "events of derived lines")
         self.idle_gpus += is_idle
-        facts = plane.stats()
-        memory, cores = (_positive(facts.get(name)) for name in ("memory_size", "core_count"))
+        facts = (plane.stats().get(name) for name in ("memory_size", "core_count"))
+        memory, cores = (each if isinstance(each, int) and each > 0 else None for each in facts)
         self.recorder.device(key, index=index, memory_bytes=memory, multiprocessors=cores)
 
     def _device_line(
@@ -205,15 +204,6 @@ def is_host(plane: str) -> bool:
     return plane.startswith("/host:") and plane != PROGRAMS
 
 
-def _positive(value: StatValue | None) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
-
-
-def recognizes(head: Head) -> bool:
-    """Whether a file begins with a plane."""
-    return _BEGINNING.match(head.data) is not None
-
-
 def _read(path: Path, limits: ReadLimits) -> Profile:
     try:
         with _seekable(path, limits) as file:
@@ -245,7 +235,7 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
         notes.append(f"It has {space.planes['TPU']} TPU planes, which are counted and not read.")
     if space.idle_gpus:
         notes.append(f"{space.idle_gpus} of its {space.planes['GPU']} GPUs did nothing.")
-    notes += device_notes(any(each.time for each in devices))
+    notes.append(device_note(devices))
     return Profile(
         format=ProfileFormat.XPLANE,
         source=path.name,
@@ -259,11 +249,11 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
     )
 
 
-def device_notes(has_kernels: bool) -> list[str]:  # noqa: FBT001 - the one thing that is asked.
+def device_note(devices: Iterable[DeviceProfile]) -> str:
     """What limits any profile of XLA."""
-    if has_kernels:
-        return ["XLA does not write which GPU it is, only its size."]
-    return ["There is no kernel of a GPU in it: the host alone was recorded, or no GPU worked."]
+    if any(each.time for each in devices):
+        return "XLA does not write which GPU it is, only its size."
+    return "There is no kernel of a GPU in it: the host alone was recorded, or no GPU worked."
 
 
 @contextmanager
@@ -281,5 +271,7 @@ def _seekable(path: Path, limits: ReadLimits) -> Iterator[BinaryIO]:
         yield file
 
 
-XPLANE: Final = ProfileReader(ProfileFormat.XPLANE, recognizes, _read)
-"""`*.xplane.pb`."""
+XPLANE: Final = ProfileReader(
+    ProfileFormat.XPLANE, lambda head: _BEGINNING.match(head.data) is not None, _read
+)
+"""`*.xplane.pb`, which begins with a plane."""
