@@ -48,10 +48,7 @@ class HostCollector(Protocol):
 
 
 class ProcHostCollector(HostCollector):
-    """Reads small files, many of them; what is not there is left out.
-
-    For one thread that may wait: an adapter's firmware may take its time over a counter.
-    """
+    """Reads many small files, for one thread: an adapter's firmware may take its time over one."""
 
     def __init__(
         self,

@@ -146,10 +146,7 @@ def started_of(pid: int) -> int | None:
 
 
 def end_group(pid: int | None, started: int | None) -> bool:
-    """End a process of ours that outlived the agent, with its group; whether it was there.
-
-    One that started at another time than `started` is another process, and is let be.
-    """
+    """End a process that outlived the agent, with its group; false if none `started` then."""
     if pid is None or started is None or started_of(pid) != started:
         return False
     with contextlib.suppress(ProcessLookupError, PermissionError):

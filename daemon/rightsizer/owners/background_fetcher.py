@@ -12,10 +12,7 @@ T = TypeVar("T")
 
 
 class BackgroundFetcher(Generic[T]):
-    """The last answer of a server that may be slow or absent; only the first is waited for.
-
-    A server that was never there is no failure: the node has no kubelet.
-    """
+    """The last answer of a server that may be slow; one that was never there is no failure."""
 
     def __init__(  # noqa: PLR0913 - a peer, and how it is asked.
         self,

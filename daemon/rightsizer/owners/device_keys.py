@@ -1,8 +1,4 @@
-"""How schedulers spell a device, and by which keys a device is known here.
-
-A key is a uuid, a lower-case PCI address, or `index:N`; an instance of MIG is also known by its
-GPU's key with `/gi<N>` behind it.
-"""
+"""How schedulers spell a device, and by which keys it is known here (`Allocations`)."""
 
 import re
 from collections.abc import Callable
@@ -25,8 +21,7 @@ _DRA_DEVICE: Final = re.compile(r"gpu-(\d{1,4})")
 def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
     """The key of a device that a device plugin spells its own way; `None` for other things.
 
-    Whole GPUs and instances go by uuid; what stands behind the uuid numbers the replicas of a
-    GPU shared by time-slicing or MPS. GKE spells `nvidia0`, `nvidia0/gi1`, `nvidia0/gi1/vgpu0`.
+    Behind a uuid stands a replica's number; GKE spells `nvidia0`, `nvidia0/gi1/vgpu0`.
     """
     if former := _FORMER_MIG.fullmatch(spelling):
         return f"{former[1]}/gi{former[2]}"

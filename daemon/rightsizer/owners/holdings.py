@@ -79,9 +79,8 @@ def holdings_on(
 
 
 def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[Holding, ...]:
-    """Each workload's part of a device, by the memory of its processes.
+    """Each workload's part of a device, by the memory of its processes, or equal where unknown.
 
-    Equal parts for all processes where the memory of one of them is unknown or none has any.
     Processes without an owner keep their part, so the sum may stay below 1.
     """
     running = [owners.workload_of(process.pid) for process in processes]

@@ -98,10 +98,7 @@ def _texts() -> Mapping[str, Any]:
 
 
 class Owner:
-    """An owner of GPU processes: what sets its workloads apart, and the commands to manage them.
-
-    The commands are the texts of `instructions.yaml`; there are none where no command is known.
-    """
+    """An owner of GPU processes: what sets its workloads apart, and the commands to manage them."""
 
     kinds: ClassVar[tuple[WorkloadKind, ...]] = ()
     texts: ClassVar = "default"

@@ -69,10 +69,7 @@ class _CachedWorkload:
 
 
 class OwnerResolver:
-    """Asks its sources in turn and caches their answers, `None` too; for one thread.
-
-    A PID that was given to another process is looked up again.
-    """
+    """Asks its sources in turn and caches their answers by process, `None` too; for one thread."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ import uuid as uuids
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.catalogue.catalogue import Catalogue, mig_instance
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.simulator.physics import (
     SHUTDOWN_CELSIUS,
@@ -111,14 +111,7 @@ def _instance(
         uuid=f"MIG-{_uuid(seed, slot.index, number)}",
         name=f"{board.usual_name} MIG {profile.name}",
         memory_total_bytes=float(instance_memory_bytes(board, profile)),
-        mig=MigInstance(
-            parent_uuid=parent_uuid,
-            profile=profile.name,
-            gpu_instance_id=number + 1,
-            compute_instance_id=0,
-            compute_share=profile.compute_share,
-            memory_share=profile.memory_share,
-        ),
+        mig=mig_instance(board, profile.name, parent_uuid, number + 1),
         **common,
     )
 

@@ -62,9 +62,8 @@ def true_state(
 class SimulatedNode:
     """The truth that the driver library and the source both read from.
 
-    Times are wall time, nanoseconds since the epoch, and times of day are UTC: a workload that
-    starts at "08:00" starts then on every day. A node can be asked about any time in any order;
-    only its counters begin somewhere, at `start`.
+    Times are wall time, times of day UTC; a node can be asked about any time in any order, and only
+    its counters begin somewhere, at `start`.
     """
 
     def __init__(

@@ -77,11 +77,7 @@ class DeviceFunction(LibraryFunction):
 
 
 class SimulatedLibrary:
-    """Stands where nvidia-ml-py keeps the loaded `libnvidia-ml.so.1`.
-
-    Its attributes are the library's functions; one that the library lacks is an AttributeError,
-    as a missing symbol is.
-    """
+    """Stands where nvidia-ml-py keeps the loaded library, with its functions as attributes."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
         self.faults = self._faults_of(node, time)

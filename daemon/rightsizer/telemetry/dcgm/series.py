@@ -187,10 +187,7 @@ def sample_row(
 
 
 def blank(number: str) -> Missing | None:
-    """Why a number as it is written is no value, `None` where it is one.
-
-    The last digits tell the reasons apart, so that they must not go through a float first.
-    """
+    """Why a number is no value, by the last digits as they are written; `None` where it is one."""
     whole, _, fraction = number.partition(".")
     return None if not whole.isdecimal() or fraction.strip("0") else _BLANKS.get(int(whole))
 
@@ -237,10 +234,7 @@ class DcgmExpositionParser:
         self._known: dict[str, DcgmSeries | UnusedSeries] = {}
 
     def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
-        """One page; samples with a time before `oldest`, a wall time, are stale.
-
-        `DriverError` where the text is not an exposition of a dcgm-exporter.
-        """
+        """One page, of which samples before `oldest` are stale; `DriverError` where it is none."""
         page = _PageParser()
         found = [self._sample(line) for line in text.split("\n") if wanted(line)]
         # Lines that are torn or no samples at all are passed over.

@@ -333,9 +333,8 @@ class DeviceRegistry:
     ) -> None:
         """GPUs that were never opened have no uuid: they go by address, or by index without one.
 
-        The driver counts in the order of the bus, and what it gives no handle for it does not
-        offer either: of as many indices as addresses each two are one GPU. Where the bus knows of
-        more, the others are gone from the driver, and go behind all that have an index.
+        The driver counts in the order of the bus: of as many indices as addresses each two are one
+        GPU. Where the bus knows of more, they go behind all that have an index.
         """
         missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
         listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}

@@ -49,7 +49,7 @@ class NvlinkWiringReader:
     def look(
         self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
     ) -> NvlinkWiring:
-        """The wiring as it is now; `is_fixed`: all links of such a board lead somewhere.
+        """The wiring now; all links lead somewhere where it `is_fixed`.
 
         The driver's speed counts framing, so that the board's own rate is the most.
         """

@@ -164,10 +164,7 @@ class ReadFiles:
 
 
 def _unfinished(data: bytes) -> str:
-    """What is wrong with a trace that no reader knows, and what to do; empty for all else.
-
-    It must be whole in its head.
-    """
+    """What is wrong with a short trace that no reader knows, and what to do; empty for all else."""
     if len(data) >= _HEAD_BYTES or not _EVENTS.match(data):
         return ""
     try:

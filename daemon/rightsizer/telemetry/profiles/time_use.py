@@ -62,10 +62,7 @@ def _gap(
 
 
 def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """The times between kernels, which are by rising start, in which none ran.
-
-    Those no further apart than `adjacent` follow each other directly.
-    """
+    """The times between kernels, by rising start; none is waited for where they are `adjacent`."""
     rest = iter(kernels)
     if (first := next(rest, None)) is None:
         return
@@ -382,10 +379,7 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
 def long_collective_starts(
     steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
 ) -> list[Nanoseconds | None]:
-    """For each step, the start of its last collective that took over that part of it.
-
-    Steps are apart from each other and in order, collectives by rising start.
-    """
+    """For each step, apart and in order, the start of its last collective over that part of it."""
     found: list[Nanoseconds | None] = [None] * len(steps)
     starts = [step.start for step in steps]
     for start, end in collectives:

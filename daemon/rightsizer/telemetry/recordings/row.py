@@ -176,9 +176,9 @@ def mig_profile(name: str | None) -> str | None:
 def build_devices(
     facts: Mapping[str, RecordingDeviceFacts], catalogue: Catalogue, board: str | None = None
 ) -> tuple[Device, ...]:
-    """The devices in the order of their indices, then of their appearance.
+    """The devices by index, then appearance; those without a known name are of the board.
 
-    The board is of devices whose name is not recorded or unknown; `UsageError` for no such board.
+    `UsageError` where the catalogue has no such board.
     """
     given = None if board is None else catalogue.get(board)
     _adopt(facts)

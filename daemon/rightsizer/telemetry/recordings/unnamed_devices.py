@@ -192,10 +192,7 @@ def device_order(
     *,
     has_count: bool = False,
 ) -> _DeviceAt:
-    """What tells the devices of rows that no column names; warns where that is a guess.
-
-    With `has_count` each row says how many devices there are.
-    """
+    """What tells the devices of rows that no column names; warns unless each row `has_count`."""
     name = stated.name or ("0" if stated.count == 1 else None)
     if name is not None:
         only = _indexed(int(name), notes) if name.isdecimal() else name

@@ -59,9 +59,9 @@ def correlation_of(process: int, number: Any) -> int | None:
 
 
 def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
-    """Record everything that ran on a device; gives the correlations of awaited copies in order.
+    """Record all that ran on a device; the correlations, in order, of copies that a caller awaits.
 
-    A caller waits for each copy into pageable memory, whatever its call is named.
+    Those are the copies into pageable memory, whatever their call is named.
     """
     named = (*_WHOSE, "streamId", "demangledName", "shortName", "mangledName")
     for start, end, device, owner, number, stream, *texts in _timed(

@@ -148,10 +148,7 @@ def _run(words: list[str], maximum_seconds: float) -> int | None:
 
 
 def recognizes(head: Head) -> bool:
-    """Whether a file is a SQLite database, or a report of Nsight Systems.
-
-    The vendor says nothing of how a report begins, so that its name has to do.
-    """
+    """Whether a file is a SQLite database, or by its name a report, which no beginning tells."""
     if head.data.startswith(MAGIC):
         return True
     return head.name.lower().endswith(_REPORT_ENDINGS) and b"\0" in head.data
