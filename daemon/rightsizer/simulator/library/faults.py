@@ -42,7 +42,7 @@ class ScenarioFaults:
         return self._scenario_code("", uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
-        """The error code of a call on a device, if any, of a parent; 0 where it works; may hang."""
+        """The error code of a call, 0 where it works; blocks where calls on the device hang."""
         del parent
         while uuid and self._hangs(function, uuid):
             time.sleep(_POLL_SECONDS)

@@ -37,7 +37,7 @@ class LibraryFunction:
         needs_start: bool = True,
         on_instances: bool = False,
     ) -> None:
-        """A function by its name, for an initialized library, and of devices on MIG instances."""
+        """`needs_start`: only once the library is initialized; `on_instances`: of MIG too."""
         self.name = name
         self.restype: Any = None
         self._function, self._driver, self._faults = function, driver, driver.faults

@@ -49,7 +49,7 @@ class NvlinkWiringReader:
     def look(
         self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
     ) -> NvlinkWiring:
-        """The wiring now; all links lead somewhere where it `is_fixed`.
+        """The wiring as it is now; all links of a board that `is_fixed` lead somewhere.
 
         The driver's speed counts framing, so that the board's own rate is the most.
         """

@@ -62,7 +62,7 @@ def _gap(
 
 
 def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """The times between kernels, by rising start; none is waited for where they are `adjacent`."""
+    """The times in which none of the kernels, by rising start, ran; up to `adjacent`, they wait."""
     rest = iter(kernels)
     if (first := next(rest, None)) is None:
         return

@@ -7,6 +7,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.topology import cpu_list
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 
@@ -107,10 +108,4 @@ def gpu_list(devices: Sequence[Device]) -> str:
     """Devices as `--job` takes them: `0-3,5`, or their names."""
     if not all(device.has_index for device in devices):
         return ",".join(device.uuid for device in devices)
-    runs: list[list[int]] = []
-    for index in sorted(device.index for device in devices):
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return cpu_list(device.index for device in devices)

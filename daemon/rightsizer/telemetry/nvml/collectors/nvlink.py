@@ -13,7 +13,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
@@ -33,7 +33,7 @@ class NvlinkFieldScheme:
         total = 0.0
         for key in self.keys.get(link, ()):
             answer = answers[key]
-            if isinstance(answer, NvmlFailure) or answer in _BLANKS:
+            if isinstance(answer, NvmlFailure) or is_blank(answer):
                 return None
             total += answer
         return total * self.scale if link in self.keys else None
@@ -65,7 +65,6 @@ def _numbered(*fields: str, scale: float = 1.0) -> NvlinkFieldScheme:
 
 _MEGABYTE: Final = 1e6
 _KIBIBYTE: Final = 2.0**10
-_BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
 _RECEIVED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
 _TRANSMITTED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
 
