@@ -41,10 +41,6 @@ class NumaNodes:
     has_one: bool = False
     """Whether there is surely no more than one node with CPUs."""
 
-    def checked(self, node: int | None) -> int | None:
-        """A node that exists; kernels write -1 where the firmware does not say."""
-        return node if node in self.cpus else None
-
 
 def read_nodes(sysfs: Path) -> NumaNodes:
     """The nodes; none on kernels that are built without."""

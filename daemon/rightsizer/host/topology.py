@@ -134,7 +134,9 @@ class _PciTree:
         return os.path.isdir(self.device(address))  # noqa: PTH112 - pathlib raises for some errors.
 
     def numa_node(self, address: str) -> int | None:
-        return self.nodes.checked(read_integer(self.device(address) / "numa_node"))
+        node = read_integer(self.device(address) / "numa_node")
+        # Kernels write -1 where the firmware does not say.
+        return node if node in self.nodes.cpus else None
 
     def gpu_site(self, address: str | None) -> PciPath:
         if address is None or not self.shows(address):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.model.frozen import astuple, dataclass, fields
@@ -48,18 +49,11 @@ class RateIntegral:
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]
-        self._answers: dict[Nanoseconds, GpuCounters] = {}
+        # Now, and when the driver was loaded, are asked for again and again.
+        self.at = lru_cache(maxsize=_KEPT_ANSWERS)(self._at)
+        """The counters at a time; all 0 before the start."""
         self._right: tuple[int, Rates] | None = None
         self._lock = threading.Lock()
-
-    def at(self, time: Nanoseconds) -> GpuCounters:
-        """The counters at a time; all 0 before the start."""
-        answer = self._answers.get(time)
-        if answer is None:
-            answer = self._at(time)
-            # Now, and when the driver was loaded, are asked for again and again.
-            self._answers = {**dict(list(self._answers.items())[1 - _KEPT_ANSWERS :]), time: answer}
-        return answer
 
     def _at(self, time: Nanoseconds) -> GpuCounters:
         step, rest = divmod(max(0, time - self._start), self._step)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -89,9 +90,8 @@ class SimulatedNode:
             SimulatedGpu(scenario.seed, gpu.slot, timeline, self.workloads)
             for gpu, timeline in zip(self.units, self._timelines, strict=True)
         ]
-        self._states: dict[str, dict[Nanoseconds, BoardState]] = {
-            unit.device.uuid: {} for unit in everything
-        }
+        self.state = lru_cache(maxsize=_KEPT_STATES * len(everything))(self._state)
+        """What can be read of a device at a time; power and clocks of an instance are its GPU's."""
         self._integrals: dict[str, RateIntegral] = {}
         self._counter_step = counter_step
 
@@ -136,18 +136,6 @@ class SimulatedNode:
     def unit(self, uuid: str) -> SimulatedDevice:
         """A device of the node with what the driver knows of it."""
         return self._by_uuid[uuid]
-
-    def state(self, uuid: str, time: Nanoseconds) -> BoardState:
-        """What can be read of a device at a time; power and clocks of an instance are its GPU's."""
-        kept = self._states[uuid]
-        state = kept.get(time)
-        if state is None:
-            spot = self._by_uuid[uuid].spot
-            state = self._gpus[spot.gpu].state(spot, time)
-            if len(kept) >= _KEPT_STATES:
-                self._states[uuid] = kept = {}
-            kept[time] = state
-        return state
 
     def counters(self, uuid: str, time: Nanoseconds) -> GpuCounters:
         """What a GPU has used and moved since the driver was loaded, all 0 before the start."""
@@ -195,6 +183,10 @@ class SimulatedNode:
             return State.UNKNOWN, frozenset()
         around = self.timeline(unit).around(time)
         return true_state(self.state(uuid, time), around, self.members(uuid, time))
+
+    def _state(self, uuid: str, time: Nanoseconds) -> BoardState:
+        spot = self._by_uuid[uuid].spot
+        return self._gpus[spot.gpu].state(spot, time)
 
     def _spots(self, gpu: SimulatedDevice, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
         return self._timelines[gpu.spot.gpu].spots(time)

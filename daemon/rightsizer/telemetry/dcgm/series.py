@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -231,7 +232,7 @@ class DcgmExpositionParser:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._known: dict[str, DcgmSeries | UnusedSeries] = {}
+        self._interpret = lru_cache(_REMEMBERED)(interpret)
 
     def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
         """One page, of which samples before `oldest` are stale; `DriverError` where it is none."""
@@ -254,19 +255,12 @@ class DcgmExpositionParser:
         match = _SAMPLE.fullmatch(line.partition(" # {")[0].strip())
         if match is None:
             return None
-        head = match["head"]
         try:
             value = blank(match["value"]) or float(match["value"])
             time = parse_epoch(match["time"]) if match["time"] else None
-            series = self._known.get(head)
-            if series is None:
-                series = interpret(head)
+            return self._interpret(match["head"]), value, time
         except ValueError:
             return None
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[head] = series
-        return series, value, time
 
 
 _Candidate: TypeAlias = tuple[DcgmSeries, float]

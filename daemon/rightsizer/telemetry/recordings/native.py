@@ -21,13 +21,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.survey import IntervalMedian
-from rightsizer.telemetry.recordings.text_file import (
-    Progress,
-    RecordingFormat,
-    TextFile,
-    no_progress,
-    show_read,
-)
+from rightsizer.telemetry.recordings.text_file import Progress, RecordingFormat, TextFile, show_read
 
 FORMAT: Final = "rightsizer-recording"
 VERSION: Final = 1
@@ -251,9 +245,7 @@ class NativeFiles:
         self.end: Nanoseconds = 0
         """The wall time of the last snapshot, once surveyed."""
 
-    def survey(
-        self, progress: Progress = no_progress
-    ) -> tuple[tuple[Device, ...], Nanoseconds | None]:
+    def survey(self, progress: Progress) -> tuple[tuple[Device, ...], Nanoseconds | None]:
         """Read all once for the devices (without any: refused), the median interval and the end."""
         devices: dict[str, Device] = {}
         gaps = IntervalMedian()

@@ -10,6 +10,7 @@ from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, csv_rows, split_csv_line
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED
 
 _TIME: Final = "timestamp"
 _DEVICE: Final = "device"
@@ -32,7 +33,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
         (_DEVICE, _DEVICE_REMEDY),
     ):
-        if needed not in names and not (needed == _DEVICE and text.stated.is_given):
+        if needed not in names and not (needed == _DEVICE and text.stated != NOTHING_STATED):
             raise RecordingError(
                 f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; {remedy}"
             )

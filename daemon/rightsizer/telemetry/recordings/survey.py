@@ -16,7 +16,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
 from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows, of_one_node, other_names
-from rightsizer.telemetry.recordings.text_file import Progress, no_progress, show_read
+from rightsizer.telemetry.recordings.text_file import Progress, show_read
 
 _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
@@ -168,8 +168,9 @@ class IntervalMedian:
             self._spill()
 
     def median(self, key: Hashable) -> Nanoseconds | None:
-        """The median of a key's gaps, `None` where there are none."""
+        """The median of a key's gaps, `None` where there are none; nothing is counted any more."""
         self._spill()
+        self._counts.clear()
         found = "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
         total = sum(count for _, count in self._spilled.execute(*found))
         if not total:
@@ -224,7 +225,7 @@ class _OutOfOrderError(Exception):
     pass
 
 
-def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
+def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
     """Read everything once, and again where a device has two names, or files are out of order."""
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:

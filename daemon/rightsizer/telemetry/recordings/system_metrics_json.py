@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -102,19 +103,17 @@ class _KeyReader:
 
     def __init__(self, notes: RecordingNotes) -> None:
         self._notes = notes
-        self._known: dict[str, tuple[str, CellColumn] | None] = {}
+        self._place = cache(self._taken_apart)
 
     def cells(self, said: Mapping[str, Any]) -> dict[str, list[tuple[CellColumn, Any]]]:
         found: dict[str, list[tuple[CellColumn, Any]]] = {}
         for key, value in said.items():
-            if key not in self._known:
-                self._known[key] = self._place(key)
-            if (place := self._known[key]) is not None:
+            if (place := self._place(key)) is not None:
                 device, column = place
                 found.setdefault(device, []).append((column, value))
         return found
 
-    def _place(self, key: str) -> tuple[str, CellColumn] | None:
+    def _taken_apart(self, key: str) -> tuple[str, CellColumn] | None:
         match = _KEY.fullmatch(key)
         held = None if match is None else _METRICS.get(match["metric"] or match["collected"])
         if match is None or held is None:

@@ -176,11 +176,6 @@ class StatedDevices:
     name: str | None = None
     """The only device; a number is its index."""
 
-    @property
-    def is_given(self) -> bool:
-        """Whether anything is said."""
-        return self.count is not None or self.name is not None
-
 
 NOTHING_STATED: Final = StatedDevices()
 
@@ -242,10 +237,10 @@ class _DeviceOrder:
 
     def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
         rows = self._pattern.rows if count is None else count
-        last, self._last = self._last, time
+        longest, last, self._last = self._pattern.ends_after, self._last, time
         if last is None or self._position + 1 >= rows:
             self._position = 0
-        elif self._is_over(time - last):
+        elif (gap := time - last) < 0 or (longest is not None and gap > longest):
             self._notes.count(
                 f"poll of fewer than {rows} rows before this line; which GPU its rows and those "
                 f"around it are of is a guess; {_RECORD}",
@@ -255,7 +250,3 @@ class _DeviceOrder:
         else:
             self._position += 1
         return _indexed(self._position, self._notes)
-
-    def _is_over(self, gap: Nanoseconds) -> bool:
-        longest = self._pattern.ends_after
-        return gap < 0 or (longest is not None and gap > longest)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -169,7 +170,7 @@ class StatsTrace:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._devices: dict[str, str] = {}
+        self._device = cache(self._made_known)
         self.has_kernels = False
         self.has_calls = False
         self.unread: Counter[str] = Counter()
@@ -215,13 +216,11 @@ class StatsTrace:
             self.has_kernels = True
             self._recorder.kernel(device, start, end, name, correlation=_correlation(row))
 
-    def _device(self, text: str) -> str:
-        if text not in self._devices:
-            found = _DEVICE.fullmatch(text)
-            name, key = found.groups() if found else (text, text or "0")
-            self._recorder.device(key, index=int(key) if found else None, name=name)
-            self._devices[text] = key
-        return self._devices[text]
+    def _made_known(self, text: str) -> str:
+        found = _DEVICE.fullmatch(text)
+        name, key = found.groups() if found else (text, text or "0")
+        self._recorder.device(key, index=int(key) if found else None, name=name)
+        return key
 
 
 def _correlation(row: StatsRow) -> int | None:
