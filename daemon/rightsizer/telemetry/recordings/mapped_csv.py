@@ -84,6 +84,8 @@ def load_column_map(path: Path) -> ColumnMap:
 
 
 def _columns(columns: Row) -> Iterator[MappedColumn]:
+    if not columns.values:
+        columns.fault("", "names no column; write names below it")
     for name in columns.values:
         entry = columns.row(name, ("signal", "unit"))
         signal, unit = _one_of(entry, "signal", tuple(Signal)), _name(entry, "unit")
