@@ -13,8 +13,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, read_file, read_integer, read_names
 from rightsizer.host.rates import MonotonicCounter
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.units import seconds as in_seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 _UNIFIED: Final = ""
 """The name of version 2 among the controllers."""
@@ -205,7 +204,7 @@ def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, Monotoni
         used = read_file(f"{group.folder}/cpuacct.usage") or ""
         unit = NANOSECONDS_PER_SECOND
     try:
-        return {Signal.CPU: MonotonicCounter(int(used) / unit, in_seconds(now))}
+        return {Signal.CPU: MonotonicCounter(int(used) / unit, seconds(now))}
     except ValueError:
         return {}
 
@@ -225,7 +224,7 @@ def disk_bytes(
     for device, key, count in lines:
         if device in disks and key in _KEYS and count.isdecimal():
             totals[_KEYS[key]] += int(count)
-    return {signal: MonotonicCounter(total, in_seconds(now)) for signal, total in totals.items()}
+    return {signal: MonotonicCounter(total, seconds(now)) for signal, total in totals.items()}
 
 
 def _disk_lines(group: ControlGroup) -> list[tuple[str, str, str]] | None:

@@ -13,8 +13,7 @@ from rightsizer.host.settings import HostSettings
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Placement
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.units import seconds as in_seconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _BYTES_PER_GIGABIT: Final = 1e9 / 8
@@ -171,7 +170,7 @@ def _counters(
     ports: Collection[FabricPort], now: Nanoseconds
 ) -> dict[tuple[Signal, str], MonotonicCounter]:
     return {
-        (signal, port.name): MonotonicCounter(count, in_seconds(now))
+        (signal, port.name): MonotonicCounter(count, seconds(now))
         for port in ports
         for (signal, _), count in zip(
             _DIRECTIONS, (port.receive_bytes, port.transmit_bytes), strict=True

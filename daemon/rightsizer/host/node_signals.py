@@ -11,8 +11,7 @@ from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.units import seconds as in_seconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _KINDS: Final = (
     (Signal.CPU_PRESSURE, "cpu"),
@@ -131,7 +130,7 @@ def _counters(
         except ValueError:
             continue
         for signal, count in zip(signals, counts, strict=True):
-            counters[signal, name] = MonotonicCounter(count, in_seconds(now))
+            counters[signal, name] = MonotonicCounter(count, seconds(now))
     return counters
 
 

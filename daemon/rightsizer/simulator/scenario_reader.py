@@ -1,8 +1,7 @@
 """Reader of scenarios, shipped or of a file."""
 
 from collections.abc import Mapping
-from dataclasses import fields as dataclass_fields
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +31,8 @@ from rightsizer.simulator.scenario import (
 )
 from rightsizer.simulator.scenario_row import ScenarioRow
 
-_HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
-_RATIOS: Final = tuple(field.name for field in dataclass_fields(KernelActivity))
+_HOST: Final = tuple(field.name for field in fields(HostLoad))
+_RATIOS: Final = tuple(field.name for field in fields(KernelActivity))
 
 
 def read_task(
