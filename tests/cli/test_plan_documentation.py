@@ -11,10 +11,11 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.planner.models.diffusers import RequestedImage
 from rightsizer.planner.plan_check import Prediction, compare_recording, read_devices
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
-from rightsizer.planner.plan_model import CONFIG_KEYS, KINDS
+from rightsizer.planner.plan_model import BESIDE_CONFIG, KINDS
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -58,9 +59,10 @@ def test_every_key_that_is_taken_is_told(kind: type) -> None:
 
 def test_every_part_and_every_word_that_is_taken_is_told() -> None:
     """Keys at the top, and what is chosen from."""
-    top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *CONFIG_KEYS}
+    top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *BESIDE_CONFIG}
     words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
 
+    top |= {each.name for each in dataclasses.fields(RequestedImage)}
     assert (top | words | {"per_month", "months", CARBON}) - TOLD == set()
 
 

@@ -11,9 +11,9 @@ from rightsizer.planner.models.diffusers import (
     RequestedImage,
     pipeline_parts,
     read_denoiser,
+    read_text_encoder,
 )
 from rightsizer.planner.models.latent_decoder import LatentDecoder, read_decoder
-from rightsizer.planner.models.model_folder import read_text_encoder
 from rightsizer.sizing.parameters import NumberFormat
 
 UNET = DENOISERS["Stable Diffusion 1.5"].config

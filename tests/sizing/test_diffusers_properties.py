@@ -12,9 +12,9 @@ from rightsizer.planner.models.diffusers import (
     RequestedImage,
     pipeline_parts,
     read_denoiser,
+    read_text_encoder,
 )
 from rightsizer.planner.models.latent_decoder import read_decoder
-from rightsizer.planner.models.model_folder import read_text_encoder
 
 MODELS = tuple(known.config for known in DENOISERS.values())
 AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())

@@ -5,7 +5,8 @@ from typing import Final
 import pytest
 
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmType
-from rightsizer.model.signal import COUNTER_SIGNALS, Signal
+from rightsizer.model.metric_family import Export
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import convert
 
 DEFAULT: Final = (
@@ -55,7 +56,7 @@ def test_units_fit_signals(field: object) -> None:
     assert field.signal is not None
 
     assert convert(field.unit)[0] is field.signal.unit
-    assert field.type is DcgmType.COUNTER or field.signal not in COUNTER_SIGNALS
+    assert field.type is DcgmType.COUNTER or field.signal.export is not Export.COUNTER
 
 
 def test_former_names_lead_to_names_of_today() -> None:

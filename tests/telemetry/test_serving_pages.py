@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal import COUNTER_SIGNALS, SERVING_SIGNALS, Signal
+from rightsizer.model.metric_family import Export
+from rightsizer.model.signal import SERVING_SIGNALS, Signal
 from rightsizer.telemetry.serving.page import ENGINES, canonical, parse_page, values_of
 from rightsizer.telemetry.serving.settings import EngineName
 
@@ -360,4 +361,4 @@ def test_tables_are_well_formed() -> None:
         assert {canonical(name) for name in engine.names} == engine.names
         assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
         assert all(name.startswith((*engine.prefixes, "vllm_")) for name in engine.names)
-    assert Signal.PREEMPTIONS in COUNTER_SIGNALS
+    assert Signal.PREEMPTIONS.export is Export.COUNTER

@@ -176,9 +176,6 @@ HOST_SIGNALS: Final = (
 SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
 """What a serving engine says of itself: the only honest evidence of application pressure."""
 
-COUNTER_SIGNALS: Final = frozenset(each for each in Signal if each.export is Export.COUNTER)
-"""Signals that only grow, until the driver or the engine restarts."""
-
 RATIO_SIGNALS: Final = frozenset(each for each in Signal if each.unit is Unit.RATIO)
 """Signals in 0..1 of a capacity."""
 

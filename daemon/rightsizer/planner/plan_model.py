@@ -53,9 +53,7 @@ KINDS: Final[dict[str, type]] = {
     "recommender": RecommenderModel,
 }
 _OF_IMAGES: Final = ("image", "steps", "guided")
-_BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
-CONFIG_KEYS: Final = (*_BESIDE_CONFIG, *_OF_IMAGES)
-"""What may be said of a model that is read from its configuration."""
+BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
 
 
 def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
@@ -162,7 +160,7 @@ def read_model_row(row: Row) -> ModelRow:
         return ModelRow(read_fields(model, KINDS[kind], ("kind",)), kind)
     from rightsizer.planner.models.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
-    values = read_fields(model, RequestedImage, _BESIDE_CONFIG)
+    values = read_fields(model, RequestedImage, BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
     if is_named:
         return ModelRow(values, asked=values.pop("name"))
@@ -244,34 +242,31 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
         if known.is_reader and isinstance(model, Transformer):
             model, notes = reading_alone(model), (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
-    from rightsizer.planner.models.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
-    from rightsizer.planner.models.model_folder import read_pipeline  # noqa: PLC0415
+    from rightsizer.planner.models import diffusers  # noqa: PLC0415
 
-    parts, usual = pipeline_parts(config[INDEX]), {key: config.get(key) for key in _OF_IMAGES}
+    parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
-    asked = RequestedImage(**{**usual, **values})
-    pipeline = read_pipeline(parts, config, files, asked, known.name)
+    usual = {key: config.get(key) for key in _OF_IMAGES}
+    asked = diffusers.RequestedImage(**{**usual, **values})
+    pipeline = diffusers.read_pipeline(parts, config, files, asked, known.name)
     notes = (*known.notes, *pipeline.notes)
     return replace(pipeline, weights=known.weights or pipeline.weights, notes=notes)
 
 
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of what a plan without one would load.
-    from rightsizer.planner.models.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
-    from rightsizer.planner.models.model_folder import (  # noqa: PLC0415
-        errors_of,
-        parsed_config,
-        read_diffusers,
-    )
+    from rightsizer.planner.models import diffusers  # noqa: PLC0415
+    from rightsizer.planner.models.configuration import errors_of, parsed_config  # noqa: PLC0415
 
     file = path
     if path.is_dir():
         index = path / INDEX
         file = index if index.is_file() else path / "config.json"
     parsed = parsed_config(file)
-    if file.name == INDEX or is_of_diffusers(parsed):
-        asked = RequestedImage(**{key: values[key] for key in _OF_IMAGES if key in values})
-        diffusion = read_diffusers(file, parsed, asked, values["name"])
+    if file.name == INDEX or diffusers.is_of_diffusers(parsed):
+        given = {key: values[key] for key in _OF_IMAGES if key in values}
+        asked = diffusers.RequestedImage(**given)
+        diffusion = diffusers.read_diffusers(file, parsed, asked, values["name"])
         changes = {key: values[key] for key in ("parameters",) if key in values}
         return replace(diffusion, model=replace(diffusion.model, **changes))
     with errors_of(file):

@@ -1,11 +1,13 @@
-"""Values of a `config.json`, by key, and the number format of its checkpoint."""
+"""A `config.json` of a model: its values by key, and the number format of its checkpoint."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.io.yaml import load_beside
+from rightsizer.io.yaml import YamlError, load_beside, load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.models import Transformer
@@ -50,6 +52,9 @@ _WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tens
 _HALF = 16
 _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
+_QUANTIZATION: Final = "hf_quant_config.json"
+"""Where NVIDIA's Model Optimizer tells the format of a checkpoint, if not in its `config.json`."""
+_QUANTIZED: Final = "quantization_config"
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
     for section, rows in load_beside(__file__, "model_types.yaml").items()
@@ -60,6 +65,38 @@ MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
 def wrong(key: str, fault: str, remedy: str = AS_PUBLISHED) -> RequirementError:
     """The error of a value of a `config.json`."""
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
+
+
+def parsed_config(
+    file: Path, remedy: str = "name the config.json that comes with the model"
+) -> dict[str, Any]:
+    """What a JSON file holds, with the format of the checkpoint that a file beside it tells."""
+    try:
+        data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RequirementError(f"model.config: {file}: {reason}; {remedy}") from None
+    except (UnicodeDecodeError, YamlError) as error:
+        raise RequirementError(f"model.config: {file}: is no JSON: {error}; {remedy}") from None
+    if not isinstance(data, dict):
+        raise RequirementError(f"model.config: {file}: is no JSON object; {remedy}")
+    beside = file.with_name(_QUANTIZATION)
+    if _QUANTIZED not in data and file.name != _QUANTIZATION and beside.is_file():
+        found = parsed_config(beside, remedy).get("quantization")
+        given = found if isinstance(found, Mapping) else {}
+        data[_QUANTIZED] = {**given, "ignore": given.get("exclude_modules")} if given else None
+    return data
+
+
+@contextmanager
+def errors_of(file: Path) -> Iterator[None]:
+    """What is wrong with values of a file with the file before it; of the plan's, as it is."""
+    try:
+        yield
+    except RequirementError as error:
+        if str(error).startswith("model."):
+            raise
+        raise RequirementError(f"model.config: {file}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +182,7 @@ ConfigReader = Callable[[Configuration, str], Transformer]
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:
     """What the weights are kept in; `None` where the file does not say."""
-    key, remedy = "quantization_config", "leave it out and give precision.weights in the plan"
+    key, remedy = _QUANTIZED, "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
     if given is not None and not isinstance(given, Mapping):
         raise wrong(key, f"{given!r} is no mapping", f"{AS_PUBLISHED}, or {remedy}")
@@ -163,7 +200,7 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
 
 def leaves_attention_out(config: Configuration) -> bool:
     """Whether quantized weights leave attention in 16 bits: by the modules that are named."""
-    asked = Configuration(config.part("quantization_config"))
+    asked = Configuration(config.part(_QUANTIZED))
     if asked.text("quant_method") == "mxfp4":
         return True
     named = [name for key in _LEFT_OUT for name in asked.names(key) if "self_attn" in name]
@@ -174,7 +211,7 @@ def leaves_attention_out(config: Configuration) -> bool:
 
 def quantizes_towers(config: Configuration) -> bool:
     """Whether quantized weights have those of what sees or hears, too: nothing names them."""
-    asked = Configuration(config.part("quantization_config"))
+    asked = Configuration(config.part(_QUANTIZED))
     named = (name for key in _LEFT_OUT for name in asked.names(key))
     is_named = any(_BESIDE_TEXT.search(name) for name in named)
     return asked.text("quant_method").lower() in _WHOLE and not is_named
@@ -216,7 +253,7 @@ def _mixed_format(config: Configuration) -> NumberFormat | None:
 
 def format_notes(config: Configuration) -> tuple[str, ...]:
     """What is said of a checkpoint whose layers are in several formats."""
-    given = Configuration(config.part("quantization_config"))
+    given = Configuration(config.part(_QUANTIZED))
     if given.text("quant_algo").upper() != _MIXED:
         return ()
     return (f"layers are in several formats: {checkpoint_format(config)}, that of most, is taken",)

@@ -1,7 +1,9 @@
-"""Diffusion model from `model_index.json` and `config.json` of diffusers."""
+"""Diffusion model from the files of diffusers: a pipeline's folder, or its denoiser alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
@@ -11,14 +13,35 @@ from rightsizer.planner.models.configuration import (
     DESCRIBE,
     Configuration,
     checkpoint_format,
+    errors_of,
+    parsed_config,
     wrong,
 )
-from rightsizer.planner.models.latent_decoder import LatentDecoder
+from rightsizer.planner.models.encoder_decoder import t5_encoder_parameters
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.latent_decoder import LatentDecoder, read_decoder
 from rightsizer.planner.models.layer_work import LayerWork
 from rightsizer.planner.models.unet import unet_work
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
+from rightsizer.sizing.parameters import count_parameters
 
+_HALVES: Final = ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel")
+"""Classes that load an encoder without its decoder."""
+_WITH_HEAD: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+_REMEDY: Final = (
+    "of a diffusion model, describe the whole in the plan instead (kind: diffusion, parameters,"
+    " forward_flops, text_encoder_parameters)"
+)
+INDEX: Final = "model_index.json"
+_FOLDER_REMEDY: Final = (
+    f"each part that {INDEX} names has its config.json; download those too, or describe the model"
+    " in the plan (kind: diffusion, parameters, forward_flops)"
+)
+_ALONE: Final = (
+    "the denoiser alone is read: text encoders are not counted and the decoder is taken as usual;"
+    f" name the folder of the whole pipeline ({INDEX}) instead"
+)
 _OLD_CLASS: Final = "Transformer2DModel"
 _OLD: Final = {
     "ada_norm_single": "PixArtTransformer2DModel",
@@ -184,3 +207,60 @@ def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
         usual, keys = ", ".join(taken[key] for key in left_out), ", ".join(left_out)
         remedy = f"give {keys} beside config where it is otherwise"
         yield f"taken as usual for this model: {usual}; {remedy}"
+
+
+def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float, tuple[str, ...]]:
+    """Parameters of a parsed `config.json` that a class of transformers loads, and notes."""
+    config = Configuration(values)
+    if loader in _HALVES:
+        return t5_encoder_parameters(config, is_umt5=loader == "UMT5EncoderModel"), ()
+    try:
+        read = read_config(values)
+    except RequirementError as error:
+        raise RequirementError(f"{error}; {_REMEDY}") from None
+    count = count_parameters(read.model)
+    parameters = count.total
+    if not loader.endswith(_WITH_HEAD):
+        parameters -= count.head
+    if loader.endswith("WithProjection"):
+        parameters += config.needed("hidden_size") * config.needed("projection_dim")
+    return parameters, read.notes
+
+
+def read_diffusers(
+    file: Path, values: Mapping[str, Any], asked: RequestedImage, name: str
+) -> PublishedModel[Diffusion]:
+    """What a parsed file of diffusers describes, with the other parts of its pipeline."""
+    with errors_of(file):
+        if file.name != INDEX and not str(values.get("_class_name")).endswith("Pipeline"):
+            read = read_denoiser(values, asked, name)
+            return replace(read, notes=(*read.notes, _ALONE))
+        parts = pipeline_parts(values)
+    folders = (parts.denoiser, "vae", *parts.text_encoders)
+    files = {part: file.parent / part / "config.json" for part in folders}
+    parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
+    return read_pipeline(parts, parsed, files, asked, name)
+
+
+def read_pipeline(
+    parts: PipelineParts,
+    parsed: Mapping[str, Any],
+    files: Mapping[str, Path],
+    asked: RequestedImage,
+    name: str,
+) -> PublishedModel[Diffusion]:
+    """The model of a pipeline's parsed files, by the folder of each."""
+    with errors_of(files["vae"]):
+        decoder = read_decoder(parsed["vae"])
+    with errors_of(files[parts.denoiser]):
+        read = read_denoiser(parsed[parts.denoiser], asked, name, decoder)
+    parameters, notes = 0.0, [*read.notes]
+    for part, kind in parts.text_encoders.items():
+        with errors_of(files[part]):
+            count, of_text = read_text_encoder(parsed[part], kind)
+        parameters += count
+        notes += [f"{part}: {note}" for note in of_text]
+    if parts.others:
+        notes.append(f"not counted of the pipeline: {', '.join(parts.others)}")
+    model = replace(read.model, text_encoder_parameters=parameters)
+    return replace(read, model=model, notes=tuple(notes))
