@@ -37,8 +37,7 @@ class GpuPairFacts:
 
     pcie_kind: LinkKind = LinkKind.UNKNOWN
     nvlinks: int | None = 0
-    """Links that are up between them, or from each to a switch; `None` where they are joined by
-    NVLink and the driver does not tell by how many."""
+    """That are up between them, or from each to a switch; `None` where their number is unknown."""
     can_read: bool | None = None
 
 

@@ -100,8 +100,7 @@ class NvmlCollector:
     part_of: str = ""
     """The collector under whose name its outcome is shown; its own where there is none."""
     fields: tuple[FieldKey, ...] = ()
-    """NVML's numbered fields that it takes from `DeviceHandle.field`: those of all collectors come
-    in one call a round."""
+    """NVML's numbered fields that it takes; those of all collectors come in one call a round."""
     is_essential: bool = False
     """Whether it is asked every round, however slow the driver is."""
     is_slow: bool = False
@@ -109,8 +108,7 @@ class NvmlCollector:
     tells: tuple[str, ...] = ()
     """What it puts into the reading beside its signals, by attribute."""
     release: Read | None = None
-    """Gives back the counters that it holds, when a profiler needs them, and puts why its signals
-    are missing meanwhile."""
+    """Gives back what a profiler needs, and puts why its signals are missing meanwhile."""
     on_mig_parent: bool = True
     on_mig_instance: bool = False
     settles: bool = False

@@ -101,8 +101,7 @@ class DeviceFactsReader:
     sysfs: Path
     nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
-    """By PCI address, as the driver once gave them; a GPU keeps its identity where it gives
-    nothing now, over openings of NVML too."""
+    """By PCI address, as the driver once gave them: a GPU keeps its identity without an answer."""
 
     identified: set[int] = field(default_factory=set)
 

@@ -141,8 +141,7 @@ class NvmlLibrary:
         self.asking: str | None = None
         """The call under way; another thread reads it to say where this one hangs."""
         self.asked_at = 0.0
-        """When the last call began, on the monotonic clock; another thread sees by it that this
-        one gets on."""
+        """When the last call began, on the monotonic clock: a sign to others that this gets on."""
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What a function of the bindings returns, or a `Failure`."""

@@ -32,8 +32,7 @@ _BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
     Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (0.0, 50e12),
     Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
 }
-"""What a device itself can tell, both ends included: tighter than what a recording may hold, and
-wide enough for boards to come."""
+"""What a device itself can tell, both ends included; wide enough for boards to come."""
 _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
     **{each: _BY_UNIT[each.unit] for each in Signal if each.unit in _BY_UNIT},
     **_BY_SIGNAL,

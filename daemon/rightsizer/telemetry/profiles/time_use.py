@@ -30,14 +30,12 @@ from rightsizer.telemetry.profiles.time_line import (
 Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
 """A kernel's start, its end, and when the host began to launch it, where that is known."""
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
-"""A time in which nothing ran, and what the next kernel waited for: `host_wait`, `kernel_wait`
-or nothing that is known."""
+"""A time in which nothing ran, and why: `host_wait`, `kernel_wait` or nothing that is known."""
 _RULERS: Final = (
     *("kernel", "collective", "compute", "copy", "either", "any"),
     *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
 )
-"""`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
-kernel, a copy or memory that is set; else as in `TimeUse`."""
+"""`compute`: any kernel but collectives; `either`: a kernel or a copy; `any`: a fill, too."""
 _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
     TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,

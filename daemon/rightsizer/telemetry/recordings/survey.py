@@ -209,8 +209,7 @@ class RecordingSurvey:
     """What the first pass found."""
 
     interval: Nanoseconds | None
-    """The exact median of the times between readings of a device; `None` where none was read
-    twice."""
+    """The exact median between readings of a device; `None` where none was read twice."""
     intervals: dict[tuple[str, str], Nanoseconds]
     """The same by device and stream; 0 for one that was read only once."""
     facts: dict[str, RecordingDeviceFacts]

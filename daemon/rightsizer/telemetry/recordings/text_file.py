@@ -193,8 +193,7 @@ class RecordingFormat:
     recognizes: Callable[[Sequence[str]], bool]
     """Whether the first lines of a file, stripped and none of them blank, look like it."""
     rows: Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
-    """The rows of a file in its own order, in a pass of its own for each call; raises
-    `RecordingError` where a file of this format lacks what a recording needs."""
+    """The rows of a file in its order, a pass a call; `RecordingError` where it lacks something."""
 
 
 def json_objects(

@@ -29,8 +29,7 @@ class MeasureKind(StrEnum):
     MEAN = "mean"
     """What was added since the page before, over how many times something was."""
     OCCUPANCY = "occupancy"
-    """Seconds spent since the page before over the time between the two: by Little's law, how
-    many were inside on average."""
+    """Seconds spent since the page before, by the time between: how many were inside (Little)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ class EngineMatches:
     """What engines say, by the uuid of the device that it is about."""
 
     values: Mapping[str, Mapping[Signal, float]]
-    """The pressure is the application's: each GPU of an engine on several has the same values,
-    which must not be summed over its GPUs."""
+    """An application's: all GPUs of an engine have the same values, which must not be summed."""
     untied: Mapping[ServingEndpoint, str]
     """Endpoints whose GPUs are unknown, and why; an owner is never guessed."""
 

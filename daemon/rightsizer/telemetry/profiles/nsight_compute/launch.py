@@ -108,8 +108,7 @@ DURATION: Final = _OTHERS["duration"]
 MULTIPROCESSORS: Final = _OTHERS["multiprocessors"]
 _DRAM_BYTES: Final = ("dram_bytes", "dram_bytes_by_way", "dram_bytes_by_operation")
 _COALESCED_SECTORS: Final = 16.0
-"""Sectors of a request of 32 threads that read 16 bytes each, side by side: the most that a
-coalesced one takes."""
+"""Sectors that a coalesced request takes at most: 32 threads read 16 bytes each, side by side."""
 _EXCESS_RULE: Final = re.compile(
     r"excessive sectors \((\d+)% of the total|"
     r"global access, expected (\d+) transactions, got (\d+)"
