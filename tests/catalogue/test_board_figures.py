@@ -46,8 +46,8 @@ def test_what_is_achieved_is_a_part(board: Board) -> None:
     """Of each peak, and of the bandwidth in each format, whether measured or assumed."""
     for precision in Precision:
         assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9
-        assert 0.4 < board.efficiency.weight_read_ratio(precision) <= 0.9
-        assert 0.4 < board.efficiency.decode_attention_ratio(precision) <= 0.9
+    for ratios in (board.efficiency.weight_read, board.efficiency.decode_attention):
+        assert all(0.4 < ratio <= 0.9 for ratio in ratios.values())
     assert board.efficiency.gemm.keys() <= board.peak_per_second.keys()
     assert 0.5 < board.efficiency.power_cap_ratio <= 1.0
     achieved = board.achieved(Precision.BF16)

@@ -99,7 +99,7 @@ def test_a_board_is_added_with_few_figures(write: Write) -> None:
     board = read_catalogue(file).get("lab 1")
 
     assert board.memory_bytes == 2**36
-    assert board.efficiency.weight_read_ratio(Precision.BF16) == 0.82
+    assert board.efficiency.weight_read[Precision.BF16] == 0.82
     assert (board.pcie_generation, board.pcie_width) == (4, 16)
     assert board.origin("pcie_width").kind is OriginKind.ASSUMED
     assert board.origin("efficiency.gemm.bf16").kind is OriginKind.ASSUMED

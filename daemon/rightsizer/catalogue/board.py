@@ -74,15 +74,9 @@ class Efficiency:
 
     def gemm_ratio(self, precision: Precision) -> float:
         """The part of a format's peak, or that of the format likest to it."""
-        return _nearest(self.gemm, precision)
-
-    def weight_read_ratio(self, precision: Precision) -> float:
-        """The part of the bandwidth at which weights of a format are read."""
-        return _nearest(self.weight_read, precision)
-
-    def decode_attention_ratio(self, precision: Precision) -> float:
-        """The part of the bandwidth at which a cache of a format is read."""
-        return _nearest(self.decode_attention, precision)
+        while precision not in self.gemm and precision in _STAND_INS:
+            precision = _STAND_INS[precision]
+        return self.gemm[precision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +86,6 @@ class AllReduce:
     bytes_per_second: float
     """Bus bandwidth: algorithm bandwidth times 2 (n - 1) / n, as the NCCL tests print it."""
     small_message_seconds: float
-
-
-def _nearest(ratios: Mapping[Precision, float], precision: Precision) -> float:
-    while precision not in ratios and precision in _STAND_INS:
-        precision = _STAND_INS[precision]
-    return ratios[precision]
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def _with_efficiency(
         board,
         efficiency=efficiency,
         achievable_compute_ratio=(given if is_measured else assumed)["gemm"][Precision.BF16],
-        achievable_bandwidth_ratio=efficiency.weight_read_ratio(Precision.BF16),
+        achievable_bandwidth_ratio=efficiency.weight_read[Precision.BF16],
     )
     return known, origins
 

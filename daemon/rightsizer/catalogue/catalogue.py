@@ -30,10 +30,7 @@ _FILE: Final = "boards.yaml"
 
 
 def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Both, key by key; where both have a value, the one above unless both are mappings.
-
-    A key without a value, as it is left when what follows is commented out, changes nothing.
-    """
+    """Both, key by key; the one above wins, unless both are mappings or it has no value."""
     both = dict(below)
     for key, value in above.items():
         if value is None:

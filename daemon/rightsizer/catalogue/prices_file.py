@@ -37,11 +37,7 @@ _KEYS: Final = (STATED, "boards", "sources", "dates", "reserved", "on_premises")
 
 
 def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
-    """The price of a board by its entry; what is wrong with it goes to the row's faults.
-
-    `names`: dates and sources by the short names that entries use; `is_stated`: whether the cloud
-    prices are the operator's.
-    """
+    """The price of a board by its entry; `names` are dates and sources by the entries' words."""
     row.refuse_unknown(_KNOWN)
     return Price(
         key=key,

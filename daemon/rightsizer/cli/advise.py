@@ -80,9 +80,8 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_history_flag(parser)
     add_flags(parser.add_argument, _HELP["flags"])
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="tell why rules gave no verdict"
-    )
+    verbose = "tell why rules gave no verdict"
+    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
     add_url_flags(parser)
     add_config_flag(parser)
 

@@ -32,9 +32,8 @@ class WholeSettings(Settings):
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, help="what is done")
-    actions.add_parser("init").add_argument(
-        "file", type=Path, nargs="?", default=Path(_STARTER), help="file to write"
-    )
+    init = actions.add_parser("init")
+    init.add_argument("file", type=Path, nargs="?", default=Path(_STARTER), help="file to write")
     show = actions.add_parser("show")
     show.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
     effective = "print all settings, defaults too"

@@ -158,9 +158,8 @@ def _settings(demo: DemoSettings) -> Settings:
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     default = DemoSettings()
-    parser.add_argument(
-        "--scenario", default=default.scenario, help="a built-in scenario, or a scenario file"
-    )
+    scenario = "a built-in scenario, or a scenario file"
+    parser.add_argument("--scenario", default=default.scenario, help=scenario)
     address = {"default": default.listen_address}
     add_flags(parser.add_argument, _HELP["address"], web_listen_address=address)
     add_access_flags(parser)

@@ -117,9 +117,8 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="OUT", help="without it to standard output"
-    )
+    out = "without it to standard output"
+    parser.add_argument("file", nargs="?", type=Path, metavar="OUT", help=out)
     add_flags(
         parser.add_argument,
         _HELP["flags"],

@@ -207,9 +207,8 @@ def _advice(report: JobUsageReport) -> str:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "job", help="number of a Slurm job, or the key of any workload, as /api/v1 has it"
-    )
+    job = "number of a Slurm job, or the key of any workload, as /api/v1 has it"
+    parser.add_argument("job", help=job)
     parser.add_argument("--json", action="store_true", help="one JSON object, in base units")
     add_history_flag(parser)
     add_config_flag(parser)

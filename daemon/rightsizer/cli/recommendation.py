@@ -35,14 +35,13 @@ from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS
 
 _HELP: Final = help_of(__file__)
+_FLEET: Final = "recommendations of `rightsizer fleet`"
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the id of a recommendation, or of a verdict")
-    parser.add_argument(
-        "--fleet", action="store_true", help="recommendations of `rightsizer fleet`"
-    )
+    parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_history_flag(parser)
     add_url_flags(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
@@ -84,9 +83,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     actor = {"default": _user()}
     add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
     add_socket_flag(parser)
-    parser.add_argument(
-        "--fleet", action="store_true", help="recommendations of `rightsizer fleet`"
-    )
+    parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_url_flags(parser)
     add_history_flag(parser)
     add_config_flag(parser)

@@ -23,9 +23,8 @@ from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="the recording; compressed if it ends in .gz"
-    )
+    file = "the recording; compressed if it ends in .gz"
+    parser.add_argument("file", type=Path, metavar="FILE", help=file)
     flags = f"""
 --duration TIME: how long to record, as in 90s or 10m; without it until a signal comes
 --interval TIME: time between two readings, as in 500ms or 5s; setting: sampling.interval

@@ -22,8 +22,6 @@ _NAMES: Final = {
     ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
 }
 _POLL_SECONDS: Final = 0.1
-
-
 _HELD: Final = tuple(map(str, ReleasableResource))
 
 
@@ -36,9 +34,8 @@ def _configure_release(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "held", nargs="?", choices=_HELD, help="what to take back; all that was let go without it"
-    )
+    what = "what to take back; all that was let go without it"
+    parser.add_argument("held", nargs="?", choices=_HELD, help=what)
     add_flags(parser.add_argument, _HELP["json"])
     add_agent_flags(parser)
 

@@ -76,11 +76,7 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
 
 
 def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
-    """Of a mixture that serves: attention data parallel, one copy of the experts between them.
-
-    Fewest GPUs first, over several servers too; the one that holds a whole attention in a GPU has
-    no sums to wait for, and a latent cache is there once.
-    """
+    """Of a mixture that serves: one copy of experts between attentions; fewest GPUs first."""
     model = requirement.model
     if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
         return ()
@@ -234,10 +230,7 @@ class Search:
         return found
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
-        """So many replicas of a load that is given, or as few more as meet the latencies.
-
-        Where that is more than are proposed, the most that are, whose memory is too small.
-        """
+        """So many replicas of a given load, or as few more as meet the latencies, if any do."""
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(least, proposed)
         first = self._serving_candidate(board, _times(layout, least))

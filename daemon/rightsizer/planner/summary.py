@@ -94,11 +94,10 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     sure, hours = best.rate.targets_probability, best.rate.training_hours
     kept = "" if sure is None else f"; {percent(sure)} sure to keep all latencies"
     took = "" if hours is None else f", {number(hours.value)} hours"
-    cost = "no price is known"
+    cost, unit = "no price is known", plan.requirement.told_unit
     if best.dollars_per_hour is not None:
         cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
         if best.work_dollars is not None:
-            unit = plan.requirement.told_unit
             cost += f", ${dollars(best.work_dollars)} for a million {unit}"
     yield SummaryLine("")
     for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):

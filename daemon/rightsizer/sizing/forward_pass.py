@@ -67,7 +67,7 @@ class Attention:
             layers = replace(
                 model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0
             )
-        share = board.efficiency.decode_attention_ratio(Precision.BF16)
+        share = board.efficiency.decode_attention[Precision.BF16]
         reached = settings.attention_compute_ratio
         self.model, self._tensor = model, layout.tensor
         self.is_causal = not model.is_encoder
@@ -162,7 +162,7 @@ class ForwardPass:
         is_whole = precision.weights is NumberFormat.FP32
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
-        share = board.efficiency.weight_read_ratio(Precision.BF16)
+        share = board.efficiency.weight_read[Precision.BF16]
         self._read_bytes_per_second = share * board.memory_bandwidth_bytes_per_second
         self._depth = model.depth
 

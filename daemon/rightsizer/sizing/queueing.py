@@ -97,10 +97,7 @@ def running_spread(running: float, burstiness: float, stiffness: float) -> float
 
 
 def running_seen(running: float, variance: float, ratio: float | None) -> float:
-    """How many run, itself included, as so many of the requests see at most; as most see without.
-
-    Most requests are there when many are.
-    """
+    """How many run as so many of the requests see at most, itself included; most see many."""
     seen = running + variance / max(_CERTAIN, running)
     return seen if ratio is None else seen + normal_quantile(ratio) * math.sqrt(variance)
 

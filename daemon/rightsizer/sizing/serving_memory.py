@@ -86,11 +86,7 @@ def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism =
 
 
 def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[float, float]:
-    """Parameters of the fullest stage's layers, and of its embedding and head.
-
-    The first stage holds the embedding and what is not read, the last one the head, or the
-    embedding again where they are one.
-    """
+    """Parameters of the fullest stage's layers, and of its ends: embedding first, head last."""
     if isinstance(model, LayeredModel):
         stage_share = math.ceil(model.layers / layout.pipeline) / model.layers
     else:
