@@ -201,11 +201,7 @@ SIGNATURES: Final[tuple[tuple[State, _Signature, frozenset[Signal]], ...]] = (
     (State.HIDDEN_STALL, _hidden_stall, frozenset({Signal.POWER})),
     (State.PCIE_BOUND, _pcie, frozenset({Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT})),
     (State.MEMORY_BANDWIDTH_BOUND, _memory_bandwidth, frozenset({Signal.DRAM_ACTIVE})),
-    (
-        State.COMPUTE_BOUND,
-        lambda of, to: margin_above(of.pipes, to.pipe_ratio),
-        frozenset(PIPES),
-    ),
+    (State.COMPUTE_BOUND, lambda of, to: margin_above(of.pipes, to.pipe_ratio), frozenset(PIPES)),
     (State.LAUNCH_BOUND, _launch, frozenset({Signal.SM_ACTIVE})),
     (State.STORAGE_BOUND, _storage, frozenset({Signal.IO_PRESSURE})),
     (State.HOST_BOUND, _host, frozenset({Signal.CPU, Signal.CPU_PRESSURE})),
@@ -281,11 +277,7 @@ def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> State
     scores = {
         state: signature(evidence, settings) for state, signature in _possible(evidence.layout)
     }
-    match = None
-    for state, score in scores.items():
-        if score >= MATCH_MARGIN:
-            match = state
-            break
+    match = next((state for state, score in scores.items() if score >= MATCH_MARGIN), None)
     if match is State.STORAGE_BOUND and scores.get(State.HOST_BOUND, 0.0) > scores[match]:
         match = State.HOST_BOUND
     if match is not None:

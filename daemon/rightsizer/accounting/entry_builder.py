@@ -3,12 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rightsizer.accounting.classification import (
-    StateEvidence,
-    StateMatch,
-    classify,
-    looks_stalled,
-)
+from rightsizer.accounting.classification import StateEvidence, StateMatch, classify, looks_stalled
 from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
 from rightsizer.accounting.device_state import DeviceState
 from rightsizer.accounting.power import LearnedPower, PowerRange

@@ -67,10 +67,7 @@ def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:
     }
     if not parts:
         return 0
-    builder = WindowBuilder(uuid)
-    for part in parts.values():
-        builder.merge(part)
-    merged = builder.window()
+    merged = WindowBuilder(uuid, parts.values()).window()
     # The first row's place, so that what was lived first still comes first.
     first, *others = parts
     connection.execute(

@@ -82,9 +82,7 @@ class WindowQuery:
         if start >= end:
             return Window(self.uuid, 0, 0)
         reader = reader or WindowReader()
-        builder = WindowBuilder(self.uuid, keeps_blocks=False)
-        for window in self._cover(start, end, reader):
-            builder.merge(window)
+        builder = WindowBuilder(self.uuid, self._cover(start, end, reader), keeps_blocks=False)
         return builder.window(reader.blocks(self.remembered, start, end))
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
@@ -248,11 +246,7 @@ class RollupStore:
     """The windows of one device or workload, bounded whatever happens."""
 
     def __init__(
-        self,
-        uuid: str,
-        day: Nanoseconds = 0,
-        week: Nanoseconds = 0,
-        hourly_before: Nanoseconds = 0,
+        self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0, hourly_before: Nanoseconds = 0
     ) -> None:
         """No windows yet; five minutes before `hourly_before` are kept in their hour alone."""
         self.uuid, self._hourly_before = uuid, hourly_before
@@ -342,9 +336,7 @@ class RollupStore:
         return self._with_open(self._hours.ring.total(), *([hour.window] if hour else []))
 
     def _with_open(self, *windows: Window) -> Window:
-        builder = WindowBuilder(self.uuid, keeps_blocks=False)
-        for window in windows:
-            builder.merge(window)
+        builder = WindowBuilder(self.uuid, windows, keeps_blocks=False)
         if not self._open.is_empty:
             builder.merge(self._open.window())
         return builder.window()

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -75,9 +75,14 @@ class EntrySums:
 
 
 class WindowBuilder(EntrySums):
-    """A growing window in whole nanoseconds; each field grows in the attribute of its name."""
+    """A growing window in whole nanoseconds; each field grows in the attribute of its name.
 
-    def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
+    `parts`: windows that it begins with.
+    """
+
+    def __init__(
+        self, uuid: str, parts: Iterable[Window] = (), *, keeps_blocks: bool = True
+    ) -> None:
         super().__init__()
         self.uuid = uuid
         self._keeps_blocks = keeps_blocks
@@ -93,6 +98,8 @@ class WindowBuilder(EntrySums):
         self._cycles = self._cycle_seconds = self._cycle_busy_seconds = 0.0
         self._demands: defaultdict[Resource, Histogram] = defaultdict(Histogram)
         self._compute_at_least = Histogram()
+        for part in parts:
+            self.merge(part)
 
     @property
     def is_empty(self) -> bool:

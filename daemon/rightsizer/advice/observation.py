@@ -8,13 +8,7 @@ from typing import Any, Final, Protocol
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_active, minimum_known
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    direct_factors,
-    names_of,
-    opposite,
-    released,
-)
+from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, opposite, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings

@@ -5,13 +5,7 @@ from itertools import islice
 from typing import Final
 
 from rightsizer.profiler import figures
-from rightsizer.profiler.figures import (
-    ProfileForm,
-    change_row,
-    judged_time,
-    size_text,
-    time_text,
-)
+from rightsizer.profiler.figures import ProfileForm, change_row, judged_time, size_text, time_text
 from rightsizer.profiler.page_charts import (
     WORDS,
     RooflinePoint,

@@ -49,11 +49,9 @@ def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], P
     """The devices that a history knows, and their windows; raises `HistoryError` if unreadable."""
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        builder = WindowBuilder(uuid)
-        for window in history.load(start - HOUR, end + 1):
-            if window.uuid == uuid and window.end > start:
-                builder.merge(window)
-        return builder.window()
+        found = history.load(start - HOUR, end + 1)
+        parts = (each for each in found if each.uuid == uuid and each.end > start)
+        return WindowBuilder(uuid, parts).window()
 
     return _telemetry(history.devices(), history.tenures(), window_of)
 

@@ -80,10 +80,8 @@ def _identity() -> Iterator[ExportColumn]:
         return lambda row: None if row.device is None else value(row.device)
 
     yield ExportColumn("uuid", "The device.", lambda row: row.window.uuid, text)
-    index, name = (
-        of_device(lambda each: each.stated_index),
-        of_device(lambda each: each.name or None),
-    )
+    index = of_device(lambda each: each.stated_index)
+    name = of_device(lambda each: each.name or None)
     yield ExportColumn("gpu", "The device's index.", index, whole)
     yield ExportColumn("model", "The device's name.", name, text)
     profile = of_device(lambda each: each.mig.profile if each.mig else None)

@@ -9,12 +9,7 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import (
-    DAY_SECONDS,
-    NANOSECONDS_PER_SECOND,
-    Nanoseconds,
-    format_duration,
-)
+from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
