@@ -136,9 +136,9 @@ def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
 
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
     """All that do not fit, by the filter that each failed first; the nearest first."""
-    for place, (by, found) in enumerate(rejected(candidates).items()):
-        if not place:
-            yield rejected_title(candidates)
+    if failed := rejected(candidates):
+        yield rejected_title(candidates)
+    for by, found in failed.items():
         yield f"  {by.lack} on {len(found)}:"
         shown = found if shows_all else found[:1]
         for each in shown:

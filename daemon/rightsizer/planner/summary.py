@@ -160,10 +160,10 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
-    for place, (by, found) in enumerate(rejected(candidates).items()):
-        if not place:
-            yield SummaryLine("")
-            yield SummaryLine(rejected_title(candidates), LineKind.HEADING)
+    if failed := rejected(candidates):
+        yield SummaryLine("")
+        yield SummaryLine(rejected_title(candidates), LineKind.HEADING)
+    for by, found in failed.items():
         nearest = f"{found[0]} {found[0].rejections[0].why}"
         of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
         lines = wrapped(f"{of}{nearest}", indent=2)

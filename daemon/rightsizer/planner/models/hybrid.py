@@ -33,18 +33,19 @@ def layer_count(config: Configuration) -> int:
 
 
 def layer_pattern(
-    config: Configuration, layers: int, usual: Kinds, marked: str = ATTENTION, key: str = ""
+    config: Configuration, layers: int, key: str = "", *, marked: str = ATTENTION, usual: Kinds = ()
 ) -> Kinds:
     """The kind of each layer, by its name or by a list of the places of marked ones.
 
     `marked` is the kind that is no plain recurrence, `key` that of its list, `usual` what stands
-    where the configuration does not say.
+    where the configuration does not say: recurrence in all layers.
     """
     named = named_layers(config, (marked, RECURRENT))
     listed = _listed_layers(config, key, layers, marked)
     if named and listed:
         agreed(key, listed, named, naming_key(config))
-    return for_all(naming_key(config), named or listed or usual, layers)
+    kinds = named or listed or usual or (RECURRENT,) * layers
+    return for_all(naming_key(config), kinds, layers)
 
 
 def named_layers(

@@ -107,8 +107,7 @@ def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool
 def read_bamba(config: Configuration, name: str) -> Transformer:
     """Layers of attention are listed; where none is, all are recurrent."""
     layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
-    usual = (RECURRENT,) * layers
-    pattern = hybrid.layer_pattern(config, layers, usual, ATTENTION, "attn_layer_indices")
+    pattern = hybrid.layer_pattern(config, layers, "attn_layer_indices")
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
     mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
@@ -119,7 +118,7 @@ def read_bamba(config: Configuration, name: str) -> Transformer:
 def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     """Each layer has a part that every token passes, and experts where there are any."""
     layers = hybrid.layer_count(config)
-    pattern = hybrid.layer_pattern(config, layers, (RECURRENT,) * layers)
+    pattern = hybrid.layer_pattern(config, layers)
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias)
     mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
@@ -225,7 +224,7 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     layers = hybrid.layer_count(config)
     places = range(config.defaults["num_hidden_layers"])
     usual = tuple(_HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT for layer in places)
-    pattern = hybrid.layer_pattern(config, layers, usual, _HYBRID, "hybrid_layer_ids")
+    pattern = hybrid.layer_pattern(config, layers, "hybrid_layer_ids", marked=_HYBRID, usual=usual)
     hybrids = pattern.count(_HYBRID)
     shape = hybrid.attention_shape(config, name, layers, is_tied=True)
     hidden, width = shape.hidden, _DOUBLE * shape.hidden
@@ -280,8 +279,7 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:
     layers, is_tied = hybrid.layer_count(config), config.is_set("tie_embedding", otherwise=True)
-    usual = (ATTENTION,) * layers
-    pattern = hybrid.layer_pattern(config, layers, usual, ATTENTION, "full_attn_idxs")
+    pattern = hybrid.layer_pattern(config, layers, "full_attn_idxs", usual=(ATTENTION,) * layers)
     shape = hybrid.attention_shape(
         config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn
     )
