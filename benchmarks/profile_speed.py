@@ -20,8 +20,8 @@ _SIZES: Final = 2.0
 """Times as long as the log of the replay."""
 _MOST_MEBIBYTES: Final = 300e6 / 2**20
 _PEER: Final = "HolisticTraceAnalysis"
-_COMPARED_MEGABYTES: Final = 50.0
-"""Of a trace that both read: the peer holds all of it in memory."""
+_COMPARED_SIZES: Final = (0.03, 1.0, 6.0)
+"""Times as long as the log of the replay: 3, 100 and 600 MB, of traces that both read."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -33,12 +33,10 @@ def measure(options: Options) -> Iterator[Figure]:
             yield from _ours(writer, path, _SIZES * options.replay_megabytes)
             path.unlink()
         packed = WRITERS[1]
-        path, megabytes = (
-            Path(folder) / packed.name,
-            min(_COMPARED_MEGABYTES, options.replay_megabytes),
-        )
-        packed.write(path, megabytes * 1e6)
-        yield from _beside(path, megabytes)
+        path = Path(folder) / packed.name
+        for size in _COMPARED_SIZES:
+            packed.write(path, size * options.replay_megabytes * 1e6)
+            yield from _beside(path, size * options.replay_megabytes)
 
 
 def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Figure]:
@@ -63,7 +61,8 @@ def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Fig
 
 def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
     """The same packed file, read and broken down by us and by another."""
-    speed = f"{_PEER}: a PyTorch trace of {megabytes:.0f} MB, in a second of CPU"
+    size = f"{megabytes:.3g} MB"
+    speed = f"{_PEER}: a PyTorch trace of {size}, in a second of CPU"
     try:
         python = environment("peers")
     except Absent as reason:
@@ -71,15 +70,15 @@ def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
         return
     peer, ours = _told(path, "hta", python), _told(path, "rightsizer", Path(sys.executable))
     yield Figure(speed, megabytes / peer["seconds"], "MB", note="its idle time breakdown")
-    yield Figure(f"{_PEER}: memory at most", peer["mebibytes"], "MiB")
-    yield Figure("of it: imported, before it reads anything", peer["imported_mebibytes"], "MiB")
+    imported = f"{peer['imported_mebibytes']:.0f} MiB before it reads anything"
+    yield Figure(f"{_PEER}: memory at most, {size}", peer["mebibytes"], "MiB", note=imported)
     yield Figure(
-        f"the CPU that it takes, of ours for the same trace ({ours['seconds']:.1f} s)",
+        f"the CPU that it takes, of ours for {size} ({ours['seconds']:.3g} s)",
         peer["seconds"] / ours["seconds"],
         "x",
     )
     yield Figure(
-        f"the memory that it takes, of ours for the same trace ({ours['mebibytes']:.0f} MiB)",
+        f"the memory that it takes, of ours for {size} ({ours['mebibytes']:.0f} MiB)",
         peer["mebibytes"] / ours["mebibytes"],
         "x",
     )
