@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from evaluation.options import Options
+from evaluation.profile_findings import beside_labels
 from evaluation.profile_peer import beside_peer
 from evaluation.raw_profiles import Interval, Raw, raw_totals
 from measured import table
@@ -47,6 +48,7 @@ def evaluate(options: Options) -> Iterable[str]:
         how,
         table(rows, _HEADINGS),
         f"\n{len(rows) - len(wrong)} of {len(rows)} rows agree.\n",
+        *beside_labels(folder),
         *beside_peer(folder / "pytorch"),
     ]
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from evaluation.options import Options
+from evaluation.profile_findings import beside_labels
 from evaluation.profiles import evaluate
 from evaluation.raw_profiles import raw_totals
 from profile_nsight import NsightExport, details_page
@@ -39,6 +40,24 @@ def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
     assert " no " not in told.partition("rows agree")[0].partition("|---")[2]
     for name in ("torch.json.gz", "export.sqlite", "space.xplane.pb", "viewer.trace", "ncu.csv"):
         assert name in told
+
+
+def test_what_is_said_is_held_against_labels(tmp_path: Path) -> None:
+    """One is found, one was not due, and one that is due is missed."""
+    loader_bound_trace(tmp_path, "due.json.gz")
+    loader_bound_trace(tmp_path, "healthy.json.gz")
+    (tmp_path / "ncu.csv").write_text(details_page([("S", "Duration", "ns", "2,000")]), "utf-8")
+    labels = tmp_path / "labels.yaml"
+    labels.write_text(
+        "- {file: due.json.gz, due: [profile_host_bound], why: its loader}\n"
+        "- {file: healthy.json.gz, due: [], why: none}\n"
+        "- {file: ncu.csv, due: [profile_kernel_inefficient], why: none}\n"
+        "- {file: missing.json.gz, due: [], why: it is not there}\n",
+        encoding="utf-8",
+    )
+
+    told = "\n".join(beside_labels(tmp_path, labels))
+    assert "Precision 0.50 (2 said), recall 0.50 (2 due); of 3 files 1 right" in told
 
 
 def test_the_raw_union_is_that_of_the_words(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""What is said of profilers' files beside what a specialist would say of them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from measured import table
+from rightsizer.io.yaml import load_yaml
+from rightsizer.profiler.workload import judged_workloads
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import read_files
+
+__all__ = ["beside_labels"]
+
+LABELS: Final = Path(__file__).parent / "profile_labels.yaml"
+_HEADINGS: Final = ("file", "due", "said", "", "why")
+_PREFIX: Final = "profile_"
+_HOW: Final = (
+    "\nFindings beside labels, each with its reason (`evaluation/profile_labels.yaml`); what is "
+    "true and minor counts neither way. The labels' authors knew these files: they hold what is "
+    "right, and do not tell how right it is of others.\n"
+)
+
+
+def beside_labels(folder: Path, labels: Path = LABELS) -> Iterable[str]:
+    """A row for each labeled file that is there, precision and recall."""
+    rows: list[Sequence[str]] = []
+    right, said, due = 0, 0, 0
+    for label in load_yaml(labels.read_text(encoding="utf-8"), str(labels)).data:
+        path = folder / label["file"]
+        if not path.exists():
+            continue
+        asked, found = set(label["due"]), _complaints(path)
+        judged = found - (set(label.get("may", ())) - asked)
+        right, said, due = right + len(asked & found), said + len(judged), due + len(asked)
+        verdict = "right" if judged == asked else "wrong"
+        rows.append((label["file"], _names(asked), _names(found), verdict, label["why"]))
+    precision = f"Precision {_ratio(right, said)} ({said} said)"
+    recall = f"recall {_ratio(right, due)} ({due} due)"
+    files = f"of {len(rows)} files {sum(row[3] == 'right' for row in rows)} right"
+    return [_HOW, table(rows, _HEADINGS), f"\n{precision}, {recall}; {files}.\n"]
+
+
+def _complaints(path: Path) -> set[str]:
+    """The rules that complain of any workload of a file or folder."""
+    read = read_files([path], ReadLimits())
+    findings: list[Any] = [
+        finding for workload in judged_workloads(read.profiles) for finding in workload.findings
+    ]
+    return {each.rule for each in findings if each.is_complaint}
+
+
+def _names(rules: Iterable[str]) -> str:
+    return ", ".join(sorted(each.removeprefix(_PREFIX) for each in rules)) or "nothing"
+
+
+def _ratio(part: int, whole: int) -> str:
+    return f"{part / whole:.2f}" if whole else "-"
