@@ -15,7 +15,9 @@ import pytest
 
 from profiler_environment import recorders
 from rightsizer.cli.main import main
+from rightsizer.model.finding import Action
 from rightsizer.model.profile import Profile, ProfileFormat, SpanKind
+from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile, read_all
 
@@ -105,6 +107,20 @@ def test_a_torch_trace_of_the_cpu_says_so_and_tells_its_steps(torch_alone: Path)
     assert spans(profile, SpanKind.CHECKPOINT)["save_checkpoint"][0] == TORCH_STEPS
 
 
+def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Path) -> None:
+    """As a bound: the queue of a GPU that is not in the trace may have hidden the wait."""
+    (_, jax) = jax_forms(jax_run)[ProfileFormat.XPLANE]
+    for profile in (open_profile(torch_alone, LIMITS), jax):
+        (workload,) = judged_workloads([profile])
+        (found,) = [each for each in workload.findings if each.is_complaint]
+        (option,) = found.options
+        assert found.action is Action.FIX_INPUT_PIPELINE
+        assert "no GPU is in it, whose queue may hide a part" in found.summary
+        assert option.time_ratio_low is not None
+        assert option.time_ratio_low < 0.7
+        assert option.time_ratio_high == 1.0
+
+
 def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
     """Spans sum to those of the raw events; what is not read is counted by its category."""
     profile, events = open_profile(torch_alone, LIMITS), raw(torch_alone)
@@ -151,7 +167,7 @@ def test_two_ranks_are_told_apart_and_judged_together(
     assert "Steps of the host" in page.read_text(encoding="utf-8")
     text = capsys.readouterr().out
     assert text.startswith("rank0.json and 1 more")
-    assert text.count("step of the host") == 2
+    assert text.count("\n  step of the host") == 2
     assert "recorded on the CPU alone" in " ".join(text.split())
 
 

@@ -19,9 +19,11 @@ _LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
     """Whether a device waits for its loader, or for a host that has other things to do."""
-    pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
-    if pages and not rule.members_of(profiles):
-        return _of_pages(pages, settings)
+    if not rule.members_of(profiles):
+        pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
+        found = _of_host_steps(pages or profiles, settings)
+        if found is not None and (pages or found.culprits):
+            return found
     members = rule.at_work(profiles, settings.steady)
     if any(each.loader_wait_ratio >= settings.loader_on_ratio for each in members):
         return _of_loader(members, settings)
@@ -87,16 +89,25 @@ def _of_loader(
     )
 
 
-def _of_pages(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
-    """By steps whose sums alone are known, the wait for input among them."""
+def _of_host_steps(
+    profiles: Sequence[Profile], settings: ProfileHostBoundSettings
+) -> ProfileVerdict | None:
+    """By steps of the host and their waits for input; `None` where there are none.
+
+    Without a GPU in it the queue of one may have hidden all of the wait.
+    """
     steps = [step for each in profiles for step in each.host_steps]
     length = sum(seconds(each.end - each.start) for each in steps)
+    if not length:
+        return None
     waits = sum(each.loader_seconds for each in steps)
     ratio, name = min(1.0, waits / length), rule.source_of(profiles)
-    low, mean = settings.removed_low_ratio, waits / len(steps)
+    is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
+    low, mean = settings.removed_low_ratio if is_page else 0.0, waits / len(steps)
+    unseen = "" if is_page else " of the host; no GPU is in it, whose queue may hide a part"
     certainty = probability_above(ratio, float(len(steps)), settings.loader_on_ratio)
     return ProfileVerdict(
-        f"{name} waits for input {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step.",
+        f"{name} waits for input {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step{unseen}.",
         {"certainty": certainty},
         {
             "loader_wait_ratio_at_most": round(ratio, 4),
