@@ -110,7 +110,10 @@ Provisionings = tuple[Provisioning, ...]
 
 
 class CachedCase(Case):
-    """A case over a span that most rules never ask about; `windows` is a shared call."""
+    """A case over a span that most rules never ask about; elsewhere it is as any other.
+
+    `windows` and `provisioning` are calls, and shared with the same case on its node.
+    """
 
     __slots__ = ("_known_seconds", "_provisioning", "_windows")
     _windows: Callable[[], Windows]
@@ -196,7 +199,10 @@ _EVER: Final[Nanoseconds] = 2**63
 
 
 class AccountsSnapshot:
-    """The accounts at one moment, which gives the cases of any span up to then; for one thread."""
+    """The accounts at one moment, which gives the cases of any span up to then.
+
+    What spans have in common is read once and kept for as long as the look; for one thread.
+    """
 
     def __init__(
         self,
@@ -216,7 +222,11 @@ class AccountsSnapshot:
         self._whole_cases = cache(self._cases)
 
     def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
-        """The case of each holder over a span back from now; `None` for all that was posted."""
+        """The case of each holder over a span back from now; `None` for all that was posted.
+
+        A pod of a recording whose readings ended long before those of others is judged no more.
+        All spans that go back before what is remembered have the same cases.
+        """
         if span is None or self._now - span > self._first:
             return self._cases(span)
         return self._whole_cases(self._now - self._first + self._first % DAY)

@@ -42,7 +42,10 @@ def margin_below(value: float | None, threshold: float) -> float:
 
 
 class StateEvidence:
-    """The ratios of a stretch as signatures compare them, `None` where not measured."""
+    """The signals of a stretch of a device's time as signatures compare them.
+
+    Ratios, each `None` where it is not measured; of several sources of one the highest.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,10 @@ class StateEvidence:
         peer_stalls: bool = False,
         clock_ratio: float = 1.0,
     ) -> None:
-        """`peer_stalls` says that another device of the same workload looks stalled."""
+        """The evidence in some signals; the clock ratio is the SM clock over its maximum.
+
+        `peer_stalls` says that another device of the same workload looks stalled meanwhile.
+        """
         get, self.layout = signals.get, layout_of(signals)
         layout = self.layout
         self.signals, self.memory_total_bytes = signals, memory_total_bytes

@@ -30,7 +30,8 @@ _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
 def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
     """Of which job's ranks a GPU is one; `None` where it is of none, or that is not known.
 
-    Replicas of a service are no ranks: in each pod there may be some. A person's GPUs are no job's.
+    A shared GPU's signals belong to no single job, and slices of GPUs differ in size. Replicas of a
+    service are no ranks: in each pod there may be some. A person's GPUs are no job's.
     """
     if device.mig is not None or len(holdings) != 1 or not holdings[0].has_process:
         return None
@@ -165,7 +166,11 @@ class ImbalanceDetector:
 
 
 def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSettings) -> bool:
-    """Whether data takes the way over another NUMA node; `False` where that is not measured."""
+    """Whether data takes the way over another NUMA node; `False` where that is not measured.
+
+    That processes may run anywhere is no misplacement: the scheduler knows better. That most of
+    their memory is elsewhere, or that they are kept elsewhere, is one, once data moves.
+    """
     traffic = highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
     if traffic is None or traffic < settings.traffic_ratio:
         return False
@@ -177,7 +182,11 @@ def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSe
 
 
 def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
-    """Whether the nearest InfiniBand or RoCE ports are at their limit while the GPU waits."""
+    """Whether the nearest InfiniBand or RoCE ports are at their limit while the GPU waits.
+
+    Only a port's rate tells what full is; of other interfaces it is not known, so that nothing is
+    claimed of them.
+    """
     port = highest(signals, Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT)
     if port is None or port < settings.port_ratio:
         return False

@@ -155,7 +155,11 @@ def encode_device(known: DeviceRecord) -> str:
 
 
 def decode_device(text: str) -> DeviceRecord:
-    """The device that `encode_device` wrote, in any version; raises `ValueError` for none."""
+    """The device that `encode_device` wrote, in this version or a former one.
+
+    Raises:
+        ValueError: the text is not such a device.
+    """
     try:
         form: dict[str, Any] = json.loads(text)
         return convert({**form, "holder_since": form["held_since"]}, DeviceRecord)

@@ -132,9 +132,10 @@ _SWING_HYSTERESIS: Final = 0.1
 
 
 class LoadCycleDetector:
-    """One device's load; a cycle goes from one rise over the middle of its range to the next.
+    """One device's load over time.
 
-    It is told where the cycles before took about as long: requests that come by chance do not.
+    A cycle goes from one rise of the load over the middle of its recent range to the next. It is
+    told where the cycles before took about as long: requests that come by chance do not.
     """
 
     def __init__(self, settings: LoadCycleSettings | None = None) -> None:

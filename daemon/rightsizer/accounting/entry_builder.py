@@ -67,8 +67,10 @@ class EntryBuilder:
         """The entries of one snapshot, in the order of its devices.
 
         A reading accounts for the time since the device's previous one; what goes beyond the
-        longest usual gap is `unknown`. A device that is down is `unknown` from its last reading on;
-        one that is merely silent is when it speaks again.
+        longest usual gap is `unknown`. A device that is down is `unknown` from its last reading
+        on, however short that was; one that is merely silent is when it speaks again, so that a
+        recording's device ends with its last reading. The first reading of a device accounts for
+        nothing.
         """
         devices = [device for device in snapshot.devices if not device.has_mig_instances]
         self._forget({device.uuid for device in devices})

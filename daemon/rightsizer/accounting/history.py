@@ -34,7 +34,8 @@ class _Row:
 def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
     """Merge a device's windows of hours that ended before a time; how many rows went away.
 
-    One page a transaction, so that a long history neither fills memory nor locks.
+    One page a transaction, so that a long history neither fills memory nor locks. An hour that
+    the clock lived twice becomes two.
     """
     removed, place = 0, 0
     while True:
@@ -153,7 +154,8 @@ class HistoryRepository:
     ) -> None:
         """Write windows and what is known of devices, all or nothing.
 
-        The first closed window of a device goes on where its running one was.
+        The first closed window of a device goes on where its running one was; a running one is
+        saved in place of what it was before, or all of them in place of all that were saved.
 
         Raises:
             HistoryError: they could not be written; nothing was.
@@ -180,7 +182,9 @@ class HistoryRepository:
     def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:
         """The windows that begin at a time or later, and before another one, oldest first.
 
-        Of windows that begin at one time, the one that was lived first comes first.
+        An hour that a clock lived twice comes with both its lives; of windows that begin at one
+        time, the one that was lived first comes first. A row that cannot be understood is
+        passed over.
         """
         place = (since, 0)
         # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
@@ -231,7 +235,9 @@ class HistoryRepository:
         return self._database.size_bytes
 
     def replace(self, source: "HistoryRepository") -> None:
-        """Take over another history; the same windows there give way to it.
+        """Take over another history, all or nothing; the same windows there give way to it.
+
+        Who holds a device stays as it is where that was seen later than anything in the other.
 
         Raises:
             HistoryError: it could not be written; nothing was.

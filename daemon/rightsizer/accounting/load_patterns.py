@@ -19,9 +19,10 @@ _MOST_LAGS: Final = 2 * 24 * 12
 def effective_samples(values: Sequence[float | None]) -> float:
     """The number of independent values with the same uncertainty of their mean.
 
-    That is n over the integrated autocorrelation time, whose sum ends with the first pair of lags
-    that is not positive (Geyer 1992, initial positive sequence). At most n; a series that never
-    changes counts in full. Values are at equal distances of time, `None` where unknown.
+    That is n over the integrated autocorrelation time, whose sum ends with the first pair of
+    lags that is not positive (Geyer 1992, initial positive sequence). For an AR(1) series it
+    is n (1 - r) / (1 + r). At most n; a series that never changes shows no dependence and
+    counts in full. Values are at equal distances of time, `None` where unknown.
     """
     series = _Series(values)
     if series.variance <= 0:
@@ -35,7 +36,10 @@ def effective_samples(values: Sequence[float | None]) -> float:
 
 
 def autocorrelation(values: Sequence[float | None], lag: int) -> float | None:
-    """How values resemble those some places before, -1 to 1; `None` for too few pairs."""
+    """How values resemble those some places before, -1 to 1.
+
+    `None` where fewer pairs than that many are known, or nothing ever changes.
+    """
     series = _Series(values)
     if series.pairs(lag) < lag or series.variance <= 0:
         return None
@@ -87,7 +91,8 @@ _EPOCH_HOUR: Final = 3 * 24
 def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | None:
     """The shape of what is known, oldest first; `None` where that is nothing.
 
-    A slow load resembles itself more after half a day than after one; a daily cycle does not.
+    A load that merely changes slowly resembles itself after a day too, and more so after half
+    a day; one that has a daily cycle does not.
     """
     settings = settings or ShapeSettings()
     if not series.numbers:

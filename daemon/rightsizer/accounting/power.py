@@ -108,8 +108,9 @@ class MeasuredEnergy(NamedTuple):
 class EnergyMeter:
     """Reads one device's counter of energy, stretch by stretch.
 
-    While a counter stands still before it jumps, the draw says what goes to each stretch; what was
-    booked so is taken from the jump, so that the sum stays the counter's.
+    A counter that is refreshed less often than it is read stands still and then jumps. While it
+    stands, the draw says what goes to each stretch; what was booked so is taken from the jump,
+    so that the sum stays the counter's.
     """
 
     def __init__(self, settings: EnergySettings | None = None) -> None:
@@ -133,7 +134,10 @@ class EnergyMeter:
         counter_joules: float | None,
         limit_watts: float | None,
     ) -> MeasuredEnergy | None:
-        """What was drawn since the last call, by draw and counter at its end; or `None`."""
+        """What was drawn since the last call, by draw and counter at its end; `None` without both.
+
+        Without a limit every step of the counter counts.
+        """
         drawn = None if watts is None else watts * seconds(elapsed)
         before = self._counter_joules
         if counter_joules is None or before is None or counter_joules < before:

@@ -20,7 +20,11 @@ def provision(
     settings: ProvisioningSettings,
     demands: Mapping[Resource, float] | None = None,
 ) -> Provisioning:
-    """The provisioning of one device over a window; `current` demands go before the window's."""
+    """The provisioning of one device over a window.
+
+    Where the allocator preallocates, or looks so, nothing is said of the memory that is needed.
+    Given demands (the `current` ones) go before those of the window, where it has enough time.
+    """
     own = _demands(window, settings)
     found = own | {
         resource: demand
@@ -67,7 +71,11 @@ def provision(
 def holds_without_need(
     window: Window, allocator: Allocator, settings: ProvisioningSettings
 ) -> bool:
-    """Whether memory in use tells no need: by the policy, or as much is held and never changes."""
+    """Whether the memory in use says nothing of the memory needed.
+
+    So it is where the policy says that the framework preallocates; and, where it is not known how
+    it allocates, where much memory is held and the amount never changes.
+    """
     if allocator is not Allocator.UNKNOWN:
         return allocator is Allocator.PREALLOCATING
     if (memory := window.demands.get(Resource.MEMORY)) is None:

@@ -56,7 +56,10 @@ class ClosedWindows:
 
 
 class WindowRing:
-    """Windows of one length, and a running sum over the latest of them where one is wanted."""
+    """Windows of one length, and a running sum over the latest of them where one is wanted.
+
+    Their blocks are kept elsewhere (`BlockRing`).
+    """
 
     def __init__(
         self, uuid: str, grain: Nanoseconds, kept: Nanoseconds, summed: Nanoseconds = 0
@@ -175,7 +178,10 @@ class BlockRing:
 
 
 class WindowReader:
-    """Keeps all that it or the look before has read; it lives no longer than one look."""
+    """It keeps all that it has read, so it lives no longer than one look at the accounts.
+
+    What the look before has read need not be decoded again.
+    """
 
     def __init__(self, known: Mapping[bytes, Window] = MappingProxyType({})) -> None:
         self.windows: dict[bytes, Window] = {}

@@ -38,7 +38,8 @@ class WindowQuery:
     """All that is remembered of a device or a workload at one moment; it does not change.
 
     It holds windows as bytes, so that it is taken under a lock at once and read when the lock is
-    free again.
+    free again. An hour holds what the closed five minutes in it hold, a
+    day what the closed hours in it hold; so whichever is read, the sum is the same.
     """
 
     uuid: str
@@ -74,10 +75,11 @@ class WindowQuery:
     def window(
         self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader | None = None
     ) -> Window:
-        """What is known of a span of time: all windows that begin in it, by their true ends.
+        """What is known of a span of time: all windows that begin in it.
 
-        That is exact to five minutes where both ends of the span lie within the last two days, and
-        to the hour up to thirty days back.
+        That is exact to five minutes where both ends of the span lie within the last two days,
+        and to the hour up to thirty days back. The window tells its true start and end. Queries
+        of several spans share a reader.
         """
         if start >= end:
             return Window(self.uuid, 0, 0)
@@ -151,7 +153,10 @@ class WindowQuery:
 
 
 def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
-    """The windows that begin within the span that ends now, summed into its cells."""
+    """The windows that begin within the span that ends now, summed into its cells.
+
+    Cells shorter than an hour are made of five-minute windows, longer ones of hours.
+    """
     found = list(_windows(window_query, span, now))
     states: Counter[State] = Counter()
     for _, window in found:

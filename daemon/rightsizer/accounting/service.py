@@ -55,7 +55,10 @@ class NodeAccounts:
         *,
         is_often_judged: bool = False,
     ) -> None:
-        """Accounts of nothing yet; the totals keep the distributions of some ratios."""
+        """Accounts of nothing yet; the totals keep the distributions of some ratios.
+
+        Where they are often judged, one look keeps for the next what it has decoded.
+        """
         self._decoded: Mapping[bytes, Window] = {}
         self._is_often_judged = is_often_judged
         self._settings, self._distributions = settings or AccountingSettings(), distributions
@@ -121,7 +124,10 @@ class NodeAccounts:
         self._workloads.begin()
 
     def restore(self, window: Window, *, counts: bool = False) -> None:
-        """Put back a window from a history, oldest first; one that counts is part of the totals."""
+        """Put back a window from a history; oldest first for each device and workload.
+
+        One that counts is part of all that was posted, too.
+        """
         if (key := window.workload_key) is not None:
             self._workloads.restore(key, window)
             return
@@ -299,7 +305,10 @@ class AccountingService:
         self._enrich = enrich
 
     def remember(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
-        """Account for the past without publishing it; counters start at 0 after it."""
+        """Account for the past without publishing it; counters start at 0 after it.
+
+        Of a past whose end is told, what would be too old by then is not kept in five minutes.
+        """
         with self._lock:
             self._accounts.keep_hours_before(until - FINE_KEPT)
             for snapshot in snapshots:

@@ -82,9 +82,10 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
 ) -> dict[Signal, float]:
     """All signals of a reading, with the ratios that follow from the device's capacity.
 
-    Ratios are clamped to 0..1: profiling counters of MIG instances pass 1 (NVIDIA/DCGM#152).
-    Profiling counters that read 0 on a device that is busy and draws power have died
-    (dcgm-exporter#662) and are left out until one moves. Signals of the host fill what is missing.
+    Ratios are clamped to 0..1: profiling counters of MIG instances are known to pass 1
+    (NVIDIA/DCGM#152). Profiling counters that read 0 on a device that is busy and draws power
+    have died (dcgm-exporter#662) and are left out; so they stay until one of them moves, if they
+    were left out of the device's previous reading. Signals of the host fill what is missing.
     """
     signals = dict(reading.values)
     for signal, value in reading.values.items():
@@ -124,7 +125,11 @@ def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
 
 
 def memory_work(signals: Mapping[Signal, float]) -> float | None:
-    """The memory controller's time at the highest memory clock; `None` where it is unknown."""
+    """The memory controller's time at the highest memory clock; `None` where it is unknown.
+
+    Boards that drive displays read their memory at rest, at a clock so low that this takes a
+    third of the time.
+    """
     busy = signals.get(Signal.MEMORY_CONTROLLER_BUSY)
     clock = signals.get(Signal.MEMORY_CLOCK_HERTZ)
     maximum = signals.get(Signal.MEMORY_CLOCK_MAXIMUM_HERTZ)
@@ -235,7 +240,8 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
     """What was used of each resource; one that is not measured is left out.
 
     Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
-    activity, both at the clock that ran (docs/definitions.md, provisioning).
+    activity, both at the clock that ran. Without profiling it is the busy share, weighed by
+    power where that is known (docs/definitions.md, provisioning).
     """
     layout = layout_of(signals)
     at_least, at_most = _compute_bounds(signals, layout, device, settings)
@@ -258,7 +264,10 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
 def waste(
     state: State, conditions: frozenset[Condition], used_ratio: float | None, clock: float
 ) -> dict[Cause, float]:
-    """The unused part of a stretch by cause; empty where the state or the use is unknown."""
+    """The unused part of a stretch by cause; with the used part it sums to 1.
+
+    Empty where the state or the use is unknown.
+    """
     if used_ratio is None or state is State.UNKNOWN:
         return {}
     if (unused := 1.0 - used_ratio) <= 0.0:

@@ -79,7 +79,11 @@ def encode_window(window: Window) -> bytes:
 
 
 def decode_window(uuid: str, data: bytes) -> Window:
-    """The window that `encode` wrote, in this form or the last; raises `ValueError` for none."""
+    """The window that `encode` wrote, in this form or the one before.
+
+    Raises:
+        ValueError: the bytes are not such a window, or of a newer form.
+    """
     text, blocks = _parts(data)
     form: dict[str, Any] = json.loads(text)
     try:

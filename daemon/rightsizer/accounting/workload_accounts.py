@@ -41,7 +41,10 @@ class WorkloadAccount:
     def post(
         self, held: Mapping[str, float], stretches: Sequence[tuple[Entry, float]]
     ) -> list[Window]:
-        """Account for one moment, by entries and the workload's parts; the closed windows."""
+        """Account for one moment; the five-minute windows that it closed.
+
+        Entries are cut to the workload's part of the device, which stands beside them.
+        """
         self.seen = max(entry.end for entry, _ in stretches)
         self.devices = tuple(held)
         closed = list(self._add(entry for entry, _ in stretches))
@@ -98,7 +101,10 @@ class WorkloadAccounts:
     def post(
         self, holdings: Mapping[str, tuple[Holding, ...]], entries: Iterable[Entry]
     ) -> list[Window]:
-        """Account for a snapshot's entries; the five-minute windows that were closed by it."""
+        """Account for a snapshot's entries; the five-minute windows that were closed by it.
+
+        A device that several workloads share counts for each by its part of it.
+        """
         closed: list[Window] = []
         stretches: dict[str, list[tuple[Entry, float]]] = {}
         workloads: dict[str, Workload] = {}

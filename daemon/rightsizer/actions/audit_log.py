@@ -32,7 +32,11 @@ _MOST_UNDONE: Final = 2000
 
 
 def append_line(path: str, form: Form) -> None:
-    """Append a whole line to a file, on the disk on return; raises `RightsizerError`."""
+    """Append a whole line to a file, opened anew since it may rotate; on the disk on return.
+
+    Raises:
+        RightsizerError: it cannot be written.
+    """
     line = json.dumps(form, separators=(",", ":"), default=str).encode() + b"\n"
     try:
         file = os.open(path, _FLAGS, _MODE)
@@ -53,8 +57,9 @@ def append_line(path: str, form: Form) -> None:
 class AuditLog(RecordCache[ActionRecord]):
     """Writes down what happens, and counts it; safe for threads.
 
-    What was begun is never forgotten. Ages go by the clock that never steps; where it has started
-    again since, by the wall clock as it was when this process first saw the entry.
+    What was begun is never forgotten, even where the table breaks. Ages go by the clock that never
+    steps, where it has not started again since. Else they go by the wall clock as it was when this
+    process first saw the entry; setting the clock makes nothing older.
     """
 
     def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:

@@ -70,7 +70,11 @@ class Approvals:
     def note(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
     ) -> None:
-        """Take note of a claim by `actor`, by the kernel `peer`, or by what it proved over TCP."""
+        """Take note of a claim that was just made, and left advice as it is.
+
+        `actor` is the name that the request gives, `peer` the client by the kernel over the local
+        socket, `identity` what it has proved over TCP.
+        """
         known_as = identity or "unknown" if peer is None else f"uid {peer.uid}"
         who, why_not = f"{actor} ({known_as})", ""
         if not self._may_approve(peer, identity):
@@ -82,7 +86,10 @@ class Approvals:
     def standing(
         self, claims: Callable[[], Mapping[str, Nanoseconds]], records: Sequence[ActionRecord]
     ) -> dict[str, Approval]:
-        """What each claim of now is worth; `records` have what an earlier agent noted."""
+        """Of each piece of advice that is claimed now, what its claim is worth.
+
+        `claims` gives since when advice is claimed; `records` have what an earlier agent noted.
+        """
         with self._lock:
             # Asked under the lock: what is noted by now is among the claims, or over.
             now = claims()
@@ -324,7 +331,10 @@ def _unfit(
     fitting: Mapping[str, Sequence[ActionSettings]],
     here: Mapping[str, Workload],
 ) -> dict[tuple[str, str], str]:
-    """Why the words of an action cannot be filled in, before anything uses up a limit."""
+    """Why the words of an action cannot be filled in for a piece of advice, where they cannot.
+
+    Told before anything is begun: a name that must not exist must not use up a limit.
+    """
     found = {}
     for each in advice:
         for settings in fitting.get(each.id, ()):

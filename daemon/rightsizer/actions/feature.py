@@ -27,7 +27,10 @@ _BOOT: Final = "sys/kernel/random/boot_id"
 
 
 def actions_route(state: Callable[[], ActionState]) -> Route:
-    """The route of what is remembered, from any thread; it names neither commands nor addresses."""
+    """The route of what is remembered, which names neither commands nor addresses.
+
+    `state` is called from any thread.
+    """
 
     def answer(*_: object) -> WebResponse:
         from rightsizer.actions.encoder import state_form  # noqa: PLC0415 - as said above.

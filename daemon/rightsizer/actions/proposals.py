@@ -77,7 +77,11 @@ def proposals(
     scene: ActionConditions,
     limits: ActionLimits,
 ) -> tuple[ActionProposal, ...]:
-    """What each action makes of each piece of open advice; one at most is due."""
+    """What each action makes of each piece of open advice, in the order of advice and settings.
+
+    At most one is due: what is done changes what may be done next. Closed advice is passed over;
+    `actions` are for the reasons and the workload of advice, by its id.
+    """
     found: list[ActionProposal] = []
     has_due = False
     for each in advice:

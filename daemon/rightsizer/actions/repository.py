@@ -126,7 +126,10 @@ class ActionRecord:
 
 
 def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
-    """An entry with what the ledger says at a wall time, `None` where that is nothing new."""
+    """An entry with what the ledger says now, `None` where that is nothing new.
+
+    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
+    """
     if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
         return None
     has_regressed = advice is not None and advice.state is AdviceState.REGRESSED

@@ -87,7 +87,11 @@ class ActionResult:
 def post(
     order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
 ) -> ActionResult:
-    """Post the facts, again only where they cannot have arrived, until `sleep` returns true."""
+    """Post the facts; they are sent again only where they cannot have arrived.
+
+    `sleep` waits between tries; where it returns true there are no more. `node` is the machine's
+    name, by default its host name.
+    """
     settings = order.settings.webhook
     timeout = min(order.settings.timeout, _LONGEST_SECONDS)
     http = HttpSettings(timeout_seconds=timeout, ca_file=settings.ca_file)
@@ -117,7 +121,11 @@ class ActionRunner:
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Begin; `done` is told how it ended, from its thread, `note` its process before."""
+        """Begin; `done` is told how it ended, once, from the thread that did it.
+
+        `note` is told the number of a program's process before it runs, and keeps it from running
+        by a RightsizerError.
+        """
         do = partial(self._carry_out, order, note, done)
         self._thread = threading.Thread(target=do, name="action", daemon=True)
         self._thread.start()

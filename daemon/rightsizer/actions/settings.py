@@ -114,7 +114,11 @@ class ActionLimits:
 
 
 def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words with values for their names; raises `ValueError` for what a value must not be."""
+    """The words with values in place of their names; one word stays one, whatever is in it.
+
+    Raises:
+        ValueError: a value is empty, too long, or something to a program that it must not be.
+    """
     return tuple(_filled(word, values) for word in words)
 
 

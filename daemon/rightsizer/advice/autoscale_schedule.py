@@ -175,7 +175,10 @@ _CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
 
 
 def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
-    """First hour, hour after the last, and replicas of each span; one may go on past the end."""
+    """First hour, hour after the last, and replicas of each span of equal replicas.
+
+    What goes on over the end of the day, or of the week, is one span.
+    """
     found, at = [], 0
     for replicas, group in groupby(schedule.replicas):
         length = len(list(group))

@@ -46,7 +46,10 @@ class _BoardCandidate:
 
 
 def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards that hold the need of every device for less money, or less power, best first."""
+    """Boards that hold the need of every device for less money, or less power, best first.
+
+    None without profiling telemetry: what is not measured cannot be projected.
+    """
     slowest = market.settings.tolerated_slowdown_ratio
     found = _cheapest(
         case,
@@ -57,7 +60,10 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
 
 
 def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
-    """Boards with less memory that hold the need, are hardly slower and cost less, best first."""
+    """Boards with less memory that hold the need, are hardly slower and cost less, best first.
+
+    At most `slowest_ratio` is the time of the same work, over that on the present board.
+    """
     found = _cheapest(
         case,
         market,

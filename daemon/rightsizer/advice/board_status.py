@@ -85,7 +85,10 @@ _LEAST_RATIO: Final = 0.05
 
 
 def works_on_media(case: Case) -> bool:
-    """Whether media engines, which not all boards and slices have, are needed or were just busy."""
+    """Whether the engines for video and pictures are needed, or were busy just now, on any GPU.
+
+    A smaller board, or a slice, may have none of them, whatever room its SMs have.
+    """
     needs = (fit.resources.get(Resource.MEDIA) for fit in case.provisioning)
     return any((fit.demand or 0.0) >= _LEAST_RATIO for fit in needs if fit is not None) or any(
         (reading.get(engine) or 0.0) >= _LEAST_RATIO
@@ -109,7 +112,10 @@ def why_unmeasured(case: Case) -> str:
 
 
 def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
-    """Why it is unknown whether something holds the clocks down; empty where it is known."""
+    """Why it is unknown whether something holds the clocks down; empty where it is known.
+
+    Beside the reasons for low clocks, the time that one of them held tells.
+    """
     signals = (Signal.CLOCK_EVENT_REASONS, violation)
     found = board_statuses(case)
     if not found or any(signal in each.reading.values for each in found for signal in signals):
@@ -139,7 +145,10 @@ def abstain_unobserved(
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
 ) -> Finding:
-    """What was found, or an abstention where no signal that it takes is read, nor was it seen."""
+    """What was found, or an abstention where none of the signals that it takes is read.
+
+    It names the metrics that would tell. What was seen nevertheless is believed.
+    """
     own = readings_of(subject.case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
     shares = found.evidence.get(evidence_name)

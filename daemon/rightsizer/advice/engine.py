@@ -45,7 +45,10 @@ def judge_span(
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdict on the span of the cases, without contradictions; none opens advice."""
+    """Every rule's verdict on every case as it stands, without contradictions; none opens advice.
+
+    All rules judge the one span that the cases are of, in place of spans of their own.
+    """
     judgements = []
     for case in cases:
         for general in rules:
@@ -215,7 +218,10 @@ In this order: what was held back holds nothing back.
 
 
 def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
-    """The judgements, in their order, with those held back that others of a workload contradict."""
+    """The judgements, in their order, with those held back that others contradict.
+
+    Each workload's are looked at by themselves, and their order does not matter.
+    """
     by_key: dict[str, list[int]] = {}
     for place, judgement in enumerate(judgements):
         by_key.setdefault(judgement.key, []).append(place)

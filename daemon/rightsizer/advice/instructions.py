@@ -22,7 +22,11 @@ def read_table(file: str) -> dict[str, dict[str, Any]]:
 
 
 def instruction(name: str, uuid: str = "") -> Instruction:
-    """The instruction of a name, for the GPU of a uuid; raises `KeyError` for an unknown name."""
+    """The instruction of a name, for the GPU of a uuid where it is about one.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
     form = read_table("instructions.toml")[name]
     return Instruction(**form | {"text": form["text"].replace("{uuid}", uuid)})
 
@@ -36,7 +40,10 @@ _SHELL: Final = "sh"
 
 
 def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
-    """How the scheduler drains the node; `why` is stored there, and has no quotation marks."""
+    """How the scheduler drains the node; all schedulers where the workload has none.
+
+    The reason is stored there, and has no quotation marks.
+    """
     return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
 
 

@@ -92,9 +92,10 @@ class Ledger:
     ) -> list[AdviceEvent]:
         """Open, refresh, close and verify advice by one run's judgements; what changed.
 
-        A finding opens once, stays open while recent time supports it, and closes only after it has
-        been quiet for a while. Without measurements nothing is verified. Where there is no room for
-        all, the most severe opens first, then what saves most.
+        A finding opens once, stays open while recent time supports it, and closes only after
+        it has been quiet for a while: it neither nags nor flaps. The order of the judgements
+        does not matter. Without measurements nothing is verified. Where there is no room for all,
+        the most severe opens first, then what saves most.
         """
         peers, baselines = self.settings.verification.most_peers, None
         if measured is not None:
@@ -129,6 +130,8 @@ class Ledger:
         for_seconds: float | None = None,
     ) -> AdviceEvent:
         """Claim, snooze or dismiss advice by hand, or take that back (active); the event.
+
+        A snooze or a dismissal lasts for some seconds, or as the settings say.
 
         Raises:
             UsageError: there is no such open advice, or it cannot be put into that state.

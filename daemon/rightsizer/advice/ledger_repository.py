@@ -22,7 +22,11 @@ def stored_finding(form: _Form) -> dict[str, Any]:
 
 
 def finding_from(form: _Form) -> Finding:
-    """The finding of a stored form; raises `ValueError`, `KeyError`, `TypeError` for none."""
+    """The finding of a stored form.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is none, or has a word of a newer program.
+    """
     return convert(_loaded_finding(form), Finding)
 
 
@@ -61,7 +65,11 @@ class LedgerRepository:
         tallies: Iterable[OutcomeCounts] = (),
         pending: Iterable[AdviceEvent] = (),
     ) -> None:
-        """Write all, but for rows of a newer program; raises `HistoryError` where it cannot."""
+        """Write all of the ledger in place of what was there, but for rows of a newer program.
+
+        Raises:
+            HistoryError: they could not be written; what was there stays.
+        """
         rows = {record.advice.id: self._text(record) for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
         events = list(enumerate(map(self._text, pending)))

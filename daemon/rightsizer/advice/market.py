@@ -59,7 +59,10 @@ class Market:
         return next((offer for offer in offers if offer.billing is self.settings.billing), None)
 
     def others(self, board: Board) -> tuple[Board, ...]:
-        """Boards of its vendor that a workload of this one may move to; GeForce ones if named."""
+        """Boards that a workload of this one may move to: of the same vendor, none of its kind.
+
+        GeForce boards, whose license keeps them out of data centers, only where they are named.
+        """
         named = self.settings.boards
         return tuple(
             other

@@ -32,7 +32,11 @@ _MEDIAN: Final = 0.5
 
 
 def lost_share(window: Window, state: State) -> float:
-    """The part of the known time that was lost to a limit; all of it where its use is unknown."""
+    """The part of the known time that was lost to a limit.
+
+    Where the use of a limited second is unknown, all of it counts. A link at its
+    limit is well used by the books, so that what counts there is the compute that waits for it.
+    """
     if state is State.PCIE_BOUND:
         # The median over the active time; 0 where that is unknown.
         used = window.compute_at_least.quantile(_MEDIAN)
@@ -166,8 +170,9 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
 ) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or an abstention.
 
-    `share_of` gives the part of the known, or active, time of a device in which `what` was seen;
-    with an `observation`, of the time in which that could be told.
+    `share_of` gives the part of the known, or active, time of a device in which `what` was seen
+    (`bound by launches`); with an `observation`, of the time in which that could be told. At least
+    one device must have telemetry of one of the tiers.
     """
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:

@@ -18,7 +18,11 @@ from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 
 def overridden(settings: Any, changes: Any) -> Any:
-    """A rule's settings with what an operator wants otherwise; raises `ValueError` as they do."""
+    """A rule's settings with what an operator wants otherwise.
+
+    Raises:
+        ValueError: the settings refuse it.
+    """
     given = {each.name: getattr(changes, each.name) for each in fields(changes)}
     found = {
         name: overridden(getattr(settings, name), change) if is_dataclass(change) else change

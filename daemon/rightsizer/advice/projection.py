@@ -17,7 +17,11 @@ from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 
 def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | None:
-    """What one of a workload's devices did; `None` where its telemetry carries no projection."""
+    """What one of a workload's devices did; `None` where its telemetry cannot carry a projection.
+
+    The busiest pipe stands for the tensor cores, time that counts as active for the time with a
+    kernel.
+    """
     device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
     if (place := place_of(device, market)) is None or window.tier is not Tier.PROFILING:
         return None

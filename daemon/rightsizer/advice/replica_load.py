@@ -63,7 +63,10 @@ class ReplicaLoad:
         return len(self.starts) * seconds(BLOCK_SPAN)
 
     def factors(self, case: Case, margin: float) -> dict[str, float]:
-        """How sure a judgement of the group is; the margin is as `sizing_factors` takes it."""
+        """How sure a judgement of the group is: by its history, not by that of a passing replica.
+
+        The margin is as `sizing_factors` takes it.
+        """
         span = max(1, (self.starts[-1] - self.starts[0]) // BLOCK_SPAN + 1)
         days = self.known_seconds / DAY_SECONDS
         return sizing_factors(case, margin) | {
@@ -113,7 +116,11 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
 
 
 def are_separate_pods(case: Case) -> bool:
-    """Whether each of several devices is held by a pod of its own, all of one Deployment."""
+    """Whether each of several devices is held by a pod of its own, all of one Deployment.
+
+    Such pods are whole by themselves; parts of one model would be in one pod, or in pods with
+    numbers.
+    """
     pods = [
         {
             held.workload.pod

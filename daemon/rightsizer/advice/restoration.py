@@ -66,7 +66,8 @@ def restored(
 ) -> Restoration:
     """What metrics and annotations tell together, whichever is the later.
 
-    Advice that was closed on other devices than these, by uuid, is left out.
+    Open advice is scraped once; regions come in any order, several where it was opened more than
+    once. Advice that was closed on other devices than these, by uuid, is left out.
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}

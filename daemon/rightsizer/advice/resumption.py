@@ -32,7 +32,8 @@ class IdleGap:
 def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
     """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
 
-    A hole in the telemetry, wider than most steps between blocks, ends what is known.
+    A hole in the telemetry, wider than most steps between blocks, ends what is known. Where
+    readings are further apart than blocks are long, every step is as wide as they are.
     """
     steps = [later - number for number, later in pairwise(series.numbers)]
     usual = max(1, sorted(steps)[len(steps) // 2]) if steps else 1

@@ -27,7 +27,10 @@ def probability_above(share: float, blocks: float, threshold: float) -> float:
 
 
 def upper_bound(share: float, blocks: float, level: float) -> float:
-    """The share that the true one stays under with a probability of `level`, by a uniform prior."""
+    """The share that the true one stays under with a probability of `level`.
+
+    The prior is uniform: a share that was never counted is not taken for impossible.
+    """
     hits = share * blocks
     low, high = 0.0, 1.0
     for _ in range(50):
@@ -85,7 +88,10 @@ _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
 
 
 def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
-    """The risk of what would have hurt in a share of blocks, by its upper 90% bound."""
+    """The risk of an action that would have hurt in a share of some five-minute blocks.
+
+    The bound is the upper 90% one of the share; fewer than 20 independent blocks say nothing.
+    """
     if effective_blocks < _MINIMUM_BLOCKS:
         return Risk.UNKNOWN
     limits = (
@@ -118,7 +124,8 @@ _INDISPENSABLE: Final = frozenset({Resource.COMPUTE, Resource.MEMORY})
 def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, Risk]:
     """By the share of five-minute blocks whose peak exceeds what would be there of a resource.
 
-    Unmeasured resources are left out, but for compute and memory (docs/definitions.md, conduct).
+    Capacities are over what there is (docs/definitions.md, conduct). An unmeasured resource is
+    left out, but for compute and memory.
     """
     risks: dict[str, Risk] = {}
     for resource, capacity in capacities.items():
@@ -144,7 +151,10 @@ def _risk(found: Exceedance | None) -> Risk:
 
 
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Options by risk, then by the money they save, or by GPUs where not all have a price."""
+    """Options by risk, then by what they save; equals stay in the order given, mildest first.
+
+    Money decides where every option has a price, GPUs otherwise.
+    """
     given = [(each, each.savings or Savings()) for each in options]
     has_prices = all(savings.dollars_per_hour_high is not None for _, savings in given)
 

@@ -54,7 +54,11 @@ class RecommenderSections(Protocol):
 
 
 def configured_market(settings: RecommenderSections) -> Market:
-    """What there is to run on and what it costs; raises `ConfigurationError` for faulty files."""
+    """What there is to run on and what it costs, by the operator's own files too.
+
+    Raises:
+        ConfigurationError: those files have faults.
+    """
     files = settings.catalogue
     catalogue = read_catalogue(files.boards_path)
     prices = read_prices(files.prices_path, catalogue, settings.prices)
@@ -62,7 +66,11 @@ def configured_market(settings: RecommenderSections) -> Market:
 
 
 def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
-    """The rules with an operator's settings and market; raises as `configured_market` does."""
+    """The rules with an operator's settings and market.
+
+    Raises:
+        ConfigurationError: the files of boards or prices have faults.
+    """
     tree, market = settings.recommender.rules, configured_market(settings)
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
 
@@ -124,7 +132,11 @@ class Recommender:
         advice: Sequence[Advice] = (),
         now: Nanoseconds | None = None,
     ) -> RecommenderResult:
-        """What every rule says of every workload, by the policies; `now` is that of a replay."""
+        """What every rule says of every workload, by the policies.
+
+        Given are the workload key and rule of open advice, and all advice that the ledger has;
+        `now` is the wall time of a replay.
+        """
         rules, policies = self._judges
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.look(now).cases)
@@ -139,7 +151,10 @@ class Recommender:
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
-        """What every rule says of all that was posted or counted, by the policies."""
+        """What every rule says of all that was posted or counted, by the policies.
+
+        Replay, advice and report answer with this of the same time, so that they agree.
+        """
         rules, policies = self._judges
         cases = self._accounts.look(now).cases(None)
         found = judge_span(cases, rules, policies.with_thresholds, self._note_failure)
@@ -191,7 +206,10 @@ class AdviceService:
         *,
         restore: Callable[[], Restoration] | None = None,
     ) -> None:
-        """A service over a ledger; `restore` gives what others know of one that was lost."""
+        """A service over the ledger as it was left.
+
+        `restore` gives what others know of a lost ledger; asked after a run while it is empty.
+        """
         self._restore = restore
         self._judge, self._ledger, self._store = judge, ledger, store
         self._sinks, self._clock = tuple(sinks), clock
@@ -213,7 +231,9 @@ class AdviceService:
             self._ledger = self._ledger.under(settings)
 
     def recommend(self) -> None:
-        """Let the judge judge, and enter what follows into a copy of the ledger.
+        """Let the judge judge, and enter what follows into the ledger.
+
+        That is done in a copy, for it takes long with many workloads: `act` waits for none of it.
 
         Raises:
             HistoryError: the ledger could not be saved; its events wait for a run that can.
@@ -283,7 +303,10 @@ class AdviceService:
         return event.advice
 
     def deliver(self) -> None:
-        """Let each sink deliver what waits; the first failure is raised in the end."""
+        """Deliver what waits for Grafana, and the other sinks.
+
+        One that fails keeps no other waiting; the first failure is raised once all had their turn.
+        """
         attempt_all(sink.deliver for sink in self._sinks)
 
     def gauges(self) -> dict[str, float]:

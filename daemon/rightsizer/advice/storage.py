@@ -54,7 +54,8 @@ class Storage:
     ) -> None:
         """Open the database; beyond `maximum_bytes` the oldest windows of the history go.
 
-        Unless it is durable a power loss may undo what was saved last.
+        Read only it is opened beside its writer. Unless it is durable a power loss may undo what
+        was saved last. Messages call it as `called` says.
 
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.
@@ -95,7 +96,11 @@ class Storage:
             self._ledger.encode((*ledger.records, *pending))
 
     def clear_pending(self) -> None:
-        """Delete the events, which every sink has; raises `HistoryError` where it cannot."""
+        """Delete the events, which every sink has.
+
+        Raises:
+            HistoryError: it could not be written; they are delivered again after a restart.
+        """
         if self._ledger and self.pending_events:
             self.pending_events = ()
             self._despite_a_break(self._ledger.clear_pending)
@@ -103,7 +108,14 @@ class Storage:
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> bool:
-        """Keep windows, now or (`HistoryError`) next time; whether there is a place for them."""
+        """Keep windows; those that cannot be written now are tried again next time.
+
+        Returns:
+            Whether there is a place to keep them in.
+
+        Raises:
+            HistoryError: they could not be written.
+        """
         if (history := self.history) is None:
             return False
         self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
@@ -120,7 +132,11 @@ class Storage:
     def rewrite_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> None:
-        """Keep windows in place of all that are kept; raises `HistoryError` where it cannot."""
+        """Keep windows in place of all that are kept, as after a break.
+
+        Raises:
+            HistoryError: they could not be written; nothing was.
+        """
         if self.history is not None:
             self.history.save(closed, devices, running=running, replaces_all=True)
 
@@ -133,7 +149,11 @@ class Storage:
         return dict(found)
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
-        """Keep what is known of profiles in place of the last; raises `HistoryError`."""
+        """Keep what is known of profiles, in place of what was kept.
+
+        Raises:
+            HistoryError: it could not be written; what was there stays.
+        """
 
         def save() -> None:
             with self.database.transaction() as connection:

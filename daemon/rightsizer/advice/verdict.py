@@ -71,8 +71,9 @@ def opposite(factors: Mapping[str, float]) -> dict[str, float]:
 
 
 def sizing_factors(case: Case, margin: float) -> dict[str, float]:
-    """The factors of a judgement of size; `margin` is the ratio beyond the rule's threshold.
+    """The factors of a judgement of size, which needs a history.
 
+    The margin is the ratio by which the measured value is beyond the rule's threshold.
     Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
     hours = case.known_seconds / 3600.0
@@ -143,7 +144,10 @@ def _dollars(
 
 
 def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
-    """At most what the devices drew over the window; `None` where no energy was measured."""
+    """At most what the devices drew over the window, and nothing where they stay powered.
+
+    `None` where no energy was measured.
+    """
     watts = 0.0
     for window in case.windows:
         if window.energy_joules <= 0.0 or window.known <= 0:
@@ -344,7 +348,10 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Devices for a person: `GPU 3`, `GPUs 0 and 2 on node-7`, `MIG instance 1g.10gb on GPU 4`."""
+    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
+
+    With their machines where these are known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
+    """
     by_host: dict[str, list[Device]] = {}
     for device in devices:
         by_host.setdefault(device.host, []).append(device)

@@ -127,7 +127,11 @@ class Baselines:
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
 
     def of(self, key: str, span: Nanoseconds) -> Baseline | None:
-        """How a workload and a sample of its class stand; `None` where nothing is known of it."""
+        """How a workload and its peers stand; `None` where nothing is known of it.
+
+        Peers are workloads of the same class that follow no advice themselves; of many, a sample
+        spread over all of them.
+        """
         found = self._measured(span)
         if (own := found.get(key)) is None:
             return None
@@ -149,7 +153,11 @@ class Baselines:
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
-    """Whether the thing that is advised has come about; one that left may just have ended."""
+    """Whether the thing that is advised has come about.
+
+    A bottleneck that is gone is what was asked for. Idle GPUs that are used again are not: the
+    advice was to let go of them. A workload that left may just have ended.
+    """
     if now is None:
         return False
     if finding.action in RELEASING:
@@ -170,7 +178,10 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     is_quiet: bool,
     settings: VerificationSettings,
 ) -> VerificationOutcome | None:
-    """Before against after; `None` where the workload left and that was not what was advised."""
+    """Before against after; `None` where the workload left and that was not what was advised.
+
+    Success takes savings, or a rule that is quiet since; all workloads of the node are measured.
+    """
     if (after := measured.get(key)) is None:
         if finding.action not in RELEASING:
             return None
@@ -254,7 +265,10 @@ class AdviceRecord:
     def refreshed(
         self, finding: Finding, short_seconds: float, now: Nanoseconds
     ) -> tuple["AdviceRecord", bool]:
-        """With what is found now, and whether it has risen: at most once in each short span."""
+        """With what is found now, and whether it is more severe than was reported before.
+
+        It rises at most once in each short span, so that a load at the border does not nag.
+        """
         is_worse = finding.severity.rank > self.severity.rank
         may_rise = now - self.severity_since >= nanoseconds(short_seconds)
         if is_worse and not may_rise:

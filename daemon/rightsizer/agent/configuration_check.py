@@ -30,7 +30,10 @@ _Look = tuple[str, Callable[[], object]]
 
 
 def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What is wrong with the files and names that valid settings hold, a line each."""
+    """What is wrong with the files and names that valid settings hold, a line each.
+
+    `environ` says where systemd has put the credentials.
+    """
     found: list[str] = []
     others = (each(settings, environ) for each in (_notifications, _captures, _actions))
     for key, look in chain(_own(settings), *others, _broker(settings)):

@@ -75,7 +75,10 @@ class HistoryWriter:
             self._rewritten_breaks = breaks
 
     def prune(self) -> None:
-        """Roll old windows up into hours, and forget the oldest, once the clock can be trusted."""
+        """Roll old windows up into hours, and forget those beyond the retention.
+
+        Not at once where the clock has leapt ahead: should it be wrong, all would be gone.
+        """
         history, now = self._storage.history, self._clock.wall_time()
         before, self._ahead = self._ahead, self._wall_ahead()
         if history is not None and self._ahead - before <= _LEAP:

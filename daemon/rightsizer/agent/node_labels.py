@@ -55,7 +55,10 @@ class LabelWriter:
         self._health: dict[str, _Health] = {}
 
     def write(self) -> None:
-        """Write the file, if one is wanted; without devices what was written stands.
+        """Write the file, if one is wanted and there is something to say.
+
+        Before the first report, and while there are no devices, what was written stands until it
+        expires: a driver that is updated must not move every pod.
 
         Raises:
             RightsizerError: the file cannot be written.

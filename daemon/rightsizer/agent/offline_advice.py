@@ -26,7 +26,9 @@ from rightsizer.web.advice_api import closed_advice_message, unknown_advice_mess
 def run_offline(
     path: Path, settings: Settings, *, save: bool = False
 ) -> tuple[tuple[Finding, ...], tuple[Advice, ...]]:
-    """Every rule's verdict on the whole history, and the ledger at its end, kept if `save`.
+    """Every rule's verdict on the whole history, and the ledger as it stands at its end.
+
+    `save` keeps the ledger, and delivers its events.
 
     Raises:
         HistoryError: there is no history, or it holds nothing; to save, an agent holds it.

@@ -32,14 +32,21 @@ class Reloader:
         notifier: Notifier | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """Over parts that were loaded at `started`; only the first may refuse to change."""
+        """A reloader of parts that were loaded when the agent started, at the time `started`.
+
+        Each is read before the first is changed; only the first may still refuse then.
+        """
         self._parts, self._succeeded = tuple(parts), started
         self._notifier, self._wall_time = notifier or Notifier({}), wall_time
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def reload(self) -> None:
-        """Read everything again; raises `ConfigurationError` with all faults, changing nothing."""
+        """Read everything again.
+
+        Raises:
+            ConfigurationError: with the faults of all parts; nothing has changed then.
+        """
         with self._lock:
             self._notifier.reloading()
             try:
@@ -109,7 +116,10 @@ class SettingsPart:
         apply: Apply,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """`read` gives what the operator says now, `apply` gets what may change."""
+        """A part that was loaded when the agent started; `read` gives what the operator says now.
+
+        `apply` gets settings that differ in nothing but what may change.
+        """
         self._in_force, self._read, self._apply = in_force, read, apply
         self._wall_time = wall_time
         self.trouble: str | None = None
@@ -118,7 +128,11 @@ class SettingsPart:
         """When it was last read with success."""
 
     def prepare(self) -> Callable[[], None]:
-        """Read everything, and make what follows; raises `ConfigurationError` for faults."""
+        """Read everything, and make what follows from it.
+
+        Raises:
+            ConfigurationError: the file, the environment, or a file that is named there has faults.
+        """
         try:
             settings, waiting = live_update(self._in_force, self._read())
             rules = configured_rules(settings)

@@ -76,7 +76,10 @@ class Replay:
 
     @property
     def coverage_ratio(self) -> float:
-        """How much of the span is known of all devices together."""
+        """How much of the span is known of all devices together.
+
+        What was not recorded of one that came later, or left, is not.
+        """
         start, end = self.span
         known = total = 0.0
         for each in self.devices:
@@ -93,7 +96,10 @@ def replay(
     sinks: Sequence[Callable[[Entry], None]] = (),
     into: Storage | None = None,
 ) -> Replay:
-    """Account for a whole recording; `into` keeps windows and advice, `sinks` get entries."""
+    """Account for a whole recording; give each entry in time order to `sinks`.
+
+    `into` keeps its windows, and the advice as an agent would have left it.
+    """
     history = None if into is None else _history(into)
     run, policies = _ReplayRun(settings), settings.policies_here
     while (snapshot := source.read()) is not None:
@@ -265,7 +271,10 @@ def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def filled_history(path: Path) -> Iterator[Storage]:
-    """A history that is written beside the file and joins it, and what it has, when whole.
+    """A history that is written beside the file and joins it only when it is whole.
+
+    A history that exists keeps what it has, its advice too, and no other process writes it
+    meanwhile.
 
     Raises:
         HistoryError: it is something else, is held by an agent, or cannot be written.

@@ -40,6 +40,9 @@ _PATIENCE: Final = nanoseconds(8.0)
 def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     """What an agent would publish at its first ticks, a second apart; the last has devices.
 
+    It knows the states of this moment alone: not for how long a GPU has been idle, what was
+    measured before, nor what is lent.
+
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
@@ -72,7 +75,10 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
 
 
 def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
-    """The slots of the last report; what was at work at any of them is so still."""
+    """The slots of the last report; what was at work at any of them is so still.
+
+    What pauses for a second has not ended.
+    """
     last = reports[-1]
     seen = [each for report in reports[:-1] for each in report.devices]
     at_work = {each.device.uuid: each.state for each in seen if each.state in ACTIVE_STATES}

@@ -26,10 +26,14 @@ _LARGE_BYTES: Final = 65536
 
 
 def keep_compact(library: Any = None) -> bool:
-    """Let all threads share one arena, and give large blocks back; whether the C library can.
+    """Let all threads share one arena, and give large blocks back as they are freed.
 
-    glibc would give each thread an arena of its own, which keeps what its busiest moment took:
-    threads that render, judge and write in turn held 7 MiB of a full agent so.
+    glibc would give each thread an arena of its own, and each keeps what its busiest moment took:
+    threads that render, judge and write in turn held 7 MiB of a full agent so. Arenas spare
+    threads a lock, but those of an interpreter allocate one at a time anyway. Blocks
+    above a size that is set, and so no longer grows with what is freed, are mapped apart.
+
+    Whether the C library has such settings; musl has none, and needs none.
     """
     mallopt = getattr(library or ctypes.CDLL(None), "mallopt", None)
     wanted = {_ARENA_MAX: 1, _MMAP_THRESHOLD: _LARGE_BYTES, _TRIM_THRESHOLD: _LARGE_BYTES}
@@ -45,7 +49,10 @@ def serve(
     announce: Callable[[Agent], None] | None = None,
     reread: Callable[[], Settings] | None = None,
 ) -> None:
-    """Run the agent until SIGTERM or SIGINT; SIGHUP reloads it by `reread`.
+    """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
+
+    `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
+    the settings as they are now, for a reload.
 
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.

@@ -16,7 +16,11 @@ NOWHERE: Final = Path("/nonexistent")
 
 
 def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[str, NodeHostProbe]:
-    """Put a scenario's driver below the bindings; its name and node. Raises `ScenarioError`."""
+    """Put a scenario's driver below the bindings; its name, and what is around its GPUs.
+
+    Raises:
+        ScenarioError: the scenario does not exist or contradicts itself.
+    """
     scenario = load_scenario(scenario_name, catalogue)
     node = SimulatedNode(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))

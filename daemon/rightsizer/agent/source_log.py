@@ -189,7 +189,10 @@ class SourceLog:
             self._released = released
 
     def _tell_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
-        """That there are no devices and why, each reason now and then, and that there are."""
+        """That there are no devices and why, and that there are again.
+
+        A driver that hangs here and there has the same reasons in turns: each is told now and then.
+        """
         told = None if trouble is None else _FIGURE.sub("", trouble)
         if told != self._trouble:
             self._trouble = told

@@ -60,7 +60,11 @@ def client_of(
     asked_groups: Collection[str] = (),
     groups_of: Callable[[str], frozenset[str]] = groups_of_user,
 ) -> LeaseOwner:
-    """The requesting process; `asked_groups` are those whose membership is looked up.
+    """The requesting process.
+
+    Its start is read before and after its user, to detect that its pid was reused in between.
+
+    `asked_groups` are those whose membership is looked up, by `groups_of`: by default the system's.
 
     Raises:
         UsageError: it cannot be identified.

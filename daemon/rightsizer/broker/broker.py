@@ -121,7 +121,11 @@ def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -
 
 
 class Broker:
-    """The transitions; holds settings only. `now` is CLOCK_BOOTTIME, `by` a client or the agent."""
+    """The transitions. Holds settings only; a reload makes a new one for the same state.
+
+    `now` is CLOCK_BOOTTIME everywhere; one before the state's own `as_of` counts as that. `by` is
+    the client as the kernel identifies it; `None` is the agent.
+    """
 
     def __init__(self, settings: BrokerSettings, placement: GpuPlacementSettings) -> None:
         self._settings, self._placement = settings, placement
@@ -136,8 +140,10 @@ class Broker:
         """Put a ticket into the queue: QUEUED, or REFUSED with why.
 
         A repeated id of the same user is answered as the first time, with GRANTED where the ticket
-        has become a lease meanwhile; what another user has ended stays ended. `now` replaces the
-        ticket's own `asked`. `node`: to refuse at once what it could never serve.
+        has become a lease meanwhile. What another user has ended stays ended under its id.
+
+        `now` replaces the ticket's own `asked`; without a limit it gets the default. `node`: to
+        refuse at once what it could never serve; `None` where it is unknown.
         """
         state = self._charged(state, now)
         if (again := transitions.repeated(ticket, state)) is not None:
@@ -155,7 +161,10 @@ class Broker:
     def end(
         self, state: BrokerState, now: Nanoseconds, item_id: str, by: LeaseOwner | None = None
     ) -> BrokerTransition:
-        """End a ticket as WITHDRAWN, a lease as GIVEN_BACK (late: TIME_UP), or REFUSED."""
+        """End a ticket as WITHDRAWN, a lease as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
+
+        Remaining processes of a lease hold their slots as any process without a lease does.
+        """
         state = self._charged(state, now)
         ticket, record = state.ticket(item_id), state.lease(item_id)
         item = ticket if record is None else record.lease
@@ -170,7 +179,10 @@ class Broker:
     def observe(
         self, state: BrokerState, now: Nanoseconds, observations: Mapping[str, LeaseObservation]
     ) -> BrokerTransition:
-        """Apply observations by the id of the lease or ticket; the rest stays as it is."""
+        """Apply observations by the id of the lease or ticket: end what is dead, notify holders.
+
+        What was not observed stays as it is.
+        """
         step = BrokerTransition(self._charged(state, now))
         for ticket in step.state.tickets:
             if (seen := observations.get(ticket.id)) is not None and seen.is_alive is False:
@@ -185,7 +197,10 @@ class Broker:
         return step
 
     def expire(self, state: BrokerState, now: Nanoseconds) -> BrokerTransition:
-        """Apply the time alone: notify holders past their limit, end reservations."""
+        """Apply the time alone: notify holders past their limit, end reservations.
+
+        Tickets of a reservation that is over wait on as others do.
+        """
         step = BrokerTransition(self._charged(state, now))
         for record in step.state.leases:
             step = step.then(self._notified, record)
@@ -199,7 +214,10 @@ class Broker:
     def replace_lost(
         self, state: BrokerState, now: Nanoseconds, node: NodeObservation
     ) -> BrokerTransition:
-        """Notify holders whose slots are gone, and keep others for them, before `serve`."""
+        """Notify holders whose slots are gone, and keep others for them before the queue is served.
+
+        The state and the node are as `serve` takes them.
+        """
         step = BrokerTransition(self._charged(state, now))
         for record in step.state.leases:
             if record.loss is not None:
@@ -246,7 +264,11 @@ class Broker:
         by: LeaseOwner,
         node: NodeObservation,
     ) -> BrokerTransition:
-        """Keep slots free for a user: RESERVED, or REFUSED where they may not be free then."""
+        """Keep slots free for a user: RESERVED, or REFUSED with why.
+
+        Only what will be free by the known limits can be reserved. From then on no lease that may
+        last into the reservation is granted on its slots.
+        """
         state = self._charged(state, now)
         known = state.booking(reservation.id)
         if known is not None and known.reservation == reservation and known.uid == by.uid:
@@ -284,10 +306,13 @@ class Broker:
     def after_restart(
         self, state: BrokerState, now: Nanoseconds, boot: str, shift: Nanoseconds | None = None
     ) -> BrokerTransition:
-        """The saved state after a restart of the agent; another boot leaves reservations alone.
+        """The saved state after a restart of the agent.
+
+        On the same boot all stays, and leases were not idle meanwhile. Another boot ends all
+        leases and tickets as REBOOTED, and keeps reservations and usage.
 
         `now` is CLOCK_BOOTTIME of this boot, `shift` what to add to the old clock's times for it;
-        where that is `None`, reservations end and usage does not decay for the time between.
+        `None` is unknown: then reservations end and usage does not decay for the time between.
         """
         if boot == state.boot:
             state = self._charged(state, now)

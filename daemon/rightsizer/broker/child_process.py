@@ -78,7 +78,13 @@ class ChildProcess:
         self._status: int | None = None
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start it after `prepare`, forward signals from here on; raises `OSError`."""
+        """Start it; from here on this process forwards its signals.
+
+        `prepare` is called in the child before the command.
+
+        Raises:
+            OSError: the command cannot be run.
+        """
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
         reader, writer = os.pipe()

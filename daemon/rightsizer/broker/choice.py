@@ -64,7 +64,10 @@ def reasons_for_none(
     *,
     is_hopeless: bool,
 ) -> Iterator[str]:
-    """Why a request cannot be granted: the count, the obstacles, and the remedy."""
+    """Why a request cannot be granted: the count, the obstacles, and the remedy.
+
+    `free` slots could be granted, `occupied` ones not; `is_hopeless`: not even if all were free.
+    """
     wanted = _wanted(request)
     if not free and not occupied:
         yield f"{wanted} asked for, and this node has no GPU."
@@ -240,9 +243,11 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
 ) -> PlacementChoice | PlacementRefusal:
     """The best slots for a request, or why there are none.
 
-    Exact up to the settings' number of sets, which sixteen GPUs never exceed. The slots are every
-    GPU and MIG instance, without holders that belong to a lease; `leased` has the leases by uuid,
-    `reserved` the uuids that are kept free for others.
+    Exact (no set of free slots has a better score, and of equal ones it is the first by index) up
+    to the settings' number of sets, which sixteen GPUs never exceed.
+
+    The slots are every GPU and MIG instance in any order, without holders that belong to a lease;
+    `leased` has the leases by uuid, `reserved` the uuids that are kept free for others.
     """
     free = settings.free
     verdicts = [

@@ -31,7 +31,11 @@ def broker_service(
     clock: Clock,
     notify: Callable[[str], None],
 ) -> BrokerService | None:
-    """The service, `None` where the broker is off; raises `HistoryError` for its file."""
+    """The service as `BrokerService` takes its arguments; `None` where the broker is off.
+
+    Raises:
+        HistoryError: the broker's file cannot be opened.
+    """
     if not settings.broker.enabled:
         return None
     # Most agents have no broker, and load nothing for it.

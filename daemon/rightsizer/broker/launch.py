@@ -50,7 +50,11 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
     ends: Nanoseconds | None,
     socket: str,
 ) -> dict[str, str]:
-    """The variables of a lease; `ends` is CLOCK_BOOTTIME, `socket` tells several agents apart."""
+    """The variables of a lease.
+
+    `memory_bytes` are set aside on each slot; `ends` is CLOCK_BOOTTIME, `None` without a limit; the
+    agent's socket tells several on a machine apart.
+    """
     slots = zip(uuids, memory_bytes, strict=True)
     return {
         LEASE: lease_id,
@@ -64,7 +68,10 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 def found_leases(
     table: ProcessTable, name_of: Callable[[int], str], socket: str
 ) -> Iterator[Lease]:
-    """The leases of an agent by the environments of running processes; the grants' times are 0."""
+    """The leases of an agent by the environments of running processes, as far as readable.
+
+    The client is the process that carries it; when it was granted is not known.
+    """
     for pid in table.pids():
         marks = table.environment(pid, MARKS)
         if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
@@ -103,10 +110,11 @@ def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
 def launch_of(
     lease: Any, environ: Mapping[str, str], allowed: Collection[int], *, has_mps: bool, socket: str
 ) -> LaunchPlan:
-    """The launch of a lease, as the agent answers it; inherited variables of MPS take precedence.
+    """The launch of a lease, as the agent answers it.
 
     A share gets MPS's limits where MPS runs. Of the threads it gets twice its part of the memory,
-    as NVIDIA's guide to MPS advises (100% over half of the clients).
+    as NVIDIA's guide to MPS advises (100% over half of the clients), so that others can use idle
+    ones. Inherited variables of MPS take precedence.
     """
     uuids, asides = lease["uuids"], lease["memory_bytes"]
     variables = {
@@ -146,7 +154,10 @@ def has_mps(environ: Mapping[str, str], procfs: Path) -> bool:
 
 
 def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
-    """Bind this process to CPUs and memory near to its GPUs; `tell` gets a line if that fails."""
+    """Bind this process and its descendants to CPUs and memory near to its GPUs.
+
+    `tell` gets a line where that fails.
+    """
     if launch.cpus:
         try:
             os.sched_setaffinity(0, launch.cpus)

@@ -261,7 +261,10 @@ class LeaseRecord:
 
     @property
     def rates(self) -> Mapping[str, float]:
-        """GPUs that count as used, by the uuid of each slot left; shared ones in part."""
+        """GPUs that count as used, by the uuid of each slot: of shared ones the memory's part.
+
+        A slot that is gone does not count.
+        """
         parts = zip(self.lease.uuids, self.weights, self.totals, self.set_aside_bytes, strict=True)
         lost = self.lost
         return {

@@ -26,7 +26,8 @@ def answer_form(
 ) -> Form | None:
     """The state of a ticket or lease for its owner; `None` where there is none.
 
-    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it.
+    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it, `messages` notices to the
+    holder.
     """
     record, ticket = overview.state.lease(item_id), overview.state.ticket(item_id)
     if record is None and ticket is None:

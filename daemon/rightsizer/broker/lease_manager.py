@@ -56,7 +56,10 @@ class BrokerOverview:
 
 
 class LeaseManager:
-    """Takes requests from any thread; one that cannot be saved was not done: RightsizerError."""
+    """Takes requests from any thread; serves the queue at each `turn`.
+
+    What cannot be saved was not done: a request then raises a RightsizerError.
+    """
 
     def __init__(
         self,

@@ -27,7 +27,11 @@ def place_form(
     watched_seconds: float,
     source: str,
 ) -> Form:
-    """An answer as JSON; `time` is the readings' wall time, `source` is `agent` or `look`."""
+    """An answer as JSON; what is unknown is null.
+
+    `time` is the readings' wall time; the node was watched for so long before; `source` is `agent`
+    or `look`.
+    """
     choice = answer if isinstance(answer, PlacementChoice) else None
     return {
         "is_met": choice is not None,

@@ -30,7 +30,10 @@ class ProcessTree:
     """Processes of one lease, by pid and start; a reused pid is no member."""
 
     def __init__(self, client: LeaseOwner, known: LeaseProcesses) -> None:
-        """A tree of the client that asked, and of members that a former agent stored."""
+        """A tree of the client that asked, and of members that a former agent stored.
+
+        These were seen on the same boot; the next look verifies that they still exist.
+        """
         self.uid = client.uid
         self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(known.processes)}
         self._sessions: set[int] = set()
@@ -50,7 +53,10 @@ class ProcessTree:
         return LeaseProcesses(tuple(oldest), tuple(sessions))
 
     def look(self, table: ProcessTable, maximum: int) -> bool | None:
-        """Remove exited members, some at a time; whether any is alive, `None` is unknown."""
+        """Remove members that have exited; whether any is alive, `None` is unknown.
+
+        At most `maximum` are looked at, the others at the next looks.
+        """
         self._before = dict(self._members), set(self._sessions), self._unproven
         is_alive, is_unknown = len(self._members) > maximum, False
         sessions: set[int] = set()
@@ -119,7 +125,11 @@ class ProcessTracker:
         clients: Mapping[str, LeaseOwner],
         known: Mapping[str, LeaseProcesses] = MappingProxyType({}),
     ) -> Mapping[str, ObservedProcesses]:
-        """Each lease's processes now; `known` are stored members of those not looked at before."""
+        """Each lease's processes now.
+
+        Leases of the last look keep their trees; `known` are stored members of those that it did
+        not know.
+        """
         self._trees = {
             name: self._trees.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))
             for name, client in clients.items()

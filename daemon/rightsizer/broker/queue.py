@@ -39,7 +39,11 @@ class _Head:
 def serve_queue(
     ordered: Sequence[Ticket], scheduling: SchedulingState, settings: BrokerSettings
 ) -> "QueuePass":
-    """Grant what can be granted now, in the order given."""
+    """Grant what can be granted now.
+
+    The tickets are in the order in which they are served, without those whose reservation has not
+    begun.
+    """
     run = QueuePass(scheduling, settings)
     for ticket in ordered:
         run.serve(ticket)
@@ -121,7 +125,11 @@ class QueuePass:
 
 
 def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:
-    """The lease that a ticket becomes; it ends with its reservation at the latest."""
+    """The lease that a ticket becomes on some slots.
+
+    One that may not share has all of each slot; it ends with its reservation, if that is earlier,
+    but not with one that replaces lost slots.
+    """
     by_uuid = {slot.uuid: slot for slot in scheduling.node.slots}
     slots = [by_uuid[uuid] for uuid in uuids]
     request, now, limit = ticket.request, scheduling.now, ticket.limit_seconds

@@ -77,10 +77,11 @@ class SavedClock:
 
 
 class BrokerRepository:
-    """The state as JSON rows; writes those that changed. A broken file is replaced.
+    """The state as JSON rows; writes those that changed.
 
     Each method raises a HistoryError where the file cannot be read or written, by its constructor
-    also where another process writes it or a newer program wrote it.
+    also where another process writes it or a newer program wrote it. A broken file is replaced:
+    loading again finds nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +122,10 @@ class BrokerRepository:
         )
 
     def save(self, state: BrokerState, wall: Nanoseconds) -> None:
-        """Write what changed, or all where the file proves broken; `wall` is at `as_of`."""
+        """Write what changed; all of it, into a new file, where the old one proves broken.
+
+        `wall` is the real-time clock at the state's `as_of`.
+        """
         breaks = self._database.breaks
         try:
             self._write(state, wall)
@@ -196,7 +200,10 @@ class StateWriter:
         self._saved, self._are_processes_unsaved = now, False
 
     def follow(self, before: BrokerState, after: BrokerState) -> None:
-        """Write a state where it matters (else HistoryError) or the last is long ago."""
+        """Write a state where it matters now, or the last save is long ago.
+
+        One that matters and cannot be saved raises a HistoryError.
+        """
         if must_save(before, after):
             self.save(after)
             return

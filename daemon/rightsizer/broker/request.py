@@ -31,7 +31,11 @@ _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False
 
 
 def request_of(words: Mapping[str, str]) -> GpuRequest:
-    """A request from texts by the names of `WORDS`; raises `UsageError` for contradictions."""
+    """A request from texts by the names of `WORDS`; missing ones have their default.
+
+    Raises:
+        UsageError: a name or a value is unknown, or values contradict each other.
+    """
     for name in words:
         if name not in WORDS:
             raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(WORDS)}")

@@ -29,7 +29,10 @@ _TRIED: Final = 8
 def planned_slots(
     reservation: Reservation, bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> tuple[str, ...]:
-    """Slots that will be free during a reservation by the limits known; empty: too few."""
+    """Slots that will be free during a reservation by the limits known; empty: too few.
+
+    Leases without a known end and processes without a lease are taken to stay.
+    """
     others = frozenset(
         uuid
         for other in bookings
@@ -122,7 +125,10 @@ def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
 def reservation_clause(
     ticket: Ticket, refusal: PlacementRefusal, scheduling: SchedulingState
 ) -> str:
-    """How reservations block a refused ticket, and the limit that avoids them, or ""."""
+    """How reservations block a ticket that was refused, and the limit that would avoid them.
+
+    Empty where none does.
+    """
     kept = (each for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED)
     reserved = {each.slot.uuid for each in kept}
     bookings = [

@@ -47,7 +47,10 @@ class SchedulingState:
     def choice(
         self, ticket: Ticket, kept: frozenset[str] = frozenset()
     ) -> PlacementChoice | PlacementRefusal:
-        """The slots that a ticket would be given now, its reservation's first, without `kept`."""
+        """The slots that a ticket would be given now; `kept` are left to others.
+
+        One with a reservation gets the slots of that, or where those are unavailable, others.
+        """
         if (own := self._reservation_of(ticket)) is not None:
             reserved = [slot for slot in self.node.slots if slot.uuid in own.uuids]
             found = self._choose(reserved, self.records, ticket.request, frozenset())
@@ -57,19 +60,28 @@ class SchedulingState:
         return self._choose(self.node.slots, self.records, ticket.request, kept)
 
     def is_entitled(self, ticket: Ticket) -> bool:
-        """Whether a ticket goes before others: as far as the GPUs of its reservation suffice."""
+        """Whether a ticket goes before others by its reservation.
+
+        It does as far as the reservation's GPUs suffice for it and for the leases of it.
+        """
         if (own := self._reservation_of(ticket)) is None:
             return False
         leased = (each.lease for each in self.records if each.lease.reservation == own.id)
         return ticket.request.gpus + sum(len(each.uuids) for each in leased) <= len(own.uuids)
 
     def has_room(self, ticket: Ticket, kept: frozenset[str]) -> bool:
-        """Whether there are slots enough for a ticket, however joined; cheaper than `choice`."""
+        """Whether there are slots enough for a ticket now, however they are joined.
+
+        Far cheaper than `choice`, and with reservations treated alike.
+        """
         kept |= self.booked(ticket)
         return self._has_room(self.node.slots, self.records, ticket.request, kept)
 
     def earliest(self, ticket: Ticket, *, is_optimistic: bool) -> EarliestStart | None:
-        """When a ticket could be served; `is_optimistic`: what has no known end ends at once."""
+        """When a ticket could be served at the earliest; `None`: at no time that is known.
+
+        `is_optimistic`: leases and processes without a known end are taken to end at once.
+        """
         ends = {record.lease.ends for record in self.records}
         ends |= {booking.reservation.ends for booking in self.bookings}
         for at in (self.now, *sorted(each for each in ends if each and each > self.now)):
@@ -102,7 +114,10 @@ class SchedulingState:
         *,
         is_optimistic: bool = False,
     ) -> frozenset[str] | None:
-        """Slots free at a later moment by the limits known, `None`: too few; else as `earliest`."""
+        """Slots that will be free at a later moment by the limits known; `None`: too few.
+
+        `is_optimistic` as in `earliest`.
+        """
         records = tuple(
             record
             for record in self.records
@@ -164,7 +179,11 @@ class SchedulingState:
         )
 
     def _as_committed(self, slot: LeaseSlot, records: Sequence[LeaseRecord]) -> LeaseSlot:
-        """A leased slot whose memory in use is all that is set aside, and that of outsiders."""
+        """A leased slot whose memory in use is all that is set aside, and that of outsiders.
+
+        `judge_slot` adds what was set aside to what is used where holders are known, and takes the
+        larger one where none is; here the leases' memory was measured.
+        """
         if not (on_it := [record for record in records if slot.uuid in record.lease.uuids]):
             return slot
         is_settled = all(self.now - each.lease.granted >= self.settling for each in on_it)

@@ -111,7 +111,11 @@ def table_of(
     settings: ScoringSettings,
     in_use: Collection[str] = frozenset(),
 ) -> CandidateTable:
-    """What sets of free slots are scored by; `in_use` are uuids of GPUs in use, even in part."""
+    """What sets are scored by, computed once.
+
+    The slots can be granted and are in any order; `in_use` are uuids of the GPUs that are in use,
+    whole or by an instance.
+    """
     ordered = sorted(free, key=lambda each: slot_order(each.slot))
     warmth = settings.temperature_step_celsius
     candidates = tuple(

@@ -59,7 +59,11 @@ class PackedTable:
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
-        """`must_be_joined`: by NVLink; `in_order`: sets are built in order of places, faster."""
+        """Compute the packed score of each slot, pair and group.
+
+        `must_be_joined`: whether NVLink has to join each to each; `in_order`: whether sets are
+        built in the order of places alone, which is faster.
+        """
         candidates = table.candidates
         places = range(len(candidates))
         self.size = len(candidates)

@@ -36,7 +36,10 @@ _STOP_SECONDS: Final = 5.0
 
 
 def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
-    """Webhook body of an event; its `event` begins with `broker_`, unlike a change of advice."""
+    """Webhook body of an event at a wall time on a machine.
+
+    `event` begins with `broker_`, unlike that of a change of advice.
+    """
     return json.dumps(
         {
             "version": _VERSION,
@@ -63,10 +66,13 @@ class BrokerService:
         clock: Clock,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Load the state, or rebuild it from running processes; `notify` sends JSON to webhooks.
+        """Load the state, or rebuild it from running processes.
+
+        `latest` returns the last report, `None` before the first; `notify` sends JSON to webhooks.
 
         Raises:
-            HistoryError: another process or a newer program has the file, or it is out of reach.
+            HistoryError: another process writes the file, a newer program wrote it, or the place
+                cannot be written.
         """
         self._settings, self._clock, self._notify = settings, clock, notify
         self._interval_seconds = settings.sampling.interval

@@ -133,7 +133,11 @@ def judge_slot(
     *,
     is_reserved: bool = False,
 ) -> SlotVerdict:
-    """Whether a slot, without holders of leases, can be granted to a request now."""
+    """Whether a slot can be granted to a request now.
+
+    The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
+    matters. `is_reserved`: whether the slot is kept free for others.
+    """
     is_joined = leases or (slot.holders and request.may_share)
     found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
     if found is None and is_joined:

@@ -26,7 +26,11 @@ class ShareUsage:
     def charged(
         self, now: Nanoseconds, rates: Mapping[str, float], half_life_seconds: float
     ) -> "ShareUsage":
-        """The usage at a later moment, exact however often computed; `rates` by user."""
+        """The usage at a later moment, exact however often it is computed.
+
+        An earlier `now` changes nothing; `rates` are the GPUs that each user held all the time
+        since, shared ones in part.
+        """
         if (elapsed := seconds(now - self.as_of)) <= 0:
             return self
         kept = 2.0 ** (-elapsed / half_life_seconds)
@@ -39,7 +43,10 @@ class ShareUsage:
         return ShareUsage(now, known)
 
     def factor(self, user: str, users: Collection[str]) -> float:
-        """1 for a user without usage, 1/2 for an equal share of all, nearly 0 for far more."""
+        """1 for a user without usage, 1/2 for an equal share, nearly 0 for far more.
+
+        `users` and those with usage share the node.
+        """
         if (total := sum(self.gpu_seconds.values())) <= 0:
             return 1.0
         count = len({*users, *self.gpu_seconds})
@@ -105,7 +112,10 @@ class Booking:
         return self.reservation.ends > start and (end is None or self.reservation.starts < end)
 
     def kept_from_others(self, at: Nanoseconds) -> Mapping[str, float]:
-        """By the uuid of each slot that it blocks at a moment, its part of a GPU."""
+        """By the uuid of each slot that it blocks at a moment, its part of a GPU.
+
+        None before it begins: until then any work that ends in time may run there.
+        """
         if not self.reservation.starts <= at < self.reservation.ends:
             return {}
         weights = self.weights or (1.0,) * len(self.uuids)
@@ -149,7 +159,10 @@ class BrokerState:
         return leases_by_slot(record.lease for record in self.leases)
 
     def rates(self) -> Mapping[str, float]:
-        """GPUs that each user holds, by leases and unleased parts of reservations begun."""
+        """GPUs that each user holds as of the state, shared ones in part.
+
+        By leases, and by the unleased part of reservations that have begun.
+        """
         found: dict[str, float] = defaultdict(float)
         leased: dict[str, float] = defaultdict(float)
         for record in self.leases:
@@ -192,7 +205,9 @@ class BrokerState:
     def joined_by(self, found: Iterable[Lease]) -> "BrokerState":
         """The state with leases that only the environments of running processes describe, from now.
 
-        They are unverified: of two that claim a slot that not both share, the older one has it.
+        They are unverified: of two that claim a slot that not both share, or a slot of a known
+        lease, the older one has it, and the other's processes count as ones without a lease.
+        Several of one id count once, by the oldest process.
         """
         kept = list(self.leases)
         for each in sorted(found, key=lambda each: (each.client.started_ticks, each.id)):

@@ -105,7 +105,11 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One kind of GPU; a figure that is unknown is `None`."""
+    """One kind of GPU; a figure that is unknown is `None`.
+
+    `origin` tells of each figure, by its name in the catalogue's file, how it came to be known;
+    `verified` names those that were checked against a public table.
+    """
 
     key: str
     names: tuple[str, ...]
@@ -183,7 +187,11 @@ class Board:
         return None if peak is None else peak * self.efficiency.gemm_ratio(precision)
 
     def origin(self, figure: str) -> FactOrigin:
-        """How a figure of the file, or the whole that it is a part of (`a.b`), came to be known."""
+        """How a figure came to be known, by its name in the catalogue's file.
+
+        Parts are named with a dot, `dense_peak_tera.bf16`; what is known of a whole holds for
+        its parts.
+        """
         name = figure
         while name not in self.origins and "." in name:
             name = name.rpartition(".")[0]

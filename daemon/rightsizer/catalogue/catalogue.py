@@ -172,8 +172,11 @@ class Catalogue:
     def find(self, name: str) -> Board | None:
         """The board that a driver's product name means; `None` where it is unknown.
 
-        What is not needed to tell boards apart may be left out; an A100 of 40 GB is never taken for
-        one of 80 GB. Of several the one whose name says no more is meant: `H200 141GB` is no NVL.
+        Case, punctuation, brands and a MIG profile do not matter, and what is not needed to
+        tell boards apart may be left out; everything else does matter, so that an A100 of
+        40 GB is never taken for one of 80 GB. Of several boards that nothing in the name speaks
+        against, the one with a name that says no more than the given one is meant: `H200 141GB` is
+        the plain H200, not the H200 NVL.
         """
         plain = plain_name(name)
         if not plain or plain in self._exact:

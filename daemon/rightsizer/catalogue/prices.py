@@ -175,7 +175,11 @@ class Prices:
         return sorted({name for price in self.by_board.values() for name in price.by_provider})
 
     def with_stated(self, dollars_by_key: Mapping[str, float], source: str) -> "Prices":
-        """The same with prices that are paid in place of all cloud prices of their boards."""
+        """The same with prices that are paid in place of the clouds'.
+
+        They take the place of every cloud price of the board, so that dates do not mix; what it
+        costs to buy stays.
+        """
         own = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
             known = self.of(key) or Price(key)

@@ -37,7 +37,11 @@ _KEYS: Final = (STATED, "boards", "sources", "dates", "reserved", "on_premises")
 
 
 def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
-    """The price of a board by its entry; `names` are dates and sources by the entries' words."""
+    """The price of a board by its entry; what is wrong with it goes to the row's faults.
+
+    `names`: dates and sources by the short names that entries use; `is_stated`: whether the cloud
+    prices are the operator's.
+    """
     row.refuse_unknown(_KNOWN)
     return Price(
         key=key,
@@ -153,7 +157,10 @@ def read_prices(
 
 
 def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
-    """The packaged prices with the operator's, whose cloud prices replace all of their board."""
+    """The packaged prices with the operator's changes and additions, of boards of a catalogue.
+
+    An entry's cloud prices take the place of all those of its board, so that dates do not mix.
+    """
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
     top.refuse_unknown(_KEYS)
@@ -180,7 +187,10 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
 def dollars_by_key(
     stated: Mapping[str, float], catalogue: Catalogue, refuse: Callable[[str, str], None]
 ) -> dict[str, float]:
-    """Prices by keys of boards, which go before their families; `refuse` hears unknown names."""
+    """Prices by keys of boards, where names of families stand for all of theirs.
+
+    A board that is named itself goes before its family. `refuse` is told of unknown names.
+    """
     found: dict[str, float] = {}
     families = {name: catalogue.family(name) for name in stated}
     for name, boards in sorted(families.items(), key=lambda each: -len(each[1])):

@@ -72,7 +72,10 @@ def run_demo(
     tell: Callable[[str], None],
     world_time: Callable[[], Nanoseconds] = time.time_ns,
 ) -> None:
-    """Run until a signal ends it, the day before `world_time` first; tell where to look.
+    """Run until a signal ends it; tell where to look, and what is going on.
+
+    The day that passes ends at `world_time`, and so depends on the time of day: workloads of a
+    scenario keep hours.
 
     Raises:
         RightsizerError: the scenario or the address is not to be had.

@@ -65,7 +65,10 @@ def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]
 
 
 def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
-    """Windows of a device and a span made one, by time; spans that a clock lived twice stay two."""
+    """Windows in the order of time, those of a device and a span of the grain made one.
+
+    A span that a clock lived twice stays two.
+    """
     for _, same in groupby(windows, lambda window: window.start // grain):
         laps: list[list[Window]] = []
         for window in same:

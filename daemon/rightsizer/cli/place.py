@@ -39,7 +39,10 @@ _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
 def place_text(form: Any, *, is_explained: bool) -> str:
-    """What was chosen and why, or why nothing was, from the answer as JSON has it."""
+    """What was chosen and why, or why nothing was, from the answer as JSON has it.
+
+    Where it is to be explained, other sets and other GPUs are told of too.
+    """
     lines = list(_chosen(form)) if form["is_met"] else ["Nothing fits."]
     lines += ["", "Why", *(line for each in form["reasons"] for line in wrapped(each, 2))]
     if not form["is_exact"]:
@@ -106,6 +109,9 @@ def _nodes(form: Any) -> str:
 
 def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form:
     """The answer by a few looks at the driver, a second apart.
+
+    It knows the states of this moment alone: not for how long a GPU has been idle, what was
+    measured before, nor what is lent.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.

@@ -25,7 +25,10 @@ def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
 
 @contextlib.contextmanager
 def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
-    """Settings with a simulated node in them, which is taken away again; only errors are logged."""
+    """Settings to look by: with a simulated node in them, whose driver is taken away afterwards.
+
+    Nothing but errors is logged meanwhile: the answer is what the command prints.
+    """
     # A command that gets its answer of the agent loads nothing to look with.
     from rightsizer.io.log import configure as configure_log  # noqa: PLC0415
     from rightsizer.io.log_settings import LogLevel  # noqa: PLC0415

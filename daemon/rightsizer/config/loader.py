@@ -50,11 +50,14 @@ def variable_of(path: tuple[str, ...]) -> str:
 def overrides(
     group: Group, environ: Mapping[str, str], others: Collection[str] = ()
 ) -> tuple[tuple[Override, ...], tuple[str, ...]]:
-    """The settings that the environment holds, and what is wrong with its variables, a line each.
+    """The settings that the environment holds, and what is wrong with its variables.
+
+    Both are by the variables' names; each fault is a line that begins with its variable.
 
     Kubernetes puts variables of its own into a container, `RIGHTSIZER_PORT` for a service called
-    `rightsizer`: what has no double underscore and resembles no key is not ours. Variables of
-    sections that other programs read (`others`) are passed over.
+    `rightsizer`: what has no double underscore and resembles no key is not ours.
+
+    `others` are sections that other programs read; their variables are passed over.
     """
     known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
     found: list[Override] = []

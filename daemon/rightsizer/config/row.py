@@ -20,7 +20,10 @@ class Faults:
     """What is wrong with a file."""
 
     def __init__(self, document: Document, *, quotes_values: bool = True) -> None:
-        """Nothing yet; messages quote what is wrong, but where it may be a secret."""
+        """Nothing yet.
+
+        `quotes_values`: whether a message quotes what is wrong; not where it may be a secret.
+        """
         self._document, self._quotes_values = document, quotes_values
         self._found: list[tuple[_Path, str]] = []
 
@@ -83,7 +86,10 @@ class Row:
         return self.values.get(key) is not None
 
     def row(self, key: str, known: Collection[str] = ()) -> Self:
-        """The mapping under a key, empty where it is absent; its keys are `known`, if any are."""
+        """The mapping under a key; an empty one where it is absent.
+
+        It may have the keys that are `known`; any where there are none.
+        """
         row = type(self)(self.values.get(key, {}), (*self.path, key), self.faults)
         if known:
             row.refuse_unknown(known)

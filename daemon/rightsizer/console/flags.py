@@ -139,7 +139,10 @@ def duration_text(text: str) -> str:
 
 
 def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
-    """Nanoseconds since the epoch, of ISO 8601 (in the time zone if it has none) or of seconds."""
+    """A time of the command line in nanoseconds since the epoch.
+
+    The text is ISO 8601, in the time zone unless it says otherwise, or seconds since the epoch.
+    """
     from decimal import Decimal, InvalidOperation  # noqa: PLC0415 - few commands take a time.
 
     with contextlib.suppress(InvalidOperation):

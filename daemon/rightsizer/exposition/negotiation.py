@@ -33,7 +33,10 @@ _PLAIN: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8")
 
 @lru_cache(maxsize=_HEADERS_KEPT)
 def format_for(accept: str) -> ExpositionFormat:
-    """The format for an `Accept` header; version 0.0.4 of the text where none fits."""
+    """The format for an `Accept` header; version 0.0.4 of the text where none fits.
+
+    What we do not write, such as protobuf and other versions, is passed over.
+    """
     # A stable sort: of two that are wanted alike, the first one named.
     for _, name, parameters in sorted(_offers(accept), key=lambda offer: -offer[0]):
         if (chosen := _format_of(name, parameters)) is not None:

@@ -176,7 +176,11 @@ def report_families(
     collectors: Collection[Collector] = DEFAULT_COLLECTORS,
     level: Level = Level.FULL,
 ) -> Families:
-    """The families of a report and of its fresh uuids; before the first, who the agent is."""
+    """The families of a report, of which some uuids are fresh; before the first, who the agent is.
+
+    A device that has left the report leaves the exposition with it, which direct
+    instrumentation could not do.
+    """
     families = Families(collectors, level)
     if report is None:
         families.add_info("rightsizer_build_info", __version__, "")

@@ -136,7 +136,10 @@ def encode_plan(
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
-    """By rule: how many complained, were well, and would not say for which reason."""
+    """By rule: how many complained, were well, and would not say for which reason.
+
+    What the telemetry lacks is told in words, what concerns most first.
+    """
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
     for tally, count in ordered:

@@ -145,7 +145,10 @@ def _worth_advice(judgement: Judgement) -> Judgement:
 
 
 class FleetJudge:
-    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger."""
+    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger.
+
+    It has the day cache until it is left as a context.
+    """
 
     def __init__(
         self,

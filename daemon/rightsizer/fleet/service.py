@@ -93,6 +93,8 @@ class FleetService:
     def look(self) -> None:
         """Look once, and publish the answer; the last answer stays where that fails.
 
+        One look at a time: what is due while another goes on is left out.
+
         Raises:
             RightsizerError: the store does not answer, or the ledger cannot be written.
         """

@@ -94,7 +94,10 @@ def uses_of(
     span: tuple[Nanoseconds, Nanoseconds],
     owners: Mapping[str, WorkloadOwner],
 ) -> Uses:
-    """The hours of a device over a span of time, by who held it."""
+    """The hours of a device over a span of time, by who held it.
+
+    Of workloads that share an interval each has its part.
+    """
     by_day = by_first_day(rows)
     found: Uses = {}
     hours = device.device.capacity_ratio / HOUR_SECONDS

@@ -54,7 +54,11 @@ class ExpiringCache(Generic[K, V]):
 
 
 class RefreshingCache(ExpiringCache[K, V]):
-    """Values renewed at an interval, one after the other where they were first made together."""
+    """Values that are renewed once they are older than an interval.
+
+    Those that were first made together are renewed one after the other, some of them sooner
+    than they would have to be: no pass has to renew everything.
+    """
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
         super().__init__(max(interval, forget_after))

@@ -92,10 +92,14 @@ def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
 
 
 def namespace_root(top: str, own: str) -> str:
-    """The path from `top` of our own namespace's root, as the two are one folder by two paths.
+    """The folder below `top` that is the root of our own namespace of control groups.
 
-    A pod that is given the host's `/sys` has its own root at `/sys/fs/cgroup` still. Empty where
-    `top` is that root itself, or has nothing to do with it.
+    A pod that is given the host's `/sys` has its own root at `/sys/fs/cgroup` still: one and the
+    same folder, by another path.
+
+    Returns:
+        Its path from `top`, without a slash at its ends; empty where the two are one, or have
+        nothing to do with each other.
     """
     try:
         whole, root = Path(top).stat(), Path(own).stat()
@@ -212,10 +216,12 @@ def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, Monotoni
 def disk_bytes(
     group: ControlGroup, disks: frozenset[str], now: Nanoseconds
 ) -> dict[Signal, MonotonicCounter]:
-    """Bytes read from and written to whole disks; a volume would repeat the disks below it.
+    """Bytes read from and written to whole disks.
 
-    Version 2 says nothing of a group that has done nothing, which is 0; version 1 says the same
-    where the kernel does not count, so that the group's first bytes are the beginning there.
+    Version 2 has nothing to say of a group that has done nothing, which is 0. Version 1 says the
+    same where the kernel does not count, so there the group's first bytes are the beginning.
+
+    Whole disks alone count: a volume repeats the disks below it.
     """
     lines = _disk_lines(group)
     if lines is None or not disks:
@@ -255,7 +261,11 @@ class CpuLimits:
     def cores(
         self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> float | None:
-        """The cores that processes may use together; `None` without a limit or a known CPU."""
+        """The cores that processes may use together.
+
+        Returns:
+            Cores; `None` where nothing limits them and the node's are unknown.
+        """
         return self._cores.get(memberships, now, lambda: self._allowed(memberships, online, now))
 
     def _allowed(

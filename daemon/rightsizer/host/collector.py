@@ -32,9 +32,11 @@ class HostCollector(Protocol):
         """The whole node's signals."""
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """The signals of the control groups that a GPU's processes run in, and of where they run.
+        """The signals of the control groups that processes run in, and of where they run.
 
-        `near` is where the GPU sits; without it nothing is said of CPUs and memory near to it.
+        Args:
+            pids: The processes that hold one GPU.
+            near: Where that GPU sits; without it nothing is said of CPUs and memory near to it.
         """
 
     def ports(self) -> tuple[FabricPort, ...]:
@@ -48,7 +50,11 @@ class HostCollector(Protocol):
 
 
 class ProcHostCollector(HostCollector):
-    """Reads many small files, for one thread: an adapter's firmware may take its time over one."""
+    """Reads small files, many of them; what is not there is left out.
+
+    Rates need two looks. Everything here is for one thread, and not for one that must not wait:
+    an adapter's firmware may take its time over a counter.
+    """
 
     def __init__(
         self,

@@ -93,7 +93,10 @@ def _errors(folder: str) -> Mapping[str, float]:
 
 
 class FabricPortReader:
-    """Reads each port once a pass, and state and errors, which ask its firmware, more seldom."""
+    """Reads each port once a pass, and what seldom changes of it more seldom.
+
+    Adapters ask their firmware for state and errors, which takes them longer than for bytes.
+    """
 
     def __init__(self, sysfs: str, settings: HostSettings) -> None:
         self._sysfs = sysfs
@@ -152,7 +155,10 @@ class FabricPortReader:
 
 
 def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPort]:
-    """The ports with the most PCIe bridges in common with a GPU, else its NUMA node's, else all."""
+    """The ports with the most PCIe bridges in common with a GPU, else those of its NUMA node.
+
+    Where neither tells them apart, all ports are equally near.
+    """
     above = {kernel_address(bridge.pci_bus_id) for bridge in place.bridges}
 
     def rank(located: LocatedPort) -> tuple[int, bool]:

@@ -59,7 +59,10 @@ def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, M
 
 
 def node_processors(procfs: str) -> dict[Signal, MonotonicCounter]:
-    """CPU time in use and CPU time that waited for a disk, which a kernel may set back a little."""
+    """CPU time in use and CPU time that waited for a disk, of all there was.
+
+    A kernel may set I/O wait back a little; then it has no value for one look.
+    """
     fields = (read_file(f"{procfs}/stat") or "").partition("\n")[0].split()[1:]
     try:
         ticks = [int(field) for field in fields[:_GUEST]]

@@ -74,7 +74,11 @@ def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
 
 
 def read_cores(sysfs: Path) -> Mapping[int, int]:
-    """Slurm's core, counted socket by socket (gres.conf(5)), by CPU; empty if any is unknown."""
+    """Slurm's core by the kernel's CPU; empty where the kernel does not tell all of them.
+
+    Slurm counts cores, not threads, socket by socket (gres.conf(5), `Cores`), where the kernel
+    mostly numbers the second threads of all cores after the first ones.
+    """
     folder = sysfs / "devices/system/cpu"
     numbers = [int(match[1]) for name in read_names(folder) if (match := _CPU.fullmatch(name))]
     core_by_cpu: dict[int, tuple[int, int]] = {}
@@ -104,7 +108,8 @@ def process_memory(
 ) -> ByNode | None:
     """Of one process, by its `numa_maps`; `None` without permission and past the patience.
 
-    The kernel walks its page tables, one mapping at a time: between two of them we can give up.
+    The kernel walks the process's page tables meanwhile, one mapping at a time: between two of
+    them we can give up, not within one.
     """
     text = _patient_text(f"{procfs}/{pid}/numa_maps", clock, patience)
     if text is None:
@@ -164,8 +169,9 @@ def affinity(
 class NumaLocalityReader:
     """Tells on which NUMA nodes the memory of processes is.
 
-    A control group's own count is cheap and open to everyone. For a group with GPUs on several
-    nodes, and for processes without one, `numa_maps` of each process tells, where permitted.
+    A control group's own count is cheap and open to everyone, and so comes first. Where one
+    group has processes of GPUs on several nodes it cannot tell whose memory is where; then,
+    and for processes without such a group, `numa_maps` of each process does, where permitted.
     """
 
     def __init__(
@@ -190,7 +196,10 @@ class NumaLocalityReader:
         nodes: frozenset[int],
         now: Nanoseconds,
     ) -> Mapping[Signal, float]:
-        """Share on the GPU's node of its processes' memory on nodes with CPUs; none if unknown."""
+        """Memory on the GPU's node of what its processes have; none where part is unknown.
+
+        What is on nodes without CPUs is not the host's memory.
+        """
         if near.numa_node is None or near.numa_node not in nodes:
             return {}
         groups = outermost([place.membership.memory for place in places])

@@ -90,7 +90,11 @@ class PcieLink:
 
 
 def read_link(device: Path) -> PcieLink:
-    """The link above a device, or below a port; unknown of one asleep, which reading would wake."""
+    """The link above a device, or below a port.
+
+    These files are read from the device's own registers, for which kernels wake it up; of one
+    that is asleep nothing is said.
+    """
     if is_asleep(device):
         return PcieLink()
     return PcieLink(
@@ -132,7 +136,10 @@ class PciPath:
 
 
 def chain_of(sysfs: Path, link: str) -> tuple[str, ...]:
-    """From host bridge to last PCI function on the real path of a link of sysfs; empty if none."""
+    """The buses and devices on the real path of one of the kernel's links, from the host bridge.
+
+    Ends with the last PCI function, whatever hangs below it; empty where there is none.
+    """
     # Unlike `Path.resolve`, this takes a link that leads to itself for what it is: no way.
     real = Path(os.path.relpath(os.path.realpath(sysfs / link), os.path.realpath(sysfs)))
     chain = [part for part in real.parts if is_host_bridge(part) or is_address(part)]
@@ -142,7 +149,13 @@ def chain_of(sysfs: Path, link: str) -> tuple[str, ...]:
 
 
 def relate(one: PciPath, other: PciPath, *, has_one_node: bool) -> LinkKind:
-    """The way between two devices over PCIe; with one NUMA node, not naming it is no loss."""
+    """The way between two devices over PCIe.
+
+    Args:
+        one: A device.
+        other: Another.
+        has_one_node: Whether the machine has a single NUMA node, so that not naming it is no loss.
+    """
     if one.chain and one.chain == other.chain:
         return LinkKind.SELF
     pairs = zip(one.chain, other.chain, strict=False)

@@ -74,7 +74,11 @@ class ProcessLocator:
         return self._host_network.get(None, now, lambda: self._network(1))
 
     def _shows_our_namespace(self) -> bool:
-        """Whether this procfs numbers processes as the driver does: by our own namespace."""
+        """Whether this procfs numbers processes as the driver does when we ask it.
+
+        The driver answers with the numbers of the caller's own namespace. In the procfs of another
+        one, the same number is another process.
+        """
         for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
             if line.startswith(_NAMESPACED_PIDS):
                 return len(line.split()) == len((_NAMESPACED_PIDS, "pid"))

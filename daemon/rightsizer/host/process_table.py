@@ -146,7 +146,12 @@ def started_of(pid: int) -> int | None:
 
 
 def end_group(pid: int | None, started: int | None) -> bool:
-    """End a process that outlived the agent, with its group; false if none `started` then."""
+    """End a process of ours that outlived the agent, with its group; whether it was there.
+
+    Args:
+        pid: Its number, and its group's; `None` where none was noted.
+        started: When it started; of another there with that number nothing is ended.
+    """
     if pid is None or started is None or started_of(pid) != started:
         return False
     with contextlib.suppress(ProcessLookupError, PermissionError):

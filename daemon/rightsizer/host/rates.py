@@ -20,7 +20,11 @@ class MonotonicCounter(NamedTuple):
 
 
 class CounterMeter(Generic[K]):
-    """Compares each look at some counters with the one before; a reset one has no rate."""
+    """Compares each look at some counters with the one before.
+
+    A counter that is new, that stood still in what was available, or that was set back gives no
+    value; none is ever negative.
+    """
 
     def __init__(self, shortest: Nanoseconds) -> None:
         self._shortest = shortest

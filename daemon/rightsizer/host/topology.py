@@ -83,8 +83,10 @@ def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
 def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) -> Topology:
     """How GPUs, network cards and disks hang together; what is missing stays unknown.
 
-    Never raises, wakes no GPU that is asleep, and leaves out MIG instances, which are where their
-    GPU is.
+    Never raises, however odd the tree. Reads some hundred small files, and none that would wake
+    a GPU which is asleep.
+
+    MIG instances are where their GPU is, and are left out.
     """
     tree = _PciTree(sysfs, read_nodes(sysfs))
     gpus = [device for device in devices if device.mig is None]
@@ -156,7 +158,10 @@ class _PciTree:
             yield Adapter(name, kind, chain[-1], place.numa_node, links)
 
     def placement(self, device: Device, site: PciPath, facts: GpuPlacementFacts) -> Placement:
-        """What the kernel knows of a GPU's place, or the driver in a container without sysfs."""
+        """What kernel and driver know of a GPU's place.
+
+        A container without the host's sysfs does not show it.
+        """
         address = kernel_address(device.pci_bus_id)
         folder = self.device(address) if address is not None and self.shows(address) else None
         link = PcieLink() if folder is None else read_link(folder)

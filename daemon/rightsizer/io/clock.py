@@ -43,7 +43,11 @@ class SystemClock:
 
 
 class FastClock:
-    """A clock that jumps when it is waited on: `speed` seconds for each of the world, at most."""
+    """A clock that stands still while work is done and jumps when it is waited on.
+
+    It passes `speed` seconds for each second of the world, or fewer where the work takes
+    longer: no tick is ever skipped, and two runs see the same times.
+    """
 
     def __init__(self, start: Nanoseconds, speed: float = float("inf")) -> None:
         self.speed = speed

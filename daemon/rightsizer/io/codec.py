@@ -6,7 +6,10 @@ _Value = TypeVar("_Value")
 
 
 def encode(value: object) -> str:
-    """A value as JSON: dataclasses as mappings, what is not finite as null, the rest as text."""
+    """A value as JSON: dataclasses as mappings by their fields' names, what is not finite as null.
+
+    What JSON has no word for is written as its text.
+    """
     # A process that stores nothing does not load it.
     import msgspec  # noqa: PLC0415
 
@@ -14,7 +17,11 @@ def encode(value: object) -> str:
 
 
 def decode(text: str | bytes, kind: type[_Value]) -> _Value:
-    """The value of a type in a JSON text, without unknown keys; raises `ValueError` for none."""
+    """The value of a type that a JSON text stands for; keys that the type does not know are left.
+
+    Raises:
+        ValueError: the text is no JSON, or not of this type; it says where.
+    """
     import msgspec  # noqa: PLC0415 - as said above.
 
     try:

@@ -67,12 +67,14 @@ class Database:
     ) -> None:
         """Open, check and migrate the file; create it where it does not exist.
 
-        Without a path it is in memory. The n-th migration is the SQL that leads from version n-1 to
-        n. `read_only`: no lock, no new file. `is_durable`: whether a change is on the disk when it
-        is made; without it, a power loss may undo the latest ones, though never by half.
+        Its folder is created; without a path it is in memory. The n-th migration is the SQL that
+        leads from version n-1 to n. `read_only`: no lock, no new file, and what is old is migrated
+        in memory. `is_durable`: whether a change is on the disk itself when it is made; without it,
+        a power loss may undo the latest ones, though never by half.
 
         Raises:
-            HistoryError: another process or a newer program has it, or the place is out of reach.
+            HistoryError: another process writes it, a newer program wrote it, or the place
+                cannot be read or written.
         """
         self.is_kept = path is not None
         """Whether what is written outlasts the process."""
@@ -105,7 +107,11 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection for one change, made whole or not at all; raises `HistoryError`."""
+        """The connection for one change, which is made whole or not at all.
+
+        Raises:
+            HistoryError: the disk is full, or the file broke and a new one was begun.
+        """
         with self._lock:
             try:
                 connection = self._opened()
@@ -125,7 +131,10 @@ class Database:
             return connection.execute(query, parameters).fetchall()
 
     def close(self) -> None:
-        """Fold the log into the file and let others write; a new file with nothing goes."""
+        """Fold the log into the file and let others write.
+
+        A file that was made here and holds nothing is taken away again.
+        """
         with self._lock:
             if self._connection is None:
                 return
@@ -338,7 +347,11 @@ class _ConnectedFile:
             self._header = self._read_header()
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """See that the connection writes where the next start will read, or `LostDatabase`."""
+        """See that the connection writes where the next start will read.
+
+        Raises:
+            LostDatabase: it does not.
+        """
         try:
             found, own = _inode(self._path), os.fstat(self._descriptor)
             header = self._read_header()

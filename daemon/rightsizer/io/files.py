@@ -37,7 +37,10 @@ def private_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> None:
-    """Make an empty file closed to others; of a systemd service its group may read it."""
+    """Make an empty file where there is none, which is closed to others whatever the umask.
+
+    Of a systemd service its group may read it: the service's folder admits that group alone.
+    """
     if not path.exists():
         mode = _FILE_MODE | (_GROUP_MAY_READ if _has_state_folder() else 0)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode))
@@ -110,7 +113,11 @@ class Ownership:
 
 @contextlib.contextmanager
 def whole_file(path: Path, what: str) -> Iterator[IO[bytes]]:
-    """A file put in its place when it is whole; raises `RightsizerError` where it cannot be."""
+    """A file written beside its place and put there in the end; on any error, nowhere.
+
+    Raises:
+        RightsizerError: the place cannot be written, or the disk is full; it says what it is.
+    """
     try:
         if path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

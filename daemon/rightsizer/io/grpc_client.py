@@ -34,8 +34,10 @@ class GrpcCallError(Exception):
 def unary_call(path: Path, method: str, *, timeout_seconds: float, maximum_bytes: int) -> bytes:
     """The answer to an empty request of a method like `/v1.PodResourcesLister/List`.
 
+    The timeout is for all of it; an answer beyond the maximum is refused.
+
     Raises:
-        GrpcCallError: there is no answer in time, it is too large, or says no.
+        GrpcCallError: there is no answer, or it says no.
     """
     try:
         from h2.exceptions import H2Error  # noqa: PLC0415 - 6 MB that most nodes never need.

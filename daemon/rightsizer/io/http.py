@@ -45,7 +45,11 @@ _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
 def form_text(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """What `urlencode(pairs)` gives, in a fifth of the time where values are long."""
+    """What `urlencode(pairs)` gives, in a fifth of the time where values are long.
+
+    `urlencode` looks at each character for itself where one needs quoting; a question about
+    thousands of devices has 200 KB.
+    """
     return b"&".join(_quoted(name) + b"=" + _quoted(value) for name, value in pairs)
 
 

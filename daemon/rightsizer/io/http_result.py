@@ -49,7 +49,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A successful answer; `body` is parsed JSON, `None` where empty, text, or a parser's."""
+    """A successful answer; `body` is parsed JSON, `None` where that was empty, or plain text.
+
+    For a client with a parser it is what that made of it.
+    """
 
     status: int
     body: Any

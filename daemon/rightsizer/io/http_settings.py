@@ -53,7 +53,11 @@ class ServerSettings:
 
 
 def checked_url(url: str) -> str:
-    """The same address, if a client can use it; raises `ValueError` otherwise."""
+    """The same address, if a client can use it.
+
+    Raises:
+        ValueError: it is not an `http` or `https` one, or has a password in it.
+    """
     parts = urlsplit(url)
     # What may hold a secret is not repeated.
     shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"

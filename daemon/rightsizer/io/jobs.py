@@ -26,7 +26,11 @@ _THREADS: Final = 2
 
 
 class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no types.
-    """A trigger that counts no missed runs, millions for a node that boots in 1970."""
+    """A trigger that counts no runs that were missed.
+
+    The library's own goes through all of them one by one, and keeps them: a node that boots in
+    1970 and then learns the time would need gigabytes for it.
+    """
 
     def __init__(
         self,
@@ -140,7 +144,10 @@ class Jobs:
             return tuple(self._reports.values())
 
     def supervise(self) -> None:
-        """Reschedule a job whose next run is far away or whose pace is another by now."""
+        """Reschedule a job whose next run is far away or whose pace is another by now.
+
+        The wall clock steps back, and a fast clock falls into step with the world.
+        """
         now = self._now()
         for scheduled in self._scheduler.get_jobs():
             job = self._jobs[scheduled.id]

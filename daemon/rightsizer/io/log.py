@@ -37,7 +37,10 @@ _FIRST_KEYS: Final = ("ts", "level", "event", "component")
 
 
 class Threshold:
-    """A processor that drops what is less severe than its level."""
+    """A processor that drops what is less severe than its level.
+
+    A bound logger that filters by itself would do, but every caller that has logged once keeps it.
+    """
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -75,7 +78,10 @@ class _Repetition:
 
 
 class Repeater:
-    """A processor that drops what was said within the interval, and counts it (`suppressed`)."""
+    """A processor that drops a fault which says exactly what was said within the interval.
+
+    The next one after the interval carries `suppressed=N`, how many were dropped since.
+    """
 
     def __init__(
         self, interval_seconds: float, clock: Callable[[], Nanoseconds] = time.monotonic_ns

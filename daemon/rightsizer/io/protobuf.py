@@ -18,7 +18,10 @@ _Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 class ProtobufError(ValueError):
-    """Bytes that are no such message; `at` counts from where the message begins."""
+    """Bytes that are no such message, as any function here meets them.
+
+    `at` counts from where the message begins.
+    """
 
     def __init__(self, what: str, at: int = 0) -> None:
         super().__init__(what)

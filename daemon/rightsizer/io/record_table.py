@@ -27,7 +27,10 @@ class RecordTable(Generic[_Record]):
     """
 
     def __init__(self, database: Database, table: str, time: str, kind: type[_Record]) -> None:
-        """Over a table; `time` is the column, and attribute, that records are ordered by."""
+        """Over a table that is there.
+
+        `time` is the column, and the record's attribute, that records are ordered by.
+        """
         self._database, self._table, self._time, self._kind = database, table, time, kind
 
     @property

@@ -37,9 +37,10 @@ class Crashed:
 class Worker(Generic[S, T]):
     """A thread with a state of its own, replaced when it hangs for too long.
 
-    The state is entered before its first job and left after its last, by one thread at a time. A
-    thread that hangs is left behind; if it comes back, it ends. Everything here is for one caller's
-    thread, but for `join`.
+    The state is entered before its first job and left after its last, and what it owns is touched
+    by one thread at a time. A thread that hangs is left behind; if it comes back, the state is
+    left and it ends. All are daemons: none keeps the process alive.
+    Everything here is for one caller's thread, but for `join`.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class Worker(Generic[S, T]):
     ) -> None:
         """A worker that starts its thread with its first job.
 
-        `enter` makes the state. `abandon_after_seconds`: how long a job may give no sign that it
-        gets on; `abandoned_maximum`: how many threads may be left behind. `moved_at`: when the
-        state last gave such a sign, on the monotonic clock.
+        `enter` makes the state that a thread works on. `abandon_after_seconds`: how long a job may
+        give no sign that it gets on; `abandoned_maximum`: how many threads may be left behind in a
+        job. `moved_at`: when the state last gave such a sign, on the monotonic clock, asked by
+        another thread; without it the start of the job is the only one.
         """
         self._name, self._enter, self._moved_at = name, enter, moved_at
         self._abandon_after_seconds = abandon_after_seconds
@@ -65,7 +67,10 @@ class Worker(Generic[S, T]):
         self._left: list[_WorkerThread[S, T]] = []
 
     def ask(self, job: Callable[[S], T]) -> bool:
-        """Start a job, dropping an old answer, unless one hangs; whether it was started."""
+        """Start a job, unless a former one hangs; whether it was started.
+
+        An answer that was not fetched is dropped.
+        """
         if (prepared := self.prepare(job)) is not None:
             prepared.start()
         return prepared is not None
@@ -263,7 +268,11 @@ class FetchResult(Generic[T]):
 
 
 class PollingThread(Generic[T]):
-    """Fetches on a thread of its own when due and asked; the former value holds for its time."""
+    """Fetches on a thread of its own whenever that is due and the value is asked for.
+
+    A fetch that hangs costs its own thread alone; after a failure the former value holds until
+    its time is up. Everything here is for one caller's thread.
+    """
 
     def __init__(
         self,

@@ -91,7 +91,11 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def load_yaml(text: str, name: str) -> Document:
-    """Parse YAML text, called `name`; raises `YamlError` for a repeated key or a nest, too."""
+    """Parse YAML text; `name` is what errors call it.
+
+    Raises:
+        YamlError: the text is not YAML, repeats a key, or nests into itself.
+    """
     documents = _load(text, name, is_single=True)
     return documents[0] if documents else Document(name, None, {})
 
@@ -121,7 +125,11 @@ def _over(under: Any, over: Any) -> Any:
 
 
 def load_yaml_documents(text: str, name: str) -> list[Document]:
-    """Parse YAML text of any number of documents; as `load_yaml`."""
+    """Parse YAML text of any number of documents; `name` is what errors call it.
+
+    Raises:
+        YamlError: the text is not YAML, repeats a key, or nests into itself.
+    """
     return _load(text, name, is_single=False)
 
 

@@ -113,7 +113,10 @@ class Series(NamedTuple):
         return [number * BLOCK_SPAN for number in self.numbers]
 
     def parts(self, span: Nanoseconds) -> Iterator[tuple[int, slice]]:
-        """Where its hours or days (whole blocks) lie in the columns, by numbers since the epoch."""
+        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch.
+
+        Each is where it lies in the columns.
+        """
         each, first = span // BLOCK_SPAN, 0
         while first < len(self.numbers):
             part = self.numbers[first] // each

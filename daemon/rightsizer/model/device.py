@@ -22,7 +22,10 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as its source describes it; a capacity is `None` where it is not known."""
+    """A device as its driver, its recording or its scenario describes it.
+
+    Capacities are `None` where they are not known; ratios that need one are then missing too.
+    """
 
     uuid: str
     index: int

@@ -58,7 +58,10 @@ class XidLog:
         return sum(self.counts.values())
 
     def counted(self, code: int, wall_time: Nanoseconds) -> "XidLog":
-        """With one more; codes that are in no catalog have their own counts while there is room."""
+        """With one more; a code that is in no catalog has a count of its own while there is room.
+
+        Codes come from the driver, and each is a series.
+        """
         unknown = self.counts.keys() - XID_MEANINGS.keys() - {OTHER_XID}
         has_own = code in XID_MEANINGS or code in unknown or len(unknown) < _UNKNOWN_XIDS_MAXIMUM
         kept = code if has_own else OTHER_XID

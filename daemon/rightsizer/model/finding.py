@@ -290,7 +290,10 @@ class Case:
         return 0.0 if self.past is None else self.past.effective_samples(self._blocks, measure)
 
     def exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
-        """How often the worst device's peak was beyond a capacity; `None` where one is unknown."""
+        """How often a device's peak went beyond a capacity, of the device that did most often.
+
+        `None` where the measure is unknown of any device.
+        """
         past = self.past
         if past is None:
             return None

@@ -121,7 +121,10 @@ def _hash(self: Any) -> int:
 
 
 def _hashable(value: Any) -> Any:
-    """The same for values that are equal: collections by what is in them; `None` for no hash."""
+    """The same for values that are equal: collections by what is in them.
+
+    What has no hash, whatever is in it, tells no two objects apart, and equality does.
+    """
     if isinstance(value, Mapping):
         return frozenset((key, _hashable(each)) for key, each in value.items())
     if isinstance(value, AbstractSet):

@@ -29,7 +29,10 @@ class Histogram:
             raise ValueError(f"a histogram has no bin {wrong}")
 
     def add(self, value: float, weight: float) -> None:
-        """Count a ratio, cut to 0 to 1: bin 0 holds 0 alone, bin i holds (i-1%, i%]."""
+        """Count a ratio with a weight: bin 0 holds 0 alone, bin i holds (i-1%, i%].
+
+        Values outside of 0 to 1 fall into the outermost bins.
+        """
         scaled, weights = value * (BINS - 1) - _ROUNDING, self._weights
         percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
         weights[percent] = weights.get(percent, 0.0) + weight
@@ -73,7 +76,10 @@ class Histogram:
         return sum(self._weights.values())
 
     def quantile(self, share: float) -> float | None:
-        """Upper edge of the bin where a share is reached, at most 0.01 above; `None` if empty."""
+        """The upper edge of the bin in which a share of the weight is reached; `None` if empty.
+
+        Never below the exact quantile, and at most one bin (0.01) above it.
+        """
         target, reached = share * self.total * (1 - _PRECISION), 0.0
         percent = None
         for percent in self._used():

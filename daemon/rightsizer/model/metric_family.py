@@ -140,6 +140,9 @@ class MetricFamily:
 
 
 def series_key(name: str, **labels: str) -> str:
-    """How `AgentReport.counters` and `gauges` name a series; without labels it is the metric's."""
+    """How `AgentReport.counters` and `gauges` name a series that has labels.
+
+    Without labels it is the metric's name alone.
+    """
     pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
     return f"{name}{{{pairs}}}" if pairs else name

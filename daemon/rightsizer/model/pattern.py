@@ -43,7 +43,10 @@ class Trend:
         return self.slope_low > 0
 
     def days_until(self, limit: float) -> tuple[float, float] | None:
-        """In how many days a limit is reached, at least and at most; `None` if it may never be."""
+        """After how many days the line reaches a limit, at the earliest and at the latest.
+
+        `None` where it may not grow at all.
+        """
         if not self.is_growing:
             return None
         left = max(0.0, limit - self.value)

@@ -55,7 +55,10 @@ class SpanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeUse:
-    """Where a device's time went; `kernel_seconds` and the idle causes sum to `span_seconds`."""
+    """Where the time of a device went, over its span or over one step.
+
+    `kernel_seconds` and the idle causes sum to `span_seconds`.
+    """
 
     span_seconds: float
     """From the start of the first kernel to the end of the last, or of the step."""

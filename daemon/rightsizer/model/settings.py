@@ -76,7 +76,10 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
 def settings_class(
     name: str, module: str, words: str, parts: Iterable[tuple[str, Any, Any]]
 ) -> Any:
-    """A class of settings that a table names: a key, a type and a field each."""
+    """A class of settings that a table names: a key, a type and a field each.
+
+    So that what has settings is registered in one place.
+    """
     names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
     for key, hint, each in parts:
         names["__annotations__"][key], names[key] = hint, each

@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 class BackgroundFetcher(Generic[T]):
-    """The last answer of a server that may be slow; one that was never there is no failure."""
+    """The last answer of a server that may be slow or absent; only the first is waited for.
+
+    A server that was never there is no failure: the node has no kubelet.
+    """
 
     def __init__(  # noqa: PLR0913 - a peer, and how it is asked.
         self,
@@ -24,7 +27,11 @@ class BackgroundFetcher(Generic[T]):
         is_there: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`fetch` gives the answer, or raises; `is_there` is asked until the server was there."""
+        """Asks nothing before the first look.
+
+        `fetch` gives the answer, or raises; `is_there` is not called again once the server was
+        there; `interval_seconds` is in place of the settings' own.
+        """
         self.name, self._fetch, self._settings, self._now = name, fetch, settings, now
         self._look_for, self._was_there = is_there, False
         self._background = PollingThread(

@@ -21,7 +21,8 @@ _DRA_DEVICE: Final = re.compile(r"gpu-(\d{1,4})")
 def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
     """The key of a device that a device plugin spells its own way; `None` for other things.
 
-    Behind a uuid stands a replica's number; GKE spells `nvidia0`, `nvidia0/gi1/vgpu0`.
+    Whole GPUs and instances go by uuid; what stands behind the uuid numbers the replicas of a
+    GPU shared by time-slicing or MPS. GKE spells `nvidia0`, `nvidia0/gi1`, `nvidia0/gi1/vgpu0`.
     """
     if former := _FORMER_MIG.fullmatch(spelling):
         return f"{former[1]}/gi{former[2]}"
@@ -34,9 +35,10 @@ def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
 
 
 def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
-    """The key of a GPU that a resource claim allocates; `None` for other things.
+    """The key of a device that a resource claim allocates; `None` for other things.
 
-    NVML tells neither profile nor placement, which the claim of a MIG instance is made of.
+    The claim of a MIG instance tells profile and placement, neither of which NVML tells of an
+    instance; no owner is named then rather than the wrong one.
     """
     found = _DRA_DEVICE.fullmatch(spelling) if driver == _DRA_DRIVER else None
     return minor_of(int(found[1])) if found else None

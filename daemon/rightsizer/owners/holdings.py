@@ -55,9 +55,10 @@ def holdings_on(
 ) -> tuple[Holding, ...]:
     """Who runs on a device, and who was given it without running there.
 
-    A running workload's part is that of its processes' memory; unknown processes are taken for
-    those of the workload that the device is allocated to. Else a workload without a process has
-    no part of a device that others use, and an equal part of a free one.
+    A running workload's part is that of its processes' memory. Unknown processes, as those outside
+    of the agent's own process namespace, are taken for those of the workload that the device is
+    allocated to. Else a workload without a process has no part of a device that others use,
+    and an equal part of a free one. Processes are `None` where they are unknown.
     """
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
@@ -79,8 +80,9 @@ def holdings_on(
 
 
 def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[Holding, ...]:
-    """Each workload's part of a device, by the memory of its processes, or equal where unknown.
+    """Each workload's part of a device, by the memory of its processes.
 
+    Equal parts for all processes where the memory of one of them is unknown or none has any.
     Processes without an owner keep their part, so the sum may stay below 1.
     """
     running = [owners.workload_of(process.pid) for process in processes]

@@ -46,7 +46,11 @@ class PodName:
 
 
 class PodNames:
-    """Names by uid and container, from the names in `<folder>/pods` and `<folder>/containers`."""
+    """Lists `<folder>/containers` and `<folder>/pods` when it is asked for something new.
+
+    The kubelet's interface does not tell uids, and the kernel tells nothing else; these names
+    have both.
+    """
 
     def __init__(
         self, folder: Path, floor_seconds: float, now: Callable[[], float] = time.monotonic
@@ -184,7 +188,11 @@ _SHORT_LENGTH: Final = 12
 
 
 class KubernetesCollector(NodeCollector):
-    """Pods of processes by their control groups; one without a known name goes by its uid."""
+    """A process's pod is its control group's; whatever only the name tells needs the name.
+
+    A pod without a known name goes by its uid, until the devices that it runs on say which
+    of the kubelet's pods it must be.
+    """
 
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic

@@ -98,7 +98,10 @@ def _texts() -> Mapping[str, Any]:
 
 
 class Owner:
-    """An owner of GPU processes: what sets its workloads apart, and the commands to manage them."""
+    """An owner of GPU processes: what sets its workloads apart, and the commands to manage them.
+
+    The commands are the texts of `instructions.yaml`; there are none where no command is known.
+    """
 
     kinds: ClassVar[tuple[WorkloadKind, ...]] = ()
     texts: ClassVar = "default"

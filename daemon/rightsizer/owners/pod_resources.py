@@ -58,7 +58,11 @@ def list_pods(
 
 
 def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
-    """The containers with devices in an answer to `List`; else a `GrpcCallError`."""
+    """The containers of an answer to `List`; those that hold no device are left out.
+
+    Raises:
+        GrpcCallError: the answer is no such message.
+    """
     try:
         containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
     except ProtobufError as error:

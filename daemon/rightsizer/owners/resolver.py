@@ -69,7 +69,10 @@ class _CachedWorkload:
 
 
 class OwnerResolver:
-    """Asks its sources in turn and caches their answers by process, `None` too; for one thread."""
+    """Asks its sources in turn and caches their answers, `None` too; for one thread.
+
+    A PID that was given to another process is looked up again.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,11 @@ class OwnerResolver:
         processes: ProcessTable | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The first source that knows a process names it; `processes` tells when one began."""
+        """Answers from memory for as long as `time_to_live_seconds`.
+
+        The first source that knows a process names its workload; `processes` tells when a process
+        began, to tell it from the next with its PID.
+        """
         self._sources = tuple(sources)
         self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
         self._is_blind = False

@@ -134,7 +134,11 @@ class SlurmOwner(Scheduler):
 
 
 class SlurmCollector(NodeCollector):
-    """Jobs of processes by the kernel; jobs without a process by the site's map of jobs."""
+    """Jobs of processes by the kernel; jobs without a process by the site's map of jobs.
+
+    Every task of an array and every part of a heterogeneous job has a number of its own, which
+    the control groups go by.
+    """
 
     def __init__(
         self,

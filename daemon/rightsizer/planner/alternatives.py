@@ -145,7 +145,11 @@ def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
 def remedies(
     requirement: Requirement, boards: Sequence[Board], search: _Searches
 ) -> Iterator[Alternative]:
-    """What would fit on some boards: each change that is enough by itself, else as many as are."""
+    """Where nothing fits on some boards, what would: each change that is enough by itself.
+
+    Where none of them is, as many together as are, from what costs least on; another task, which
+    gives another model, does not add to others.
+    """
 
     def best(changed: Requirement) -> PlanCandidate:
         return min(map(search(changed).best, boards), key=preference)

@@ -225,9 +225,13 @@ class PlanCandidate:
 
 
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
-    """The smaller, the better: what fits by the price of its work, the rest by how much it lacks.
+    """The smaller, the better.
 
-    What may miss the latencies costs as much more as it is less likely to keep them.
+    Of candidates that meet what is asked for: those whose work has a price first, the cheapest
+    work before the others, where what may miss the latencies costs as much more as it is less
+    likely to keep them; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
+    those that fail least: with memory enough, then by how much of it is short, then the cheapest
+    where that is above a budget.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value

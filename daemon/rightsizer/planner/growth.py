@@ -56,7 +56,11 @@ def growing_kinds(
     search: Callable[[Requirement], Search],
     hours_per_month: float,
 ) -> tuple[GrowingKind, ...]:
-    """The leading candidates through all months, in their order; none where no load grows."""
+    """The leading candidates through all months, in their order.
+
+    Requests in flight and tokens a second grow; how long a request is does not. Where the load
+    tells neither, and in training, there is nothing to grow.
+    """
     growth, load = requirement.growth, requirement.load
     if not growth.months or not growth.per_month_ratio or requirement.task.trains:
         return ()

@@ -157,7 +157,10 @@ def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Re
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
-    """That every latency is kept, as if they erred independently; `None` without one asked for."""
+    """That every latency that is asked for is kept, by their intervals; `None` without one.
+
+    As if they erred independently, which is the least that it can be.
+    """
     met = [met_probability(figure, most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
     return math.prod(met) if met else None
 

@@ -82,7 +82,10 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
 def instances_of(
     providers: Sequence[str], prices: Prices, stated: Sequence[str]
 ) -> dict[str, list[Instance]]:
-    """What clouds rent, by board; what an operator pays (`stated`) goes before list prices."""
+    """What clouds rent, by board; without a price of its own at that cloud's for one GPU.
+
+    What an operator pays (`stated`, by board) goes before every list price.
+    """
     found: dict[str, list[Instance]] = {}
     for each in built_in_instances():
         if each.provider in providers:

@@ -50,8 +50,10 @@ _TENTH: Final = 0.1
 def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
     """Those that are tried: of one replica that serves, or by GPUs in all in training.
 
-    Replicas that train help memory only where state is sharded over them. Of layouts of as many
-    GPUs, those with less traffic are first.
+    Serving takes stages only beyond what one server holds. In training more replicas help memory
+    only where state is sharded over them, and never are more than the sequences of a step. Of
+    layouts of as many GPUs, those with less traffic are first: replicas exchange the least, tensor
+    parallel ranks wait the least for one another.
     """
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
     most = gpu_maximum
@@ -76,7 +78,11 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
 
 
 def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
-    """Of a mixture that serves: one copy of experts between attentions; fewest GPUs first."""
+    """Of a mixture that serves: attention data parallel, one copy of the experts between them.
+
+    Fewest GPUs first, over several servers too; the one that holds a whole attention in a GPU has
+    no sums to wait for, and a latent cache is there once.
+    """
     model = requirement.model
     if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
         return ()
@@ -92,7 +98,11 @@ def _times(layout: Parallelism, replicas: int) -> Parallelism:
 
 
 def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why not, where training moves all activations twice a layer: PCIe carries that for a pair."""
+    """Why GPUs of a kind are not joined well enough for a layout, or `None`.
+
+    Training in tensor parallel moves all activations twice a layer, which PCIe carries between two
+    GPUs at most.
+    """
     linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
         fault = f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most"
@@ -101,7 +111,11 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
 
 
 def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why not, where a process sees one slice; replicas that serve need nothing of each other."""
+    """Why slices cannot be joined to a layout, or `None`.
+
+    A process sees one slice, and nothing copies between slices but the host; replicas that serve
+    need nothing of each other.
+    """
     of_replica = layout.tensor * layout.pipeline * layout.expert
     joined = layout.gpus if requirement.task.trains else of_replica
     if joined == 1 or not is_slice(board.key):
@@ -131,7 +145,10 @@ class Search:
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 
     def of_more(self, requirement: Requirement) -> "Search":
-        """The same for more requests or tokens a second, as one replica needs and makes as much."""
+        """The same for more requests or more tokens a second, all else being equal.
+
+        What one replica needs and makes at most does not change with how many are asked for.
+        """
         search = Search(requirement, self._sizing, self._price, self._instances)
         search._serving_memory, search._single = self._serving_memory, self._single
         return search
@@ -230,7 +247,10 @@ class Search:
         return found
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
-        """So many replicas of a given load, or as few more as meet the latencies, if any do."""
+        """So many replicas of a load that is given, or as few more as meet the latencies.
+
+        Where that is more than are proposed, the most that are, whose memory is too small.
+        """
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(least, proposed)
         first = self._serving_candidate(board, _times(layout, least))

@@ -29,9 +29,10 @@ def judgements_of(
 ) -> tuple[Judgement, ...]:
     """What the latest profile of each workload says of it, where that still counts.
 
-    A complaint is silent once advice for its reason has ended after the profile was made, and a
-    newer profile that could not judge leaves what an older one said. Those from before `since`,
-    wall time, count no longer.
+    A complaint is silent once advice for its reason has ended after the profile was made: what was
+    settled since, an old profile does not open again. A newer one that could not judge leaves what
+    an older one said. Workloads that are present are by key; profiles from before `since`, wall
+    time, count no longer.
     """
     found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):

@@ -61,7 +61,8 @@ def size_text(value: float | None) -> str:
 def idle_parts(time: ProfileForm) -> dict[str, float]:
     """Parts of a span that sum to it, by their causes.
 
-    Copies and fills beside no kernel are taken off the idle causes in their order.
+    Copies and fills beside no kernel take time that would be idle; they are taken off the causes
+    in their order, for it is not known which of them a copy stood in for.
     """
     parts = {
         "compute": time["kernel_seconds"] - time["exposed_collective_seconds"],
@@ -85,7 +86,10 @@ def judged_time(device: ProfileForm) -> ProfileForm | None:
 
 
 def lost_text(workload: ProfileForm) -> str:
-    """What the device that computes least does with its time; empty where that is nearly all."""
+    """What the device that computes least does with its time; empty where that is nearly all.
+
+    No rule need complain of any single cause for the sum of them to matter.
+    """
     parts_of = [
         {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
         for profile in workload["profiles"]

@@ -132,7 +132,11 @@ def answer_form(
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
 ) -> Form:
-    """Every workload, and its change against an earlier one; raises `UsageError` if unpaired."""
+    """Every workload, and what became of it since an earlier profile, in the same order.
+
+    Raises:
+        UsageError: there are not as many earlier workloads as there are later ones.
+    """
     if against and len(against) != len(found):
         raise UsageError(
             f"--against: {len(against)} workloads against {len(found)}; name one earlier profile "

@@ -62,7 +62,11 @@ class ProfileService:
         self._settings = settings
 
     def take(self, profiles: Sequence[Profile]) -> tuple[TakenProfile, ...]:
-        """Join, judge and keep profiles, one result a program; a failed write is tried again."""
+        """Join, judge and keep profiles, in any order, one result a program; from any thread.
+
+        The same files taken again are kept once. What cannot be written now is tried again with
+        the next profile, or in the next run of the recommender.
+        """
         from rightsizer.profiler.taken_profile import taken_profiles  # noqa: PLC0415 - see above.
 
         settings, now = self._settings, self._clock.wall_time()
@@ -96,7 +100,10 @@ class ProfileService:
         now: Nanoseconds,
         advice: Sequence[Advice] = (),
     ) -> tuple[Judgement, ...]:
-        """The rules' judgements, with those of profiles that still count among them."""
+        """The rules' judgements, with those of profiles that still count among them.
+
+        What has ended since a profile, by all advice of the ledger, is not opened by it.
+        """
         with self._lock:
             if not self._is_saved or self._storage.database.breaks != self._breaks:
                 self._save()

@@ -46,7 +46,11 @@ may not see at all, and what it does not see is no counter-evidence."""
 
 
 def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
-    """The devices that a history knows, and their windows; raises `HistoryError` if unreadable."""
+    """The devices that a history knows, and their windows, those of long ago in hours.
+
+    Raises:
+        HistoryError: it cannot be read.
+    """
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
         found = history.load(start - HOUR, end + 1)
@@ -150,7 +154,11 @@ class TakenProfile:
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
-        """What `text` was written from; raises `ValueError`, `KeyError` or `TypeError` for none."""
+        """What `text` was written from; what a newer program added is left out.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is none.
+        """
         form = json.loads(text)
         findings = tuple(map(finding_from, form["findings"]))
         return replace(convert({**form, "findings": ()}, cls), findings=findings)
@@ -194,7 +202,10 @@ def taken(
 def weighed(
     workload: ProfiledWorkload, join: ProfileJoin, settings: ProfileComparisonSettings
 ) -> ProfiledWorkload:
-    """The workload with verdicts that are less sure where telemetry contradicts them."""
+    """The workload with verdicts that are less sure where telemetry says otherwise.
+
+    That is where it measured the same, or saw no activity on a GPU that the profile has at work.
+    """
     findings = tuple(_weighed(each, join, settings) for each in workload.findings)
     return replace(workload, findings=findings)
 

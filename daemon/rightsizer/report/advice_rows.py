@@ -154,7 +154,10 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
-    """What the rules say of the span and no open advice does, the surest first."""
+    """What the rules say of the span and no open advice does, the surest first.
+
+    What was closed still holds of the span as a whole; what was dismissed is not wanted.
+    """
     labels = {each.device.uuid: each.label for each in facts.devices}
     told = {each.id for each in _open_at_end(facts)}
     told |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}

@@ -138,9 +138,10 @@ class ChartLane:
 def lanes(
     name: str, description: str, rows: Sequence[ChartLane], ends: Sequence[str], seconds: float
 ) -> str:
-    """What went on beside what, moment by moment; `ends` names times spread over the whole.
+    """What went on beside what; the stronger, the more of a moment.
 
-    A script draws parts of it by each moment's shares, a digit of base 36 each.
+    `ends` names times that are spread evenly over the whole. A script draws parts of it, for which
+    it is given each moment's shares by a digit of base 36, and how long a moment is.
     """
     every = max((len(row.shares) for row in rows), default=0)
     count = min(every, _MOST_CELLS)

@@ -90,7 +90,10 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 
 
 def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """The most of a pool that was held, where the verdict names all of its GPUs."""
+    """The most of a pool that was held, where the verdict names all of its GPUs.
+
+    What is known of a pool is its holders, which no counter of a single GPU has.
+    """
     span, held = _Span.of(finding, end), finding.evidence.get("held_most")
     if span is None or not isinstance(held, int | float):
         return ()
@@ -147,7 +150,10 @@ _FLEET_RULES: Final = "fleet.rules."
 
 
 def explain_advice(advice: Advice, rules: object) -> Form:
-    """The reasoning behind a recommendation, by the rules' settings, and what has become of it."""
+    """The reasoning behind a recommendation, and what has become of it.
+
+    `rules` are their settings by name, or several such trees by their keys in a configuration.
+    """
     form = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
         # It is not known when its last complaint was made, so at which time to ask.

@@ -27,7 +27,10 @@ class FreshnessSettings:
 def is_fresh(
     device: DeviceReport, report: Report, now: Nanoseconds, settings: FreshnessSettings
 ) -> bool:
-    """Whether a device's last reading, and the report, still tell how the device is."""
+    """Whether a device's last reading still tells how the device is.
+
+    A report that was not renewed ages too, so that a sampler that has stopped shows.
+    """
     if device.down is not None or device.last_sample is None:
         return False
     limit = max(
@@ -48,7 +51,10 @@ WINDOW_SECONDS: Final = {"24h": 86_400.0, "7d": 604_800.0}
 
 
 def window_coverage_ratio(window: str, provisioning: Provisioning) -> float:
-    """Known time over the window's length, or without one over the time of all readings."""
+    """Known time over the window's length, so that an agent of an hour covers little of a day.
+
+    Where the window has no length, it is the known time since there were readings.
+    """
     if (length := WINDOW_SECONDS.get(window)) is None:
         return provisioning.coverage_ratio
     return min(1.0, provisioning.known_seconds / length)

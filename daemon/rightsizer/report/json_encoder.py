@@ -44,7 +44,10 @@ def attributes(source: object, names: str) -> Form:
 
 
 def topology_form(topology: Topology, devices: Iterable[Device], offered: Collection[str]) -> Form:
-    """GPUs, the ways between them, adapters with their ways to each GPU, and NUMA nodes."""
+    """GPUs, the ways between them, adapters with their ways to each GPU, and NUMA nodes.
+
+    GPUs whose uuid the driver does not offer have no index.
+    """
     return {
         "gpus": [
             _gpu(device, topology.placements[device.uuid], is_offered=device.uuid in offered)

@@ -26,9 +26,11 @@ def gres_conf(
 ) -> str:
     """Slurm's gres.conf: one line for each device, and what slurm.conf has to say of them.
 
-    `Cores` are Slurm's numbers of cores, from `cores` by the kernel's CPU; `Links` counts NVLinks
-    in the order of the lines. `Type` is the board's name as Slurm's own AutoDetect spells it. A
-    device without `files` gets a comment for a line.
+    `Cores` are Slurm's numbers of cores, and left out where the kernel does not tell which CPU is
+    a thread of which; `Links` counts NVLinks in the order of the lines, and is left out for MIG
+    instances, which have none. `Type` is the board's name as Slurm's own AutoDetect spells it.
+    GPUs that are cut up are left out; a device without `files` gets a comment for a line. `cores`
+    has Slurm's core by the kernel's CPU.
     """
     known = tuple(devices)
     names = {each.uuid: each.name for each in known}
@@ -91,9 +93,10 @@ class NodeFacts:
 
 
 def labels(facts: NodeFacts) -> Mapping[str, str]:
-    """The labels by name, without the prefix, in order; the unknown have none.
+    """The labels by name, without the prefix, in alphabetical order; the unknown have none.
 
-    Values are label values: 63 characters at most, letters, digits, `-`, `_` and `.`.
+    Values are label values: 63 characters at most, letters, digits, `-`, `_` and `.`, the first and
+    last a letter or digit.
     """
     boards = [each for each in facts.devices if each.mig is None]
     uuids = [each.uuid for each in boards]
@@ -136,8 +139,9 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
 def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
     """Labels of a Kubernetes node as node-feature-discovery's local source reads them.
 
-    What is after an expiry line goes when its time (wall time) has come, so that a node whose agent
-    is gone loses its labels; without one they hold for good.
+    Each line is `prefix/name=value`: newer releases no longer put a prefix before names that have
+    none. What is after an expiry line goes when its time (wall time) has come, so that a node whose
+    agent is gone loses its labels; without one they hold for good.
     """
     lines = [f"{_NAMESPACE}/{name}={value}" for name, value in named.items()]
     if expires is not None:
@@ -183,10 +187,13 @@ def resource_topology(
 ) -> dict[str, Any]:
     """The node as a NodeResourceTopology, by which topology-aware schedulers place pods.
 
-    One zone for each NUMA node with CPUs or devices, the first for devices without a node.
-    `distances` are between NUMA nodes, `held` is by uuid what is in use. `available` leaves that
-    out; of CPUs only the capacity is known. Resources have the names of NVIDIA's device plugin
-    (mixed strategy).
+    One zone for each NUMA node with CPUs or devices; GPUs that are cut up are in none. `distances`
+    are between NUMA nodes, `held` is by uuid what is in use.
+
+    `available` leaves out what is held now, by processes or by allocation. Of CPUs only the
+    capacity is known here: what the kubelet has given away of them, it alone knows. Resources have
+    the names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node is unknown
+    are in the first zone of a machine with a single one, and else in none.
     """
     given = {each.uuid: each for each in devices if each.is_given_out}
     homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}

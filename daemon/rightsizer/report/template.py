@@ -31,7 +31,10 @@ def rendered(
 
 @cache
 def scripts(*names: str) -> Mapping[str, str]:
-    """Scripts for tables or charts as one, and the hash that the document's policy allows."""
+    """What a document needs for its tables or charts: scripts as one, and the hash of it.
+
+    The document's policy allows no other.
+    """
     folder = files("rightsizer.report") / "templates"
     script = "".join((folder / name).read_text("utf-8") for name in names)
     return {"script": script, "script_hash": script_hash(script)}

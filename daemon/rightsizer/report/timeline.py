@@ -44,7 +44,11 @@ class _Stretch:
 
 
 class Timeline:
-    """Writes entries; times are epoch seconds, the score is the mean over the stretch."""
+    """Writes entries.
+
+    `start` and `end` are seconds since the epoch, as exact as the recording's; conditions are
+    separated by spaces; the score is the mean over the stretch.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._writer = csv.writer(getwriter("utf-8")(stream), lineterminator="\n")
@@ -54,7 +58,11 @@ class Timeline:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> "Iterator[Timeline]":
-        """A timeline in a file that appears only when it is whole; raises `RightsizerError`."""
+        """A timeline in a file that appears only when it is whole.
+
+        Raises:
+            RightsizerError: the file cannot be written, or the disk is full.
+        """
         with whole_file(path, "timeline") as file:
             timeline = cls(file)
             yield timeline

@@ -60,9 +60,12 @@ class DeviceLoad:
     def of(
         cls, activity: KernelActivity, intensity: float = 1.0, vigor: float = 1.0
     ) -> "DeviceLoad":
-        """An activity of which so much of its busy time remains, as of its links and engines.
+        """An activity at a part of its full load.
 
-        `vigor`: how hard its kernels work compared with the activity's figures.
+        Args:
+            activity: What happens while the workload is busy.
+            intensity: How much of its busy time remains; also of its links and engines.
+            vigor: How hard its kernels work compared with the activity's figures.
         """
         share = min(1.0, activity.residency * intensity)
         # A faster pace fills gaps; a kernel that never ends has none.

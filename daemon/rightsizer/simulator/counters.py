@@ -40,7 +40,11 @@ _KEPT_ANSWERS: Final = 4
 
 
 class RateIntegral:
-    """The trapezoids under rates on a fixed grid; a look back starts from the checkpoint before."""
+    """The trapezoids under rates on a fixed grid.
+
+    It goes on from where it was last asked; a look back starts from the checkpoint before, so
+    that it keeps little and says the same whatever was asked before.
+    """
 
     def __init__(
         self, rates: Callable[[Nanoseconds], Rates], start: Nanoseconds, step: Nanoseconds = STEP

@@ -23,7 +23,10 @@ class ActivePeriod:
     is_daily: bool = False
 
     def since(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
-        """For how long it has been active, by the simulation's start; `None` where it is not."""
+        """For how long it has been active at a time; `None` where it is not.
+
+        `start` is that of the simulation, here and below.
+        """
         elapsed = self._elapsed(time, start)
         if elapsed is None or (self.length is not None and elapsed >= self.length):
             return None

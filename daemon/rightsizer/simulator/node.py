@@ -63,8 +63,9 @@ def true_state(
 class SimulatedNode:
     """The truth that the driver library and the source both read from.
 
-    Times are wall time, times of day UTC; a node can be asked about any time in any order, and only
-    its counters begin somewhere, at `start`.
+    Times are wall time, nanoseconds since the epoch, and times of day are UTC: a workload that
+    starts at "08:00" starts then on every day. A node can be asked about any time in any order;
+    only its counters begin somewhere, at `start`.
     """
 
     def __init__(
@@ -75,9 +76,10 @@ class SimulatedNode:
         *,
         counter_step: Nanoseconds = STEP,
     ) -> None:
-        """A node whose counters are added up in steps from `start`, or else from the first reading.
+        """A node that runs a scenario; its counters are added up in steps from `start` on.
 
-        A start in the far past makes that reading slow, for it adds up all the time since.
+        Without a start they begin at the first time that one is read at. One in the far past makes
+        that reading slow, for it adds up all the time since.
         """
         self.scenario, self.start = scenario, start
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
@@ -175,7 +177,10 @@ class SimulatedNode:
         return self._gpus[spot.gpu].members(spot, time)
 
     def truth(self, uuid: str, time: Nanoseconds) -> tuple[State, frozenset[Condition]]:
-        """What is really the case; a GPU with instances and what cannot be read are `unknown`."""
+        """What is really the case.
+
+        A MIG parent with instances is `unknown`, having no state, and so is what cannot be read.
+        """
         unit = self._by_uuid[uuid]
         if self.unload(time) is not None or self.timeline(unit).is_silent(time):
             return State.UNKNOWN, frozenset()

@@ -194,7 +194,10 @@ def lowest_limit_watts(board: Board) -> float:
 
 
 def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> ElectricalState:
-    """What the load of a whole board leads to; a process that holds it keeps its clocks up."""
+    """The power, clocks and temperature that the load of a whole board leads to.
+
+    `has_context`: a process holds the board, which keeps its clocks up.
+    """
     busy = load.gpu_busy > 0.0 or load.engines > 0.0
     awake = busy or has_context
     top = around.sm_clock_maximum_hertz
@@ -279,7 +282,8 @@ def has_switches(board: Board) -> bool:
 def peer_of_link(board: Board, gpu: int, link: int, gpus: int) -> int | None:
     """The GPU that a link leads to directly; `None` for one to a switch or to nowhere.
 
-    Neighbors differ in binary digits of their index: every link is the same from both ends.
+    Before NVSwitch the links of a GPU were shared out among its neighbors. Neighbors differ from
+    it in one binary digit or more of their index, which makes every link the same from both ends.
     """
     if not nvlink_is_up(board) or has_switches(board):
         return None

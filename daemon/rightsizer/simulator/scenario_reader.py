@@ -164,7 +164,12 @@ def _phase(
 
 
 def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
-    """A packaged scenario by name, or one in a file of your own; else a `ScenarioError`."""
+    """A packaged scenario by name, or one in a file of your own.
+
+    Raises:
+        ScenarioError: there is none, or it contradicts itself or the catalogue; the message
+            starts with `file:line:column`.
+    """
     document = _document(name_or_path)
     activities = _activities(ScenarioRow.root(_packaged(ACTIVITIES_FILE)), {})
     top = ScenarioRow.root(document)

@@ -30,7 +30,11 @@ DEFAULT_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
 
 
 def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> Down | None:
-    """Why a GPU or one of its instances is silent; `None` where it is read."""
+    """Why a GPU or one of its instances is silent; `None` where it is read.
+
+    A function that hangs holds up all others of its GPU; one that refuses costs its own signals
+    alone.
+    """
     if node.unload(time) is not None:
         return _AWAY
     timeline = node.timeline(unit)
@@ -58,7 +62,11 @@ class SimulatedSource:
         interval: Nanoseconds,
         duration: Nanoseconds | None,
     ) -> None:
-        """Snapshots from `start`, else a fixed Monday, for a `duration`, else without end."""
+        """A source of snapshots from `start` on, wall time, for a `duration`.
+
+        Without a start it begins on a fixed Monday at midnight, UTC; without a duration it has no
+        end.
+        """
         self.name = f"simulated ({scenario.name})"
         self._next = DEFAULT_START if start is None else start
         self._heard_until = self._next - 1

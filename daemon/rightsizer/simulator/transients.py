@@ -71,7 +71,10 @@ def shown_watts(
 
 
 def sampled_busy(busy: float, number: int) -> float:
-    """A sample of a mean busy share by its number, six a second; each two of them make it up."""
+    """A sample of a mean busy share by its number, six to a second.
+
+    A share with gaps swings to both sides, and two samples make it up.
+    """
     pair, is_second = divmod(number - 1, 2)
     room = min(busy, 1.0 - busy, _SWING * busy * (1.0 - busy))
     swing = room * uniform(_KEY, pair)

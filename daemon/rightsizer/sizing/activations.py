@@ -135,7 +135,10 @@ def inference_activation_bytes(
     tokens: float,
     sampled_rows: float,
 ) -> float:
-    """The peak of one forward pass: residual streams, the widest part, and sampled logits."""
+    """The peak of one forward pass: residual streams, the widest part, and sampled logits.
+
+    Tokens of a mixture of experts are copied once for each expert that they pass.
+    """
     elements = max(_passing_elements(block, layout) for block in blocks)
     streams = tokens * elements * number_format.bytes_per_parameter
     return streams + sampled_rows * max(block.vocab for block in blocks) * _SAMPLING_BYTES

@@ -160,7 +160,10 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 def break_even_months(
     cloud: HourlyCost, own: OwnedCost, utilization_ratio: float, hours_per_month: float
 ) -> EstimateInterval | None:
-    """The same in months, used for a part of them; an owned GPU runs through all."""
+    """The same in months, of which only a part is used, while an owned GPU runs through all.
+
+    `utilization_ratio`: the part of a month that the GPU is used for.
+    """
     used = cloud.dollars_per_hour.scaled(utilization_ratio)
     hours = break_even_hours(replace(cloud, dollars_per_hour=used), own)
     return None if hours is None else hours.scaled(1.0 / hours_per_month)

@@ -31,7 +31,10 @@ _UNPACKED_BYTES = 4.0
 
 
 class Experts:
-    """Parameters of the layers, by who uses them; a dense model has no experts."""
+    """Parameters of the layers, by who uses them; a dense model has no experts.
+
+    What a token does not pass is the experts that it did not choose.
+    """
 
     def __init__(self, model: Transformer, count: ParameterCount) -> None:
         active = max(0.0, count.active - count.embedding - count.head) + count.repeated
@@ -175,7 +178,10 @@ class ForwardPass:
         return cost.plus(self._exchange(each, part)).plus(PassCost(latency=beside))
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
-        """Several prompts, less the tokens that are cached; the last token of each is sampled."""
+        """Prompts of so many tokens each, several at a time; the last token of each is sampled.
+
+        Tokens that are cached are looked at and not computed.
+        """
         total = (tokens - cached_tokens) * requests
         chunks = math.ceil(total / (self.settings.chunk_tokens or _CHUNK_TOKENS))
         each = total / chunks

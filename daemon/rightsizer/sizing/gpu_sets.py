@@ -94,7 +94,12 @@ def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
 def best_set(
     candidates: Sequence[str], count: int, topology: Topology, present: Collection[str] = ()
 ) -> PlacementSet | None:
-    """The best joined set of a size, of equals that with most GPUs `present`; `None` of too few.
+    """The best joined set of some size; `None` where there are too few candidates.
+
+    Of equal ones that with the most GPUs that are present already, then the first in the order of
+    the candidates.
+
+    GPUs that are `present` are held already, and need not be moved.
 
     Raises:
         ValueError: there are more candidates than can be looked through.

@@ -84,7 +84,11 @@ def sm_share(board: Board, profile: MigProfile) -> float:
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:
-    """What one slice of a board offers while its neighbors are busy; MIG has no NVLink."""
+    """What one slice of a board offers while its neighbors are busy.
+
+    Compute goes by its part of the SMs, memory and bandwidth by its part of the memory slices.
+    There is no NVLink inside MIG, and one process uses one slice.
+    """
     compute = sm_share(board, profile)
     memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
     return replace(
@@ -122,7 +126,11 @@ class SliceNeed:
 
 
 def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
-    """The slices on which the need fits, smallest first (docs/definitions.md, sources)."""
+    """The slices on which the need fits, smallest first.
+
+    Compute goes by a slice's part of the SMs, memory and bandwidth by its part of the memory
+    slices (docs/definitions.md, sources). There is no NVLink inside MIG.
+    """
     if need.uses_nvlink:
         return ()
     compute, memory = need.compute_ratio, max(need.memory_ratio, need.memory_bandwidth_ratio)

@@ -40,7 +40,10 @@ class TokenIndexer:
 
     @property
     def key_bytes(self) -> int:
-        """Of one token in one layer, in 8 bits (132 for a key of 128; vLLM's indexer cache)."""
+        """Of one token in one layer: engines keep it in 8 bits, whatever the format of the cache.
+
+        132 bytes where a key is 128 wide (vLLM, `DeepseekV32IndexerCache`).
+        """
         return self.head_dim + math.ceil(self.head_dim / _SCALED) * _SCALE_BYTES
 
     @property

@@ -68,9 +68,10 @@ def first_token_waiting(
 ) -> Waiting:
     """Where each pass takes a step of all answers, and the prompts that came during the last one.
 
-    A request waits for what is left of its pass, and for the whole next one: a gated queue with
-    vacations. `prompts_seconds`: of a prompt alone, and of one among those that come together;
-    `burstiness`: the squared variation of the times between arrivals, 1 of Poisson's.
+    `prompts_seconds`: of a prompt alone, and of one among those that come together.
+    A request waits for what is left of the pass that it came in, and for the whole next one: a
+    gated queue with vacations. `burstiness`: the squared coefficient of variation of the times
+    between arrivals, 1 of Poisson's, which widens passes as it widens counts of arrivals.
     """
     alone_seconds, prompt_seconds = prompts_seconds
     busy = min(1.0 - _CERTAIN, arrivals_per_second * prompt_seconds)
@@ -97,7 +98,10 @@ def running_spread(running: float, burstiness: float, stiffness: float) -> float
 
 
 def running_seen(running: float, variance: float, ratio: float | None) -> float:
-    """How many run as so many of the requests see at most, itself included; most see many."""
+    """How many run, itself included, as so many of the requests see at most; as most see without.
+
+    Most requests are there when many are.
+    """
     seen = running + variance / max(_CERTAIN, running)
     return seen if ratio is None else seen + normal_quantile(ratio) * math.sqrt(variance)
 

@@ -297,7 +297,11 @@ def most_running(server: Server) -> float:
 
 
 def best_concurrency(server: Server) -> int:
-    """The most requests in flight within memory and latencies; 0 if not one for each replica."""
+    """The most requests in flight on all GPUs within memory and the latencies of the load.
+
+    0 where not even one for each replica is within them. Throughput grows with every request, so
+    that the same is best where no latency is asked for.
+    """
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
     most = min(by_memory, server.settings.requests_maximum or by_memory)

@@ -79,14 +79,21 @@ def stored_parameters(model: Model, count: ParameterCount, number_format: Number
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:
-    """What training changes on the fullest GPU, before sharding; of diffusion the denoiser."""
+    """Parameters on the fullest GPU that training changes, before data parallelism shards them.
+
+    Of a diffusion model that is the denoiser; text encoder and decoder stay as they are.
+    """
     if isinstance(model, Diffusion):
         return model.parameters / layout.tensor
     return sum(_placed(model, count, layout))
 
 
 def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[float, float]:
-    """Parameters of the fullest stage's layers, and of its ends: embedding first, head last."""
+    """Parameters of the fullest stage's layers, and of its embedding and head.
+
+    The first stage holds the embedding and what is not read, the last one the head, or the
+    embedding again where they are one.
+    """
     if isinstance(model, LayeredModel):
         stage_share = math.ceil(model.layers / layout.pipeline) / model.layers
     else:

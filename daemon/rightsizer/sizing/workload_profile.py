@@ -71,7 +71,10 @@ class ProfiledTime:
         return self.kernel_seconds < SMALL_KERNEL_SECONDS
 
     def at_busy(self, busy: float) -> "ProfiledTime":
-        """The same program in a window that was busy for another share: telemetry's is longer."""
+        """The same program in a window that was busy for another share of it.
+
+        Telemetry's window is longer than a profile, and no profiler slows it.
+        """
         idle = self.copy + self.host
         was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
         more = busy / self.busy if was_busy else 0.0

@@ -44,7 +44,10 @@ class NodeSurvey:
 
 
 def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> NodeSurvey:
-    """What driver and bus say; the bus alone where the driver does not answer in time."""
+    """Look at driver and bus, and put together what both say.
+
+    The bus must do where the driver does not answer within the patience.
+    """
     on_bus = expected_gpus(sysfs)
     inventory, trouble = _ask_driver(sysfs, catalogue, patience_seconds)
     offered = tuple(gpu.whole.device for gpu in inventory.gpus)
@@ -200,7 +203,10 @@ class HostContextCollector:
         self._seen_at = time.monotonic()
 
     def look(self, query: HostQuery, deadline: float) -> HostContext:
-        """The context of the devices now, or at the last look that came back in time."""
+        """The context of the devices now, or at the last look that came back.
+
+        The deadline is on the monotonic clock.
+        """
         if not self._is_asked:
             self._is_asked = self._worker.ask(lambda _: self._probe.look(query))
             answer = self._worker.answer(deadline) if self._is_asked else self._worker.stuck()

@@ -34,7 +34,11 @@ _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
 
 class LiveSource:
-    """Reads all devices once a tick by workers, and never waits for one beyond its deadline."""
+    """Reads all devices once a tick and never waits for one beyond its deadline.
+
+    The driver is called by workers alone; whatever it does, `read` returns a snapshot that says
+    what is known and why the rest is not.
+    """
 
     name = "nvml"
 
@@ -50,7 +54,9 @@ class LiveSource:
         secondary: Sequence[SecondarySource] = (),
         controls: ReleaseController | None = None,
     ) -> None:
-        """Each secondary source finds what those before have added.
+        """Asks nothing before the first `read`.
+
+        A later secondary source finds what the earlier ones have added.
 
         Raises:
             ConfigurationError: a collector that is disabled does not exist.

@@ -23,7 +23,11 @@ class SnapshotSource(Protocol):
         """What it is, for people: `nvml`, `simulated (eight-gpu-node)`, `log.csv`."""
 
     def read(self) -> Snapshot | None:
-        """The next snapshot, a live one within its deadline; `None` when there will be no more."""
+        """The next snapshot; `None` when there will be no more.
+
+        A live source answers with the present and always within its deadline; a recorded one
+        with the next tick of the recording.
+        """
 
     def close(self) -> None:
         """Give back whatever is held: handles, threads, files."""
@@ -79,7 +83,10 @@ class ReleaseController:
         return release
 
     def resume(self, held: ReleasableResource, *, asker: str = OPERATOR) -> bool:
-        """Take back one's own releases, an operator everyone's; whether there were any."""
+        """Take something back; whether it was released.
+
+        An operator takes back every release, others their own alone.
+        """
         with self._lock:
             mine = [key for key in self._releases if key[0] is held and asker in (OPERATOR, key[1])]
             for key in mine:

@@ -57,7 +57,10 @@ class ConnectionQueue:
         return len(self._waiting)
 
     def has_room(self, address: str) -> bool:
-        """Whether one more may wait, maybe after a moment; a known address has twice the room."""
+        """Whether one more may wait, after a moment if need be; a known address has twice the room.
+
+        Those that are not accepted meanwhile wait in the kernel.
+        """
         with self._changed:
             fold = 2 if address in self._known else 1
             most = fold * self._settings.waiting_maximum
@@ -330,7 +333,10 @@ class Authenticator:
         return (now and now.policy) == (context and context.policy)
 
     def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
-        """Whether a request is answered, and as whose."""
+        """Whether a request is answered, and as whose.
+
+        `certificate` is a name from the client's certificate, which was verified.
+        """
         config = self._current()
         return Admission(*self._judged(config, address, certificate, authorization), config.headers)
 

@@ -240,7 +240,10 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
 
 
 def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:
-    """By a workload's own idle times but the running one, and by others' where they are few."""
+    """By a workload's own idle times, as far as they are few by those of its class and of others.
+
+    The running one is not among them: it was chosen for having lasted.
+    """
     others = [each for each in (case.node.cases if case.node else ()) if each.key != case.key]
     others.sort(key=lambda each: each.workload_class is not case.workload_class)
     past = [
@@ -260,7 +263,10 @@ def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
 
 
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
-    """The least and the most of its time that a workload will be idle, by the days of its past."""
+    """The least and the most of its time that a workload will be idle, as its past has it.
+
+    Days are what is independent of a diurnal load.
+    """
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
     if (past := sum(series.known_seconds)) > 0.0:
@@ -275,7 +281,10 @@ _MOST_PROCESSES: Final = 8
 
 
 def release_instructions(case: Case) -> tuple[Instruction, ...]:
-    """The command that ends or scales down a workload, to review; none for unknown processes."""
+    """The command that ends the workload, or scales it to nothing, for a person to review.
+
+    None for GPUs without a workload, nor where it is not known whose the processes are.
+    """
     workload, node = case.workload, case.node
     found = owner_of(workload.kind).release(workload) if workload else ()
     uuids = [device.uuid for device in case.devices]

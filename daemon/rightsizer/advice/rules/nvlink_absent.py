@@ -34,7 +34,10 @@ class BetterGpus:
 def better_gpus(
     devices: Sequence[Device], node: Node, topology: Topology, gain_ratio: float
 ) -> BetterGpus | None:
-    """The best set of GPUs that is worth moving to; `None` where there is none."""
+    """The best set of GPUs that is worth moving to; `None` where there is none.
+
+    By `gain_ratio` the sum over the pairs must grow where the weakest stays as weak.
+    """
     now = score_of(_uuids(devices), topology)
     board = devices[0].board, devices[0].name
     same = [

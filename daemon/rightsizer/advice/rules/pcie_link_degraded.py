@@ -182,7 +182,10 @@ def _is_unused(case: Case) -> bool:
 
 
 def _share(window: Window, link: LinkState | None, minimum_active_seconds: float) -> float:
-    """The share of the time at work, at the least; what a narrow link counts at rest is off."""
+    """The share of the time at work, at the least; 0 where it hardly worked.
+
+    A slow link counts at work only; a narrow one counts at rest too, which is taken off.
+    """
     if link is None or seconds(window.active) < minimum_active_seconds:
         return 0.0
     degraded = window.conditions.get(Condition.PCIE_LINK_DEGRADED, 0)

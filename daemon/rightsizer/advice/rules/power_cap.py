@@ -44,7 +44,10 @@ def low_pipe_ratio() -> Any:
 
 
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
-    """The share of the active time that a lower clock leaves as it is; `None` without any."""
+    """The share of the active time that a lower clock leaves nearly as it is; `None` without any.
+
+    Up to `low_pipe_ratio` of use of SMs and pipes, productive time waits for something else.
+    """
     if window.active <= 0:
         return None
     waiting = sum(window.states.get(state, 0) for state in _WAITING)
@@ -95,8 +98,9 @@ def power_saving(
 ) -> PowerSaving | None:
     """What the proposed limit saves; `None` where it is no lower, or the draw is not known.
 
-    The mean of what exceeds a cap is least when the draw is steady, and most when it jumps between
-    nothing and the present limit: those are the ends of the interval.
+    Of the draw its mean is known, not its distribution. The mean of what exceeds a cap is least
+    when the draw is steady, and most when it jumps between nothing and the present limit: those
+    are the ends of the interval. At the low end the same work also takes the longest.
     """
     limit, default = status.limit_watts, status.default_limit_watts
     least = status.device.stated("power_limit_minimum_watts")

@@ -51,7 +51,10 @@ class Straggler:
 
 
 def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Straggler:
-    """The stragglers, by GPUs that spin or shares that differ by these ratios; none if alike."""
+    """The stragglers; none where all are alike.
+
+    A GPU spins from `stalled_ratio` of the time on; shares differ from `spread_ratio` on.
+    """
     windows = {window.uuid: window for window in case.windows}
     stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
     spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]

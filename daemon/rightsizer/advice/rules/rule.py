@@ -99,7 +99,10 @@ class TunableRule(Generic[SettingsT]):
 
     @property
     def market(self) -> Market:
-        """All there is to run on, and what it costs; by default all boards, without prices."""
+        """What else there is to run on, and what it costs; by itself all boards, without prices.
+
+        Only who asks reads the catalogue: rules are part of the settings, which all commands read.
+        """
         return self.given_market or Market()
 
     def relaxed(self, factor: float) -> Self:
@@ -211,7 +214,8 @@ class Judgement:
     ) -> "Judgement":
         """The same, by what the rule says of recent time: what is true of both spans may open.
 
-        `relaxed` gives the verdict on the short span by a lower threshold.
+        `relaxed` gives the verdict on the short span by a lower threshold, `known_seconds` is the
+        known time of the long one.
         """
         finding, conduct = self.finding, self.conduct
         if finding.is_complaint and short is not None and short.is_complaint:

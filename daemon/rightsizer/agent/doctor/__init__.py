@@ -44,7 +44,11 @@ _BETWEEN_SECONDS: Final = 0.3
 
 
 def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Every check of this machine; raises `RightsizerError` for an unreadable scenario or file."""
+    """Every check of this machine, as the user that asks.
+
+    Raises:
+        RightsizerError: the settings name a scenario or a catalogue that cannot be read.
+    """
     place = CheckContext(settings, look(settings), environ)
     return tuple(check(place) for check in CHECKS)
 

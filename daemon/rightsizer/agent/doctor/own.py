@@ -35,7 +35,10 @@ def check_history(place: CheckContext) -> Check:
 
 
 def _unwritable(name: str, path: Path, lost: str) -> Check | None:
-    """What keeps the agent from writing a file of its own; `None` where nothing does."""
+    """What keeps the agent from writing a file of its own; `None` where nothing does.
+
+    A folder that is not there is one whose file system is not mounted, as often as not.
+    """
     folder = path.parent
     if not folder.is_dir():
         found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"

@@ -202,7 +202,10 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
 
 
 def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
-    """The days of a device, oldest first, one frame for each time."""
+    """The days of a device, oldest first, one frame for each time.
+
+    It is by the day where several sources have it, of which the preferred ones are first.
+    """
     found = list(cached)
     if len({each.source for each in found}) > 1:
         found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]

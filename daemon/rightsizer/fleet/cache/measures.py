@@ -230,7 +230,10 @@ class DayDemands:
 
     @cached_property
     def _points(self) -> tuple[Floats, Floats]:
-        """By frame, interval and measure, times at its peak and below, and bins of both."""
+        """By frame, interval and measure, times at its peak and below, and bins of both.
+
+        The bins of a measure follow those of the one before, those of a frame likewise.
+        """
         frame, values = self._frames[0], self._values
         places = frame.layout.places
         wanted = [

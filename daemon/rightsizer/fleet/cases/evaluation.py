@@ -162,7 +162,11 @@ def evaluate_fleet(
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdicts on the fleet, over its long span and the short one at its end."""
+    """Every rule's verdicts on the fleet, over its long span and the short one at its end.
+
+    `open_now` has key and rule of the advice that is open; `failed` is called with a rule that
+    raises, which costs it its verdicts and nothing else.
+    """
     found: list[Judgement] = []
     for rule in rules:
         try:

@@ -58,7 +58,10 @@ class HourlyFigures(Sequence[float | None]):
 def hours_of(
     days: SubjectDays, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
 ) -> HourlySeries:
-    """A measure by the hour, times a factor: the largest of its peaks, the mean of its means."""
+    """A measure by the hour, times a factor: the largest of its peaks, the mean of its means.
+
+    `column` is a name as in `mean:busy`.
+    """
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
     for day in days.days:

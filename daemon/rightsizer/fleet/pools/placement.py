@@ -102,7 +102,10 @@ def why_left(
     obstacles: Mapping[str, PoolObstacle],
     memory_bytes: float | None,
 ) -> str:
-    """Why the rest could not be placed: the pools that were tried, then the others."""
+    """Why the rest could not be placed: the pools that were tried, then the others.
+
+    Those of other clusters are not told of: they are no choice that one could have.
+    """
     reasons = []
     if tried:
         named = first_names([pool.name for pool in tried], _MOST_NAMED)

@@ -96,7 +96,10 @@ class PoolSubject(CaseSubject):
         }
 
     def savings(self, low: float, high: float) -> Savings:
-        """What so many GPUs less save: money where all are of one board with a price; no energy."""
+        """What so many GPUs less save: money where all are of one board that has a price.
+
+        Energy is not known by the pool.
+        """
         case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
         found = released(case, self.market, low, high)
         return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)

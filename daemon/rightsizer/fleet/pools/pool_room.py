@@ -90,7 +90,10 @@ def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
 
 
 def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
-    """GPUs without which some hour has no room for all that was taken in it."""
+    """GPUs without which some hour has no room for all that was taken in it.
+
+    Those that are too large by themselves take one each; no other can be beside them.
+    """
     rest = [each for each in loads if _fits(each.compute, each.memory, limits)]
     alone = len(loads) - len(rest)
     if not rest:

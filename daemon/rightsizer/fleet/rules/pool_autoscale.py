@@ -58,7 +58,10 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
 
 
 def _empty_ratio(pool: FleetPool, each: int) -> float:
-    """Part of the nodes' time in which a whole node was empty as the work was placed."""
+    """Part of the nodes' time in which a whole node was empty as the work was placed.
+
+    Nodes of which nothing is known were never empty.
+    """
     hours = map(known_values, pool.node_free.values())
     empty = (fmean(free >= each - _WHOLE for free in known) for known in hours if known)
     return sum(empty) / len(pool.size_by_node)

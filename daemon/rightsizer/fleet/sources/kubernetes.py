@@ -306,7 +306,10 @@ class KubernetesState:
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
-        """By workload: what its pod says, else its namespace; else the namespace's name."""
+        """By workload: what its pod says, else its namespace; else the namespace's name.
+
+        Those of namespaces are there too, for workloads that have ended.
+        """
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
         labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
         pods = POD_LABELS, {each.pod for each in mine if each.pod}

@@ -147,8 +147,9 @@ def names_of(
 ) -> frozenset[str]:
     """Those of some metrics that have series, now or `within` a duration before.
 
-    `labels` may hold the uuid of a series' device. Where several at once are too much they are
-    asked for one by one, and one of them by devices.
+    `labels` may hold the uuid of a series' device.
+
+    Where all at once are too much they are asked for one by one, and one of them by devices.
     """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
@@ -208,7 +209,10 @@ def by_label(
     uuids: Mapping[str, int],
     blank: float = math.nan,
 ) -> dict[str, Floats]:
-    """The series of an answer on a grid by the value of a label, with a row for each device."""
+    """The series of an answer on a grid by the value of a label, with a row for each device.
+
+    `uuids` has the devices' rows.
+    """
     by_value: defaultdict[str, list[SampledSeries]] = defaultdict(list)
     for series in answer:
         if series.labels.get("uuid", "") in uuids:
@@ -239,7 +243,10 @@ _OUTLIERS: Final = 1
 def seconds_by_day(
     store: MetricStore, some_series: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[int, float]:
-    """Seconds between two samples of a few series that are always there, by UTC day."""
+    """Seconds between two samples of a few series that are always there, by UTC day.
+
+    Days without samples are left out.
+    """
     query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
     hours: dict[int, list[float]] = {}
     for series in store.range(query, now - lookback, now, _EVERY):

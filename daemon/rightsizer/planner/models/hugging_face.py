@@ -107,7 +107,11 @@ def _window(
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
-    """The model of a parsed `config.json`: of several parts the text, with what the others take."""
+    """The model that a parsed `config.json` describes.
+
+    Of a model with several parts (vision and text) the text part is read, and what the others
+    take in memory, as far as their shape is understood; a note says so.
+    """
     config = Configuration(values)
     published = config.text("_name_or_path").rstrip("/").rpartition("/")[2]
     named = name or published or config.text("model_type")
@@ -133,7 +137,10 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
 
 
 def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | None:
-    """What sees of a model that puts images and texts in one space; `None` of other models."""
+    """What sees of a model that puts images and texts in one space; `None` of other models.
+
+    Images are what such a model is asked for: texts take little beside them.
+    """
     config = Configuration(values)
     if config.text("model_type") not in _IMAGES_AND_TEXTS:
         return None

@@ -62,7 +62,11 @@ class KnownModel:
 
 
 def find_model(name: str) -> KnownModel | None:
-    """The model that a name means, whoever made it and in whatever format; `None` for none."""
+    """The model that a name means; `None` where it means none.
+
+    Organization, case, punctuation, and words such as `Instruct` or `AWQ` do not matter. Models
+    that were made of others, and say so at the end of their names, are as these.
+    """
     lowered = name.strip().lower().removesuffix(".gguf")
     lowered = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), lowered)
     lowered = re.sub(r"(v\d)_(\d)\b", r"\1.\2", lowered)

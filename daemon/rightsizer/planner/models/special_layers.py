@@ -118,7 +118,10 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
 
 
 def with_cross_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with norms and gates in the layers that look at an image and cache no text."""
+    """The shape with norms of queries and keys, and gates, in the layers that look at an image.
+
+    They keep nothing of the text: a token of it is cached by the others.
+    """
     listed = config.lists("cross_attention_layers") or _CROSSED
     crossed = {layer for layer in range(shape.layers) if layer in listed}
     if len(crossed) < len(listed):

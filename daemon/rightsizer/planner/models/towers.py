@@ -305,7 +305,10 @@ _TOWERS: Final[Mapping[str, Tower]] = {
 
 
 def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str, ...]]:
-    """Parameters of what is understood beside the text, and of what joins it to that; notes."""
+    """Parameters of the parts of a model beside its text that are understood, and notes on them.
+
+    What joins them to the text, which is so wide, is counted with them.
+    """
     kind = config.text("model_type")
     counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}
     counted = sum(count or 0 for count in counts.values())

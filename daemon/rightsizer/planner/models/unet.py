@@ -127,7 +127,10 @@ def _middle(config: Configuration, coarsest: _Level, time: int, text: int) -> La
 
 
 def _up(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
-    """Each block takes beside its input what that resolution and the finer one had going down."""
+    """Each block takes what the same resolution had on the way down beside its input.
+
+    That is one more than on the way down: the last takes what came from the finer resolution.
+    """
     work, inputs = LayerWork(), levels[-1].channels
     for at in reversed(range(len(levels))):
         level, finer = levels[at], levels[max(0, at - 1)]

@@ -116,7 +116,11 @@ class CaptureController:
         """How captures ended since the agent started."""
 
     def start(self) -> None:
-        """End what an agent that was killed has left; raises `HistoryError`."""
+        """End what an agent that was killed has left: a program that still runs, an open capture.
+
+        Raises:
+            HistoryError: what is remembered cannot be read.
+        """
         for record in self._cache.mended():
             if record.outcome is CaptureOutcome.RUNNING:
                 detail = "the agent ended meanwhile"

@@ -37,7 +37,9 @@ _MOST_IN_A_LOOK_SECONDS: Final = 120.0
 def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
     """The profile with uuids of the GPUs that its workload held, by order, where it has none.
 
-    A program that is shown its own GPUs alone numbers them from 0 in their order.
+    A program that is shown its own GPUs alone numbers them from 0 in their order, so that a number
+    of this node's would name another workload's. One that sees all GPUs may be told another of its
+    own; the workload is right in either case.
     """
 
     def named(found: DeviceProfile) -> DeviceProfile:
@@ -80,7 +82,9 @@ class DroppedFile:
 
 
 def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], int]:
-    """What is there, oldest first, without hidden files, and how many are too many.
+    """What is there, oldest first, and how many files were left out for being too many.
+
+    Hidden files and folders are passed over: that is how programs name what they still write.
 
     Raises:
         OSError: the folder cannot be read.
@@ -90,7 +94,11 @@ def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], in
 
 
 def open_dropped(folder: Path, landed: DroppedFile) -> int:
-    """The very file that was looked at, open for reading; raises `ProfileError`."""
+    """The file, open for reading; the very one that was looked at.
+
+    Raises:
+        ProfileError: it is another by now, or cannot be opened.
+    """
     parts = landed.path.split("/")
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -197,7 +205,11 @@ class DropFolderWatcher:
         self._stop.set()
 
     def look(self) -> None:
-        """Read what is as at the last look and was not read so; raises where it cannot be kept."""
+        """Read what has not changed since the last look, and was not read as it is now.
+
+        Raises:
+            RightsizerError: what was read could not be kept; it is read again.
+        """
         if (found := self._found()) is None:
             return
         known = self._repository.files()

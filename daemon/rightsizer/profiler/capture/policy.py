@@ -69,9 +69,10 @@ class WorkloadCourse:
 
     @property
     def unsteadiness_ratio(self) -> float | None:
-        """How far the shares of states between two looks are from those of all, by total variation.
+        """How far the shares of states between two looks are from those of all looks, at most.
 
-        `None` with fewer than three looks.
+        The total variation distance, 0 to 1: half the sum of the differences. `None` with fewer
+        than three looks, for one stretch is always like itself.
         """
         if len(self.points) < _LEAST_POINTS:
             return None
@@ -85,7 +86,10 @@ class WorkloadCourse:
 def advanced(
     course: WorkloadCourse | None, seen: WorkloadSample, span_seconds: float
 ) -> WorkloadCourse:
-    """The course with one more look; a new one where no former process is left."""
+    """The course with one more look; it begins again where no process is left of those before.
+
+    Looks are kept as far back as the span, and one beyond.
+    """
     pids = seen.pids or frozenset()
     if course is None or (pids and course.first_seen and not pids & course.first_seen.keys()):
         first = dict.fromkeys(pids, seen.time)
@@ -134,7 +138,8 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
 ) -> tuple[CaptureCandidate, ...]:
     """The findings that a profile would settle, most severe and most certain first.
 
-    Courses are by the key of the workload; what was taken comes with the seconds since it began.
+    Courses are by the key of the workload; what was taken comes with the seconds since it began, by
+    whichever clock can be trusted; `quiet` are ids of advice that was dismissed or snoozed.
     """
     settled = {
         (each.key, reason)

@@ -97,7 +97,11 @@ class CaptureRepository(RecordTable[CaptureRecord]):
             return {row[0]: ReadFile(*row) for row in rows}
 
     def put_files(self, files: Iterable[ReadFile]) -> None:
-        """Keep what was read, in place of what was known; raises `HistoryError` where it cannot."""
+        """Keep what was read, in place of what was known of these paths.
+
+        Raises:
+            HistoryError: it could not be written.
+        """
         if rows := list(map(astuple, files)):
             with self._database.transaction() as connection:
                 connection.executemany("INSERT OR REPLACE INTO read_file VALUES (?, ?, ?, ?)", rows)
@@ -116,7 +120,11 @@ class CaptureCache(RecordCache[CaptureRecord]):
         self._begun: dict[str, Nanoseconds] = {}
 
     def begin(self, record: CaptureRecord) -> None:
-        """Remember a capture before it is made; raises `HistoryError` where it cannot be."""
+        """Remember a capture before it is made.
+
+        Raises:
+            HistoryError: it could not be written; it is not remembered.
+        """
         super().begin(record)
         self._begun[record.id] = self._clock.time()
 
@@ -195,7 +203,10 @@ class CaptureStorage:
     def prune(
         self, records: Iterable[CaptureRecord], now: Nanoseconds, *, by_age: bool
     ) -> tuple[str, ...]:
-        """Delete what is too old, if the clock can be trusted, or too much; the ids."""
+        """Delete what is too old or too much, oldest first; the ids of the captures deleted.
+
+        Those of which something is still expected stay; age counts where the clock can be trusted.
+        """
         records = tuple(records)
         sizes = {each.id: self.size_bytes(each.id) for each in records}
         total = sum(sizes.values())

@@ -127,7 +127,10 @@ def call_webhook(
     sleep: Callable[[float], object] = time.sleep,
     node: str = "",
 ) -> CaptureResult:
-    """Post the facts, again only where they cannot have arrived, until `sleep` returns true."""
+    """Post the facts; sent again only where they cannot have arrived.
+
+    `sleep` waits between tries, and there are no more where it returns true.
+    """
     body = request.form(node or platform.node())
     answer = post_once(
         settings.url, body, settings.http, token_file=settings.token_file, sleep=sleep
@@ -145,7 +148,11 @@ def run_command(
     *,
     note: Callable[[int], None] = lambda _: None,
 ) -> CaptureResult:
-    """Run a program, and end it with its group; `note` is told its process as in `run_program`."""
+    """Run a program, and end it with all that it has started and that stayed in its group.
+
+    `note` is told the number of its process, and of its group, before it runs, as `run_program`
+    says.
+    """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
     outcome, has_run = _OUTCOMES.get(run.ending, usual), run.ending is not Ending.ABSENT
@@ -153,7 +160,10 @@ def run_command(
 
 
 def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
-    """The command: the processes by number, and the Slurm job by which dynolog keeps them."""
+    """The command: the processes on the GPUs by number, which dynolog keeps by Slurm job.
+
+    Each process writes a file of its own, with its number at the end of its name.
+    """
     job = owner_of(request.workload.kind).job_of(request.workload)
     return (
         *(settings.program, "--port", str(settings.port), "gputrace"),

@@ -47,7 +47,10 @@ class ProfiledMember:
         return self.share(self.time.host_wait_seconds)
 
     def outlier_seconds(self, minimum_ratio: float) -> float:
-        """The longest wait for the host, where it is that part of all its waiting; else 0."""
+        """The longest wait for the host, where it is that part of all its waiting; else 0.
+
+        What happened once is no rate: a remedy that makes each launch cheaper does not end it.
+        """
         longest, waits = self.device.longest_host_wait_seconds, self.time.host_wait_seconds
         return longest if waits and longest >= minimum_ratio * waits else 0.0
 
@@ -150,7 +153,8 @@ class Gain:
     ) -> "Gain":
         """Of one device, by the seconds that a cause exposes: Amdahl's bound.
 
-        The ratios are how much of it goes at least and at most, where the remedy works.
+        A step may hold what is before the first kernel, so that span and steps are told by their
+        own times. The ratios are how much of it goes at least and at most, where the remedy works.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
         step, length, steps = None, member.step_seconds, member.device.steps

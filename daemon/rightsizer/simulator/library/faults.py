@@ -42,7 +42,10 @@ class ScenarioFaults:
         return self._scenario_code("", uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
-        """The error code of a call, 0 where it works; blocks where calls on the device hang."""
+        """The error code of a call, 0 where it works; blocks where it hangs.
+
+        `uuid` is that of the device, empty without one, `parent` that of its GPU.
+        """
         del parent
         while uuid and self._hangs(function, uuid):
             time.sleep(_POLL_SECONDS)

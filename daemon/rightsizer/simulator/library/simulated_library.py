@@ -37,7 +37,11 @@ class LibraryFunction:
         needs_start: bool = True,
         on_instances: bool = False,
     ) -> None:
-        """`needs_start`: only once the library is initialized; `on_instances`: of MIG too."""
+        """A function of the driver, or of devices, by its name in the library.
+
+        `needs_start`: the library must be initialized before. `on_instances`: a function of devices
+        supports MIG instances too.
+        """
         self.name = name
         self.restype: Any = None
         self._function, self._driver, self._faults = function, driver, driver.faults
@@ -77,7 +81,11 @@ class DeviceFunction(LibraryFunction):
 
 
 class SimulatedLibrary:
-    """Stands where nvidia-ml-py keeps the loaded library, with its functions as attributes."""
+    """Stands where nvidia-ml-py keeps the loaded `libnvidia-ml.so.1`.
+
+    Its attributes are the library's functions; one that the library lacks is an AttributeError,
+    as a missing symbol is.
+    """
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
         self.faults = self._faults_of(node, time)

@@ -50,8 +50,9 @@ class ExporterView:
 class StalledCollectionDetector:
     """Finds devices whose values repeat for longer than a running GPU's can.
 
-    Its energy grows with every collection; without it all values must repeat, power among them.
-    What has neither follows the GPU that it is a part of, or else all the others.
+    A GPU that draws power uses energy, so its counter grows with every collection. Where the
+    exporter leaves energy out, all values of the GPU must repeat, the power draw among them.
+    Whatever has neither follows the GPU that it is a part of, or else all the others.
     """
 
     def __init__(self, longest_age: Nanoseconds) -> None:

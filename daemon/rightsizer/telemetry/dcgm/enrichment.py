@@ -28,7 +28,10 @@ def merge_readings(
     profiled: Collection[Signal] = (),
     missing: Mapping[Signal, Missing] = _EMPTY,
 ) -> Reading:
-    """The reading with what DCGM has of the same device, where that is missing or better."""
+    """The reading with what DCGM has of the same device, where that is missing or better.
+
+    `profiled` are the signals that DCGM took from the hardware's own counters.
+    """
     taken = {
         signal: value
         for signal, value in values.items()
@@ -64,7 +67,8 @@ def _is_better(reading: Reading, signal: Signal, value: float, *, is_profiled: b
 def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
     """Our uuid by the exporter's name of a device, for those that both know.
 
-    A MIG instance goes by uuid, or by GPU and GPU instance id unless compute instances share it.
+    A MIG instance goes by its own uuid, or by its GPU and GPU instance id. Where compute instances
+    share a GPU instance, its values belong to none of them.
     """
     uuids: set[str] = set()
     slots: dict[str, str] = {}
@@ -106,7 +110,11 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
 
 
 def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
-    """The snapshot with better readings of its devices, and those that the exporter alone knows."""
+    """The snapshot and what stands of the exporter's page; waits for nothing.
+
+    Devices that the driver offers are read better, never twice. Devices that the exporter alone
+    knows are added, with a reading at the snapshot's own time while their values hold.
+    """
     view = endpoint.view()
     exported = {uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()}
     readings = dict(snapshot.readings)

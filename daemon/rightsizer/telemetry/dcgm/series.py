@@ -188,7 +188,10 @@ def sample_row(
 
 
 def blank(number: str) -> Missing | None:
-    """Why a number is no value, by the last digits as they are written; `None` where it is one."""
+    """Why a number as it is written is no value, `None` where it is one.
+
+    The last digits tell the reasons apart, so that they must not go through a float first.
+    """
     whole, _, fraction = number.partition(".")
     return None if not whole.isdecimal() or fraction.strip("0") else _BLANKS.get(int(whole))
 
@@ -235,7 +238,15 @@ class DcgmExpositionParser:
         self._interpret = lru_cache(_REMEMBERED)(interpret)
 
     def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
-        """One page, of which samples before `oldest` are stale; `DriverError` where it is none."""
+        """One page.
+
+        Args:
+            text: Samples with or without times.
+            oldest: Samples with a time before this wall time are stale.
+
+        Raises:
+            DriverError: the text is not an exposition of a dcgm-exporter.
+        """
         page = _PageParser()
         found = [self._sample(line) for line in text.split("\n") if wanted(line)]
         # Lines that are torn or no samples at all are passed over.

@@ -99,7 +99,10 @@ class NvmlConnection:
         return self._clock.time() >= self._next_reopening
 
     def advance(self, deadline: float) -> None:
-        """Take in what was found, and look again when due; waits only while nothing is known."""
+        """Take in what was found, and look again when that is due.
+
+        Waits for an answer, until a point on the monotonic clock, only while nothing is known.
+        """
         if self._release is not _Release.NONE:
             self._advance_release()
             return
@@ -136,7 +139,10 @@ class NvmlConnection:
         self.trouble = reason
 
     def release(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
-        """Shut NVML down and leave it so until `resume`; `retired` as for `reopen`."""
+        """Shut NVML down and leave it so until `resume`.
+
+        Closed workers that are `retired` may still hold something of this opening.
+        """
         if self._release is _Release.NONE:
             self._release = _Release.WANTED
             self._retired = tuple(retired)
@@ -226,7 +232,11 @@ class NvmlConnection:
         return self._first_patience_seconds - self._worker.stuck().still_seconds
 
     def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
-        """Whether another thread looks instead: soon where one GPU keeps all from being read."""
+        """Whether another thread looks instead.
+
+        One that hangs at a GPU before anything is known keeps all others from being read, and is
+        passed by; where it was only slow, its GPU is found once it comes back.
+        """
         settings, driver = self._settings, stuck.state
         if self.inventory is None and driver and self._stuck_probes.holds(driver.library):
             return stuck.still_seconds >= self._first_patience_seconds

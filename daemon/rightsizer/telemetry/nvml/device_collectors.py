@@ -65,8 +65,9 @@ def schedule(
 ) -> list[ScheduledCollector]:
     """Mark those that are asked in this round, and give those that are due and have to wait.
 
-    Where time is short, those go first that have waited longest for what they cost. One that does
-    not fit may go beyond once it has waited for ten times what it takes: none is asked never.
+    Where the time is too short for all, those go first that have waited longest for what they
+    cost, as far as they fit. One that does not fit may go beyond once it has waited for ten times
+    what it takes: slow ones are asked less often, and none never.
     """
     due = []
     for item in items:

@@ -295,7 +295,10 @@ def _part(
 def _profile(
     facts: DeviceFactsReader, parent: MigParent, gpu_instance_id: int | None, attributes: Any
 ) -> str:
-    """The profile's name as its GPU lists it; without the privilege to ask, by the size."""
+    """The profile's name as its GPU lists it, where the device's name does not tell.
+
+    Asking an instance for its profile takes privileges; without them its size says which it is.
+    """
     profiles = [
         profile
         for number in range(_PROFILE_COUNT)

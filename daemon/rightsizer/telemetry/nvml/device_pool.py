@@ -164,7 +164,8 @@ class DevicePool:
     def answers(self, deadline: float) -> list[PollResult]:
         """The rounds of this tick, waited for until a point on the monotonic clock.
 
-        A late GPU is not waited for in the ticks that follow: what it gave last stands meanwhile.
+        A GPU that is late is not waited for in the ticks that follow: its round counts in the
+        one after it came, and what it gave last stands until then, at its own time.
         """
         # Once the one asked last is there, so are most: nearly all waits are spared.
         found = [self._answer(device, deadline) for device in reversed(self._devices.values())]

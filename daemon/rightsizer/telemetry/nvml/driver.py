@@ -206,7 +206,10 @@ class NvmlDriver:
         stuck_probes: StuckProbes | None = None,
         last_inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
-        """Closed, while NVML may be open for a thread that hangs, with the last inventory."""
+        """Closed.
+
+        NVML is open still for a thread that hangs, whose devices are the last inventory.
+        """
         self._stuck_probes = stuck_probes or StuckProbes()
         self._last_inventory = last_inventory
         self.library = NvmlLibrary()

@@ -41,7 +41,10 @@ class DeviceHandle:
         """When the fields of this round were asked for, on the steady clock."""
 
     def ask(self, name: str, *arguments: Hashable) -> Any:
-        """What the driver says, or a failure; what is not supported is asked for once."""
+        """What the driver says of this device, or a `Failure`.
+
+        What is not supported is remembered and costs nothing from then on.
+        """
         key = (name, *arguments)
         known = self._unsupported.get(key)
         if known is not None:

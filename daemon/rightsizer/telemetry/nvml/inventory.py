@@ -36,7 +36,10 @@ _NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_
 
 
 class StuckProbes:
-    """Places of a look at which threads hang; one that comes back opens its place again."""
+    """Which thread is at which place of its look; one that comes back opens the place again.
+
+    Threads that look come one after another: another one at a place was given up there.
+    """
 
     def __init__(self) -> None:
         self._places: dict[NvmlLibrary, Hashable] = {}
@@ -47,7 +50,10 @@ class StuckProbes:
 
     @contextmanager
     def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
-        """Be at a GPU's index or address, or `PEERS`; why it has to be passed by, else `None`."""
+        """Be at a place; why it has to be passed by, `None` where none hangs there.
+
+        A place is the index or the address of a GPU, or `PEERS`.
+        """
         # Asked by the thread that looks, while one that was given up may come back.
         for other, held in tuple(self._places.items()):
             if other is not library and held == place:
@@ -114,9 +120,11 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class NvmlInventoryReader:
-    """Asks the driver for all of its devices, but for those asleep, which that would wake.
+    """Asks the driver for all of its devices.
 
-    Facts that cannot change are those of the same opening; they stand where another look hangs.
+    Facts that cannot change are taken from what the same opening offered before. GPUs on the bus
+    that are asleep are not asked, which would wake them; what is known of a GPU stands where
+    another look hangs.
     """
 
     facts: DeviceFactsReader
@@ -180,7 +188,10 @@ class NvmlInventoryReader:
         }
 
     def _look(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
-        """A GPU, or why it cannot be identified now: under another name it would be one more."""
+        """A GPU, or why it cannot be identified now.
+
+        A known GPU under another name would be one more, and the known one lost.
+        """
         handle = self.facts.library.ask("nvmlDeviceGetHandleByIndex", index)
         if isinstance(handle, NvmlFailure):
             return handle
@@ -333,8 +344,9 @@ class DeviceRegistry:
     ) -> None:
         """GPUs that were never opened have no uuid: they go by address, or by index without one.
 
-        The driver counts in the order of the bus: of as many indices as addresses each two are one
-        GPU. Where the bus knows of more, they go behind all that have an index.
+        The driver counts in the order of the bus, and what it gives no handle for it does not
+        offer either: of as many indices as addresses each two are one GPU. Where the bus knows of
+        more, the others are gone from the driver, and go behind all that have an index.
         """
         missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
         listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}

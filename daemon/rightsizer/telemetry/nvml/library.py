@@ -77,7 +77,11 @@ class NvmlFailure:
 
 
 def failure_of(error: Exception, call: str) -> NvmlFailure:
-    """The failure that an exception of the bindings stands for."""
+    """The failure that an exception of the bindings stands for.
+
+    `NVMLLibraryMismatchError` is no `NVMLError`: the bindings raise it where an old driver lacks
+    the version of a function that they call.
+    """
     # Raised where an old driver lacks the version of a function; no `NVMLError`.
     if isinstance(error, pynvml.NVMLLibraryMismatchError):
         return NvmlFailure(Missing.NOT_SUPPORTED, call, "the driver is too old for this call")
@@ -124,9 +128,11 @@ def bus_id(info: Any) -> str | None:
 
 
 def use_library(library: object | None) -> None:
-    """Put an object with NVML's functions where the bindings hold the loaded `libnvidia-ml.so.1`.
+    """Put an object where the bindings hold the loaded `libnvidia-ml.so.1`.
 
-    `None` gives the real one back. A thread inside the former library stays there.
+    Its attributes are NVML's functions, with ctypes arguments and NVML's codes as results.
+    `None` gives the real loading back. Meant for before anything asks: a thread that is inside
+    the former library stays there.
     """
     with pynvml.libLoadLock:
         pynvml.nvmlLib = library
@@ -162,7 +168,10 @@ class NvmlLibrary:
     def ask_fields(
         self, device: Any, keys: Sequence[FieldKey]
     ) -> dict[FieldKey, Any] | NvmlFailure:
-        """NVML's numbered fields in one call, each a value or a failure; or that of the call."""
+        """The values of NVML's numbered fields in one call, each a value or a `Failure`.
+
+        A field has a code of its own inside a call that succeeds; the whole call may fail too.
+        """
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, NvmlFailure):
             return answer

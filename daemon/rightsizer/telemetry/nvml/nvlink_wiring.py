@@ -49,9 +49,10 @@ class NvlinkWiringReader:
     def look(
         self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
     ) -> NvlinkWiring:
-        """The wiring as it is now; all links of a board that `is_fixed` lead somewhere.
+        """The wiring as it is now.
 
-        The driver's speed counts framing, so that the board's own rate is the most.
+        `is_fixed` says that all links of such a board lead somewhere by construction. The driver
+        counts what framing takes and carries no data, so that the board's own rate is the most.
         """
         count = self._count(uuid, handle)
         if not count:

@@ -196,7 +196,10 @@ class XidEventLog:
 
 
 class XidListener:
-    """What the driver reported of each device over all inventories; its caller never waits."""
+    """What the driver reported of each device; counts outlive inventories and openings of NVML.
+
+    Everything here is for the coordinator's thread, which never waits.
+    """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
         self._clock, self._settings = clock, settings

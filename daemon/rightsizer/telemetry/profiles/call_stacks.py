@@ -114,7 +114,11 @@ class CallStacks:
         self._add(thread, _CallKind.OPERATOR, name, span, product)
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
-        """Take a function of Python or a module; whether it is kept: those of libraries are not."""
+        """A function of Python or a module; those of libraries, which nobody changes, are not kept.
+
+        Returns:
+            Whether it is.
+        """
         if name.startswith(_MODULE):
             self.module(thread, name.removeprefix(_MODULE), span)
         elif not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):

@@ -213,7 +213,11 @@ class JsonEvents:
         self._has_events = False
 
     def __iter__(self) -> Iterator[Event]:
-        """Every event that is an object; `ProfileError` where it is no trace, or too large."""
+        """Every event that is an object.
+
+        Raises:
+            ProfileError: the file is no such trace, or asks for more than it may.
+        """
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             yield from self._top(window)

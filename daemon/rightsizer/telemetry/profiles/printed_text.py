@@ -126,7 +126,11 @@ class PrintedText:
         self._ahead: deque[str] = deque()
 
     def lines(self) -> Iterator[str]:
-        """Every line, without its end and a byte order mark; raises as `open_unpacked`."""
+        """Every line, without its end and a byte order mark.
+
+        Raises:
+            ProfileError: the file cannot be opened or unpacked, or it is larger than allowed.
+        """
         self._ahead.clear()
         marks = chain((_BYTE_ORDER_MARK,), repeat(""))
         with open_unpacked(self._path, self._limits) as file:

@@ -330,9 +330,10 @@ def _name(event: Event) -> str:
 
 
 def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The fields of `ProfiledDevice` of a device, by its number or where all listed are alike.
+    """The fields of `ProfiledDevice` that are known of a device by its number.
 
-    ROCm numbers the devices of kernels otherwise than those of the list.
+    ROCm numbers the devices of kernels otherwise than those of the list; where all in the list
+    are alike, what they are is known all the same.
     """
     index, kinds = whole_number(key), [*listed.values(), {}]
     alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}

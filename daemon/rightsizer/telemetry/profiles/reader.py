@@ -105,7 +105,11 @@ class Unpacked:
         self._file.close()
 
     def read(self, size: int = _CHUNK) -> bytes:
-        """The next bytes, none at the end; `ProfileError` where it is too large, or went away."""
+        """The next bytes, `size` at most; none at the end.
+
+        Raises:
+            ProfileError: the file is larger than allowed, grew more than allowed, or went away.
+        """
         data = self._raw(size) if self._decoder is None else self._wide(size, self._decoder)
         self.unpacked_bytes += len(data)
         self._judge()
@@ -172,7 +176,11 @@ def other_packing(beginning: bytes) -> str:
 
 @contextmanager
 def open_unpacked(path: Path, limits: ReadLimits) -> Iterator[Unpacked]:
-    """A file to read to its end; `ProfileError` where it cannot be opened, or it breaks off."""
+    """A file of which a part is of no use: who reads it to its end is told if that came too early.
+
+    Raises:
+        ProfileError: it cannot be opened, or its packed data breaks off.
+    """
     with Unpacked(path, limits) as file:
         yield file
         if file.is_torn:

@@ -116,9 +116,10 @@ class Recorder:
         frames: Sequence[str] | None = None,
         stream: str = "",
     ) -> None:
-        """One run of a kernel; what is `None` is told by its name or launch, or stays unknown.
+        """One run of a kernel; what is `None` is told by its name, or stays unknown.
 
-        `frames` are named from the outermost.
+        `frames` are named from the outermost, where the profile has them with the kernel; else
+        its launch tells them.
         """
         if not self._takes("kernel", start, end, correlation):
             return

@@ -69,7 +69,8 @@ _HEAD_BYTES: Final = 1 << 18
 def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     """The files of a folder and of those in it; of a log folder of TensorFlow, its latest run.
 
-    `ProfileError` where it cannot be read, or holds too many.
+    Raises:
+        ProfileError: the folder cannot be read, or holds too many files.
     """
     within = folder
     try:
@@ -164,7 +165,10 @@ class ReadFiles:
 
 
 def _unfinished(data: bytes) -> str:
-    """What is wrong with a short trace that no reader knows, and what to do; empty for all else."""
+    """What is wrong with a trace that no reader knows, and what to do; empty for all else.
+
+    It must be whole in its head.
+    """
     if len(data) >= _HEAD_BYTES or not _EVENTS.match(data):
         return ""
     try:
@@ -188,12 +192,20 @@ def open_profile(path: Path, limits: ReadLimits) -> Profile:
 
 
 def is_profile(path: Path, limits: ReadLimits) -> bool:
-    """Whether it is a folder, or a profiler's file by its beginning; raises as `Unpacked` does."""
+    """Whether it is a folder, or a file of a profiler by what it begins with.
+
+    Raises:
+        ProfileError: it is not there, or its packed data is broken.
+    """
     return _is_folder(path) or _reader_for(_head(path, limits)) is not None
 
 
 def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
-    """The profiles of files and folders; a `ProfileError` for a broken one, or an empty folder."""
+    """Reads files and folders: of ranks, of MLPerf logs, of runs of TensorFlow or JAX.
+
+    Raises:
+        ProfileError: one of them cannot be read, or a folder holds no profile.
+    """
     read = read_files(paths, limits)
     if read.broken:
         first = read.broken[0]
@@ -202,7 +214,11 @@ def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
 
 
 def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:
-    """The same, but that a broken file of a folder does not keep its others from being read."""
+    """The same where a broken file of a folder does not keep the others from being read.
+
+    Raises:
+        ProfileError: a file that was named cannot be read, or none of a folder can.
+    """
     profiles: list[Profile] = []
     broken: list[BrokenFile] = []
     for path in dict.fromkeys(paths):

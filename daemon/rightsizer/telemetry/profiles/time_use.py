@@ -60,7 +60,10 @@ def _gap(
 
 
 def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """The times in which none of the kernels, by rising start, ran; up to `adjacent`, they wait."""
+    """The times between kernels, which are by rising start, in which none ran.
+
+    Those no further apart than `adjacent` follow each other directly.
+    """
     rest = iter(kernels)
     if (first := next(rest, None)) is None:
         return
@@ -377,7 +380,10 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
 def long_collective_starts(
     steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
 ) -> list[Nanoseconds | None]:
-    """For each step, apart and in order, the start of its last collective over that part of it."""
+    """For each step, the start of its last collective that took over that part of it.
+
+    Steps are apart from each other and in order, collectives by rising start.
+    """
     found: list[Nanoseconds | None] = [None] * len(steps)
     starts = [step.start for step in steps]
     for start, end in collectives:

@@ -176,9 +176,12 @@ def mig_profile(name: str | None) -> str | None:
 def build_devices(
     facts: Mapping[str, RecordingDeviceFacts], catalogue: Catalogue, board: str | None = None
 ) -> tuple[Device, ...]:
-    """The devices by index, then appearance; those without a known name are of the board.
+    """The devices in the order of their indices, then of their appearance.
 
-    `UsageError` where the catalogue has no such board.
+    The board that is named is of devices whose name is not recorded or unknown.
+
+    Raises:
+        UsageError: the catalogue has no such board.
     """
     given = None if board is None else catalogue.get(board)
     _adopt(facts)

@@ -24,9 +24,10 @@ _ROWS_BETWEEN_STEPS: Final = 20
 
 
 class SortedRows:
-    """Rows by time, in a temporary file: each its time, its values, and the number of its shape.
+    """Rows by time, in a temporary file that goes when it is closed.
 
-    The shape is everything else of a row, which hardly changes and is kept in memory once.
+    A row is its time, its values as doubles, and the number of its shape: everything else of it,
+    which hardly changes from row to row and is kept in memory once.
     """
 
     def __init__(self, rows: Iterable[RecordingRow]) -> None:

@@ -283,7 +283,10 @@ def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> 
 def _snapshots(
     rows: Iterable[RecordingRow], found: RecordingSurvey, devices: tuple[Device, ...]
 ) -> Generator[Snapshot, None, None]:
-    """One snapshot a poll, which ends when a device comes again or no reading does for long."""
+    """One snapshot a poll, in the order of time.
+
+    A poll ends when a device comes again or when the next reading is long in coming.
+    """
     interval = found.interval or _ASSUMED_INTERVAL
     poll_gap = min(_POLL_GAP, interval // 2)
     held = _DeviceState(

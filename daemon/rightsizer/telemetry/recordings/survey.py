@@ -145,7 +145,8 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
 class IntervalMedian:
     """How often each gap occurred, by whatever has gaps of its own.
 
-    Logs repeat a few gaps; of clocks that jitter, too many for memory go to a temporary file.
+    Logs repeat a few gaps for ever, so that counting them is cheap; clocks that jitter by the
+    nanosecond do not, and what is too much for the memory goes to a temporary file.
     """
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:

@@ -42,7 +42,10 @@ def missing_cell(cell: str) -> Missing | None:
 
 
 class CellColumn(dict[str, float | Missing]):
-    """The values of the cells of one column, by their text, which repeats."""
+    """The values of the cells of one column, by their text.
+
+    Readings repeat, so that nearly every cell is one look-up and no conversion.
+    """
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
         super().__init__()
@@ -141,7 +144,10 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     workload: int | None,
     columns: Sequence[CellColumn],
 ) -> Iterator[RecordingRow]:
-    """The rows of a CSV file with one line a device and time, by the places of its columns."""
+    """The rows of a CSV file with one line a device and time, by the places of its columns.
+
+    Headings that come again are passed over; without a column of devices their order tells.
+    """
     table, lines = CellTable(columns), text.lines(notes)
     heading = next((line for _, line in lines if line.strip()), "")
     width = len(split_csv_line(heading))

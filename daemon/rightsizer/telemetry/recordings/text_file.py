@@ -61,10 +61,13 @@ class TextFile:
     def __init__(
         self, path: Path, *, stated: StatedDevices = NOTHING_STATED, fields: str | None = None
     ) -> None:
-        """Open a file far enough to know that it holds text; else a `RecordingError`.
+        """Open a file far enough to know that it holds text.
 
         What comes through a pipe is kept in a temporary file. `fields` names the columns of a log
         without a heading, separated by commas: it is read as the heading.
+
+        Raises:
+            RecordingError: it is missing, a folder, empty, unreadable or not text.
         """
         self.path = path
         self.name = str(path)

@@ -26,7 +26,10 @@ _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
-    """An epoch, a date, or one of spreadsheets, as `1/31/2024 12:34:56 PM`; else a `ValueError`."""
+    """A date with its time or an epoch, whichever it looks like; `ValueError` for anything else.
+
+    Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`.
+    """
     if text[4:5] in ("-", "/") and text[:4].isdigit():
         return parse_calendar(text)
     found = _OF_SPREADSHEET.fullmatch(text)

@@ -64,8 +64,9 @@ _SINGLE: Final = PollPattern(1)
 def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> PollPattern:
     """The polls in the times of rows, by how frequent each gap is.
 
-    Gaps are of two kinds: a few milliseconds from one device to the next, and the interval. A limit
-    between is right when it leaves polls of equal size; of several the one with most, then widest.
+    Where several devices are polled, gaps are of two kinds: a few milliseconds from one device to
+    the next, and the interval. Single gaps of any length between the two do not matter: a limit is
+    right when it leaves polls of equal size; of several the one with most of them, then the widest.
     """
     gaps = [after - before for before, after in pairwise(times)]
     best, best_rank = _SINGLE if stated is None else PollPattern(stated), (0.0, 0.0)
@@ -86,7 +87,10 @@ def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> Pol
 
 
 def _limits(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]]:
-    """The longest gap within a poll that each split of the gaps gives, and the usual between."""
+    """The longest gap within a poll that each split of the gaps gives, and the usual one between.
+
+    With so many devices, all but one gap in that number are within a poll.
+    """
     if not gaps:
         return []
     count = len(gaps)
@@ -187,7 +191,10 @@ def device_order(
     *,
     has_count: bool = False,
 ) -> _DeviceAt:
-    """What tells the devices of rows that no column names; warns unless each row `has_count`."""
+    """What tells the devices of rows that no column names; warns where that is a guess.
+
+    `rows` is read as far as it takes; with `has_count` each row says how many devices there are.
+    """
     name = stated.name or ("0" if stated.count == 1 else None)
     if name is not None:
         only = _indexed(int(name), notes) if name.isdecimal() else name

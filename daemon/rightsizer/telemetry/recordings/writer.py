@@ -18,7 +18,11 @@ _FLUSH_SECONDS: Final = 10.0
 
 
 class RecordingWriter:
-    """A recording in the making, compressed if named `.gz`; without snapshots it leaves no file."""
+    """A recording in the making; compressed where its name ends in `.gz`.
+
+    What was written more than a flush ago survives the death of the recorder; a recording
+    without any snapshot leaves no file.
+    """
 
     def __init__(self, path: Path, *, flush_interval_seconds: float = _FLUSH_SECONDS) -> None:
         self._path = path

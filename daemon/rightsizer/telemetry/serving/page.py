@@ -75,7 +75,10 @@ class EngineDefinition:
 
 
 def canonical(name: str) -> str:
-    """A metric's name as routers and newer engines write it, which leave colons to rules."""
+    """A metric's name in the one spelling of the tables.
+
+    Colons belong to recording rules, so that routers and newer engines write `_` in their place.
+    """
     return name.replace(":", "_")
 
 
@@ -102,9 +105,12 @@ class EngineMetricsPage:
 
 
 def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
-    """What a page in Prometheus's text format says; `DriverError` where it is not the engine's.
+    """What a page in Prometheus's text format says.
 
     An empty page is one of the expected engine, before its first request.
+
+    Raises:
+        DriverError: the page is not an engine's, or of another one than expected.
     """
     names = {
         line: canonical("".join(line.partition("{")[0].split(None, 1)[:1]))

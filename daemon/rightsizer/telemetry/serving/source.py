@@ -105,7 +105,10 @@ def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str
 
 
 class ServingEngineCollector:
-    """Puts queues and latencies of engines into readings, and says once what it cannot place."""
+    """Puts queues and latencies of engines into readings, and says once what it cannot place.
+
+    Everything here is for one caller's thread, which never waits for an engine.
+    """
 
     def __init__(
         self, settings: ServingTelemetrySettings, *, now: Callable[[], float] = time.monotonic

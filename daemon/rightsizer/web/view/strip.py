@@ -162,7 +162,10 @@ class _Frame:
         return merged
 
     def areas(self, cells: Sequence[StripCell]) -> dict[str, str]:
-        """An outline for each state, of it and all below it: each is drawn over the one before."""
+        """An outline for each state, of it and all below it: each is drawn over the one before.
+
+        That is a third of what as many rectangles would be.
+        """
         levels = [self._levels(cell) for cell in cells]
         present = {state for cell in cells for state, time in cell.states.items() if time}
         ordered = [state for state in reversed(STATE_ORDER) if state in present]

@@ -152,7 +152,10 @@ def _own(labels: Mapping[str, str], name: str) -> str:
 
 
 class DayReader:
-    """Reads the days of a grid, of some devices, from metrics and rules that the store has."""
+    """Reads the days of a grid, of some devices, from metrics and rules that the store has.
+
+    What is exported of a whole day is read by the day.
+    """
 
     def __init__(
         self,

@@ -77,7 +77,10 @@ def presence_of(states: Columns, grid: Grid) -> TimePresence:
 
 
 def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dict[str, Floats]:
-    """Seconds by state, condition and cause of waste, joules by cause, and both in all."""
+    """Seconds by state, condition and cause of waste, joules by cause, and both in all.
+
+    The state `unknown` is what the known ones leave of each interval.
+    """
     found: dict[str, Floats] = {}
     for kind, members, columns in (
         (ColumnKind.STATE, {*State}, answers.states),

@@ -44,7 +44,10 @@ Figures = Mapping[str, Mapping[str, float]]
 def _device(
     entity: Entity, labels: Mapping[str, str], figures: Figures, catalogue: Catalogue
 ) -> Device | None:
-    """A device by its labels; `None` for an instance of a board that is not in the catalogue."""
+    """A device by its labels; `None` for an instance of a board that is not in the catalogue.
+
+    How large a part it is would be unknown.
+    """
     name = first_label(labels, dcgm.NAME_LABELS)
     index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
     board, instance = catalogue.find(name) if name else None, None
@@ -78,7 +81,10 @@ def read_inventory(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[Workload]]:
-    """Every device that was there, at a moment in six hours, and who holds devices now."""
+    """Every device that was there, at a moment in six hours, and who holds devices now.
+
+    GPUs that have instances are among them, and marked.
+    """
     series = one_of("__name__", dcgm.presence_names(report.metrics))
     by = ", ".join((*dcgm.FACT_LABELS, *dcgm.HOLDER_LABELS))
     begin, step = span.end - span.length, min(_STEP, span.length)

@@ -73,7 +73,10 @@ class DayQueries:
         return list(chain.from_iterable(chain.from_iterable(answers)))
 
     def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
-        """The same, of recorded series for as long as there are samples of some of them."""
+        """The same, of recorded series for as long as there are samples of some of them.
+
+        Of these devices: of others there was nothing recorded.
+        """
         found = [
             series
             for chosen in self._selected(names)

@@ -119,7 +119,10 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """Some devices on the days of a grid, duplicates of a scrape taken once."""
+        """Some devices on the days of a grid, duplicates of a scrape taken once.
+
+        What was recorded is read in place of samples; devices that were not, by their samples.
+        """
         names = presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:

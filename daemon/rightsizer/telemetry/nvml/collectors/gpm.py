@@ -50,7 +50,10 @@ class _Metric(Structure):
 
 
 class _Sampler:
-    """Two sample buffers of one device; shared between threads, they have crashed hosts."""
+    """Two sample buffers of one device, used in turn by one thread at a time.
+
+    Buffers shared between threads have crashed hosts.
+    """
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle

@@ -18,7 +18,11 @@ _PERCENT: Final = 100
 
 
 class SampleBuffer:
-    """One kind of sample of one device, which the driver takes six times a second."""
+    """One kind of sample of one device, each taken into account once.
+
+    The driver takes about six samples a second and keeps some seconds of them (NVML API
+    reference, nvmlDeviceGetSamples).
+    """
 
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
         self._handle, self._kind = handle, kind
@@ -26,7 +30,10 @@ class SampleBuffer:
         self._refused = False
 
     def mean(self) -> float | None:
-        """The mean percentage since the last call; `None` at the first and without a new sample."""
+        """The mean percentage since the last call; `None` where there is no new sample.
+
+        The first call gives nothing: the buffer reaches back to before the first look.
+        """
         if self._refused:
             return None
         # The time of the last sample changes with each call, so the handle cannot remember this.

@@ -59,9 +59,11 @@ def correlation_of(process: int, number: Any) -> int | None:
 
 
 def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
-    """Record all that ran on a device; the correlations, in order, of copies that a caller awaits.
+    """Everything that ran on a device.
 
-    Those are the copies into pageable memory, whatever their call is named.
+    Returns:
+        The correlations of copies for which their callers had to wait, in order: those that end
+        in pageable memory are never in passing.
     """
     named = (*_WHOSE, "streamId", "demangledName", "shortName", "mangledName")
     for start, end, device, owner, number, stream, *texts in _timed(
@@ -158,7 +160,11 @@ def is_launch(name: str) -> bool:
 
 
 def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
-    """Launches of all processes, and waits by their threads, for awaited copies too."""
+    """Launches of all processes, and waits by their threads.
+
+    The host waited as well for copies with an awaited correlation, whatever their call is named:
+    into pageable memory, a copy is never in passing. The correlations are in order.
+    """
     if CALLS not in database.tables:
         for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
             if name := _WAIT_TYPES.get(code):

@@ -36,7 +36,11 @@ _KNOWN_PREFIXES = ("GPU-", "MIG-")
 
 @contextmanager
 def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
-    """A file for reading; `ProfileError` where it is no sound database, or larger than allowed."""
+    """A file for reading; whatever SQLite finds wrong with it names the file.
+
+    Raises:
+        ProfileError: it is no database, broken, larger than allowed, or unfolds without end.
+    """
     connection = None
     try:
         size = path.stat().st_size

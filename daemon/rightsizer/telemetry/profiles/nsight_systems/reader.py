@@ -105,7 +105,11 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
 
 @contextmanager
 def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
-    """A SQLite export of a report, until the block ends; `ProfileError` where `nsys` gives none."""
+    """A SQLite export of a report, there until the block ends.
+
+    Raises:
+        ProfileError: `nsys` is not installed, fails, or takes too long.
+    """
     program = shutil.which("nsys")
     by_hand = f"nsys export --type sqlite {path.name}"
     if program is None:
@@ -148,7 +152,10 @@ def _run(words: list[str], maximum_seconds: float) -> int | None:
 
 
 def recognizes(head: Head) -> bool:
-    """Whether a file is a SQLite database, or by its name a report, which no beginning tells."""
+    """Whether a file is a SQLite database, or a report of Nsight Systems.
+
+    The vendor says nothing of how a report begins, so that its name has to do.
+    """
     if head.data.startswith(MAGIC):
         return True
     return head.name.lower().endswith(_REPORT_ENDINGS) and b"\0" in head.data

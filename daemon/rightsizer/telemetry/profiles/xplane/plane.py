@@ -74,7 +74,11 @@ class FileWindow:
 
 
 def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
-    """The fields of a message in a file, by their headers alone; else a `ProtobufError`."""
+    """The fields of a message that is a stretch of a file; nothing but their headers is read.
+
+    Raises:
+        ProtobufError: the stretch is cut, or no message; `at` counts from the file's beginning.
+    """
     at = start
     while at < end:
         piece = window.slice(at, min(end, at + max(window.piece_bytes, _HEADER_BYTES)))
@@ -157,7 +161,11 @@ def key_bytes(key: int) -> bytes:
 def add_stat(
     stat: bytes, wanted: AbstractSet[int], names: Mapping[int, str], values: dict[str, StatValue]
 ) -> None:
-    """Add what a value says, if its key, which comes first, is wanted; raises as `scan`."""
+    """Adds what a value says, if it is wanted; its key comes first.
+
+    Raises:
+        ProtobufError: it is cut, or no message.
+    """
     if not stat or stat[0] != _KEY_TAG:
         return
     key, at = read_varint(stat, 1)
@@ -217,7 +225,11 @@ class XPlane:
         return frozenset(key for key, name in self.stat_names.items() if name in names)
 
     def values(self, event: PlaneEvent, wanted: frozenset[int]) -> dict[str, StatValue]:
-        """The wanted ones among the stats of an event, by name; raises as `scan`."""
+        """The wanted ones among the stats of an event, by name.
+
+        Raises:
+            ProtobufError: one of them is cut, or no message.
+        """
         values: dict[str, StatValue] = {}
         for number, _, stat in fields(event.rest):
             if number == EVENT_STATS and isinstance(stat, bytes):
@@ -279,7 +291,11 @@ class XPlane:
 def read_plane(
     window: FileWindow, stretch: tuple[int, int], limits: ReadLimits, unread: Counter[str]
 ) -> XPlane:
-    """The plane without its events: its name, tables of names and own values; raises as `scan`."""
+    """The plane without its events: its name, those of its events and values, its own values.
+
+    Raises:
+        ProtobufError: it is cut, or no plane.
+    """
     plane = XPlane(window, stretch, "", limits, unread)
     for number, wire_type, low, high in scan(window, *stretch):
         if number not in PLANE_FIELDS:
