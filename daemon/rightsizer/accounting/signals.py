@@ -174,7 +174,7 @@ def power_ratio(
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:
     generation = signals.get(Signal.PCIE_LINK_GENERATION, device.pcie_generation_maximum)
     width = signals.get(Signal.PCIE_LINK_WIDTH, device.pcie_width_maximum)
-    pcie = link_bytes_per_second(generation, width) if generation and width else None
+    pcie = link_bytes_per_second(generation, width)
     nvlink = device.nvlink_bytes_per_second
     for signal, quantity, capacity in (
         (Signal.PCIE_RECEIVE, Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pcie),

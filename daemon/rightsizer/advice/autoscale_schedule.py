@@ -11,7 +11,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.units import HOUR, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import HOUR, HOUR_SECONDS, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of
 
@@ -65,6 +65,16 @@ class ScalingOutcome:
     def short_ratio(self) -> float:
         """Of all the time."""
         return self.short_seconds / self.known_seconds if self.known_seconds else 0.0
+
+    def evidence(self, gpus_each: int) -> dict[str, float]:
+        """The same in figures, by the GPUs of a replica."""
+        saved = self.held_seconds - self.scaled_seconds
+        return {
+            "saved_ratio": round(self.saved_ratio, 4),
+            "saved_gpu_hours": round(saved * gpus_each / HOUR_SECONDS, 1),
+            "short_ratio": round(self.short_ratio, 4),
+            "short_minutes": round(self.short_seconds / 60.0),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,7 @@ class DcgmLabelEncoder:
         return {name: value for name, value in labels.items() if value}
 
     def holders(self, holdings: Iterable[Holding]) -> tuple[Labels, ...]:
-        """Those of each pod or job that holds a device; of a free device, none once.
-
-        A device that is shared has a series for each holder, each with the whole value, as
-        dcgm-exporter writes them with `--kubernetes-virtual-gpus`.
-        """
+        """The labels of each holder, for a series each with all of the value; else none, once."""
         holders = [self._holder(holding.workload) for holding in holdings]
         distinct = {tuple(labels.items()): labels for labels in holders if labels}
         return tuple(distinct.values()) or ({},)
@@ -146,8 +142,11 @@ def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
     own, is_instance = entity.report, entity.report is not entity.card
     if is_instance and counter.name.endswith(_NOT_OF_INSTANCES):
         return None
-    if counter.field.is_profiling and not _is_counted(own, counter.signals):
-        return None
+    if counter.field.is_profiling:
+        origins = own.reading.origins if own.reading is not None else {}
+        is_guessed = any(origins.get(signal) in _NO_COUNTER for signal in counter.signals)
+        if own.tier is not Tier.PROFILING or is_guessed:
+            return None
     known = [_reading(counter, entity, signal) for signal in counter.signals]
     values = [value for value in known if value is not None]
     return sum(values) if values and len(values) == len(known) else None
@@ -157,14 +156,6 @@ def _reading(counter: DcgmCounter, entity: _Entity, signal: Signal) -> float | N
     own = entity.report.signals.get(signal)
     is_shared = counter.field.is_of_card or signal in _CLOCKS
     return entity.card.signals.get(signal) if own is None and is_shared else own
-
-
-def _is_counted(report: DeviceReport, signals: tuple[Signal, ...]) -> bool:
-    """Whether the hardware's own counters tell these signals of the device."""
-    origins = report.reading.origins if report.reading is not None else {}
-    return report.tier is Tier.PROFILING and not any(
-        origins.get(signal) in _NO_COUNTER for signal in signals
-    )
 
 
 DCGM_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

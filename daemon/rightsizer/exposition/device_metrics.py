@@ -43,8 +43,7 @@ _NAMES: Final = tuple(
 _STATES: Final = tuple(state.value for state in State)
 _CONDITIONS: Final = tuple(condition.value for condition in Condition)
 _CAUSES: Final = tuple(cause.value for cause in Cause)
-"""Their plain texts, which are quicker to look up and equal the members; where nothing tells of
-a condition, its seconds stay 0."""
+"""Their plain texts, which are quicker to look up and equal the members."""
 _DISTRIBUTIONS: Final = tuple(
     (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )

@@ -31,11 +31,7 @@ from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 def _selected_collectors(
     collect: Sequence[str], exclude: Sequence[str], enabled: frozenset[Collector]
 ) -> frozenset[Collector] | None:
-    """The collectors that a request asks for, `None` for all that are on.
-
-    Raises:
-        UsageError: a collector is unknown or off, or both lists are given.
-    """
+    """The collectors that a request asks for, `None` for all that are on."""
     if collect and exclude:
         raise UsageError("collect[] and exclude[] exclude each other; use one of them")
     if exclude:
@@ -159,12 +155,11 @@ class MetricsExposition:
         return rendering
 
     def _current(self) -> _Generation:
-        report, known = self._latest(), self._generation
-        fresh: frozenset[str] = frozenset()
-        if report is not None:
-            fresh = fresh_devices(report, self._wall_time(), self._freshness)
-        key = None if report is None else (report.generation, fresh)
-        if key is None or key != known.key:
+        if (report := self._latest()) is None:
+            self._generation = _Generation()
+            return self._generation
+        fresh = fresh_devices(report, self._wall_time(), self._freshness)
+        if (key := (report.generation, fresh)) != self._generation.key:
             # The last one goes before this one comes: memory never holds both.
             self._generation = _Generation(key, report, fresh)
         return self._generation

@@ -1,7 +1,4 @@
-"""Metrics of the agent's own process, as prometheus_client's collector has them.
-
-That collector cannot be had without the library's servers and clients, which few agents need.
-"""
+"""Metrics of the agent's own process, as prometheus_client's collector has them."""
 
 import os
 import resource

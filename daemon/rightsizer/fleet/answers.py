@@ -1,6 +1,7 @@
 """Forms of answers: their order, what of one is asked for, and one of several shards'."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -125,10 +126,7 @@ _REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, witho
 
 
 def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
-    """One answer of several, each about clusters that no other one has.
-
-    Nothing crosses clusters, so that it is what a single look says of all of them. `names` are
-    those of the answers, for faults.
+    """One answer of several about different clusters; `names` are those of the answers, for faults.
 
     Raises:
         UsageError: two answers are about one cluster, or look back over different spans.
@@ -184,11 +182,11 @@ def _check(answers: Sequence[_Form], names: Sequence[str]) -> None:
 def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
     found: _Form = {}
     for rule, row in chain.from_iterable(table.items() for table in tables):
-        whole = found.setdefault(rule, {"complaints": 0, "well": 0, "abstained": {}, "missing": []})
+        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": []}
+        whole = found.setdefault(rule, none)
         whole["complaints"] += row["complaints"]
         whole["well"] += row["well"]
-        for reason, count in row["abstained"].items():
-            whole["abstained"][reason] = whole["abstained"].get(reason, 0) + count
+        whole["abstained"].update(row["abstained"])
         missing = dict.fromkeys((*whole["missing"], *row["missing"]))
         whole["missing"] = list(missing)[:MOST_MISSING]
     return dict(sorted(found.items()))

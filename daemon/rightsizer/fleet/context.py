@@ -99,11 +99,7 @@ def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource
 
 
 class CompositeSource:
-    """Sources, the preferred ones first, and what others know of their devices.
-
-    Where an agent and a dcgm-exporter watch one device, the agent is read: it sees every second,
-    and who runs on it.
-    """
+    """Sources, the preferred ones first: of one device an agent is read, which sees each second."""
 
     def __init__(
         self, sources: Sequence[FleetSource], settings: FleetSettings | None = None

@@ -25,9 +25,9 @@ from rightsizer.report.json_encoder import advice_form, attributes, finding_form
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """GPUs that work waits for, by the pool that it waits for."""
-    found: dict[str, float] = {}
+    found: defaultdict[str, float] = defaultdict(float)
     for each in waiting:
-        found[each.pool] = found.get(each.pool, 0.0) + each.gpus
+        found[each.pool] += each.gpus
     return found
 
 
@@ -143,12 +143,10 @@ def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
     for tally, count in ordered:
-        rule = found.setdefault(
-            tally.rule, {"complaints": 0, "well": 0, "abstained": {}, "missing": []}
-        )
+        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": []}
+        rule = found.setdefault(tally.rule, none)
         if tally.abstained is not None:
-            former = rule["abstained"].get(tally.abstained, 0)
-            rule["abstained"][tally.abstained] = former + count
+            rule["abstained"][tally.abstained] += count
             if tally.missing and len(rule["missing"]) < MOST_MISSING:
                 rule["missing"].append(tally.missing)
         else:
@@ -218,10 +216,7 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
 
 
 def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
-    """A mean over the hours, of the pool as large as it is now.
-
-    Nodes come and go: what was held of those that have gone is in no capacity of today.
-    """
+    """A mean over the hours, of the pool as large as it is now: nodes come and go."""
     mean, there = mean_of(part), mean_of(pool.present)
     if mean is None or not there:
         return mean

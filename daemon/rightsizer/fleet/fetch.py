@@ -224,10 +224,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     progress: Callable[[int, int], None] = lambda *_: None,
     waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
-    """Read what a plan asks for; what that took of the store.
-
-    Each shard is kept as it comes, so that the next run goes on from there whatever ends this one.
-    `waiting` is told where a process waits for the store.
+    """Read what a plan asks for, a shard kept as it comes; what that took of the store.
 
     Raises:
         StoreError: the store is away, refuses, or allows less than a single device's day.

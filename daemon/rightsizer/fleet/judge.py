@@ -103,10 +103,7 @@ def _by_pool(
 def informed(
     inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
 ) -> FleetInventory:
-    """The inventory with the classes and allocators that policies state.
-
-    Policies match by a device of each workload: `holders`, by the workload's key.
-    """
+    """The inventory with what policies state of workloads; `holders` are their devices, by key."""
     if not policies:
         return inventory
     pools = {uuid: each.pool for uuid, each in inventory.devices.items()}

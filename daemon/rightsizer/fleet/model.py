@@ -43,8 +43,7 @@ class FleetDevice:
 
     device: Device
     node: str
-    """The host's name: `Hostname` of dcgm-exporter, the node of the pod, or `instance`
-    without its port."""
+    """The host's name, as a label has it, else the instance without its port."""
     pool: str
     """Machines that are interchangeable: a label of the node, a Slurm partition, else the board."""
     cluster: str = ""

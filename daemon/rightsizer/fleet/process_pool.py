@@ -118,8 +118,7 @@ def _begin(begin: Callable[[], Callable[[Any], Any]], news: SimpleQueue[Any]) ->
     _TOLD[:] = [news.put]
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _WORK[:] = [begin()]
-    # What is loaded by now stays, and cycles are collected between tasks: to search all of a task
-    # again and again takes a sixth of its time.
+    # What is loaded by now stays, and cycles are collected between tasks, a sixth of the time.
     gc.freeze()
     gc.disable()
 

@@ -63,9 +63,6 @@ def scraped_last(
 ) -> Mapping[str, Scraped]:
     """The advice that was open as the fleet was scraped last, by its id.
 
-    What was closed before that stays closed. It takes five queries that bring little. They look
-    back over samples, for a service that ran for a minute is at no step of five minutes.
-
     Raises:
         StoreError: the store does not answer.
     """
@@ -184,11 +181,7 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
     warn: Warn,
     sleep: Sleep,
 ) -> tuple[AdviceService, NotificationService]:
-    """The ledger's service over a judge, and what it notifies.
-
-    `warn` receives the name of an event and a message; no more tries follow where `sleep` returns
-    true.
-    """
+    """The ledger's service and its notifications; `warn` takes an event's name and a message."""
     notifications = NotificationService(
         settings, storage.database, lambda: service.advice, clock=clock, warn=warn, sleep=sleep
     )
@@ -206,9 +199,7 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 def run_once(
     judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
-    """Run, and give the ledger as it is after that.
-
-    Only where it keeps it is the ledger saved, and are Grafana and webhooks notified.
+    """Run, and give the ledger as it is after that; it is saved and told only where `keeps`.
 
     Raises:
         StoreError: the store does not answer, or not wholly.
@@ -279,8 +270,6 @@ def _at_once(_: float) -> bool:
 
 def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
     """The recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual.
-
-    Recorded series keep the labels that tell clusters apart, and those that every query matches.
 
     Raises:
         StoreError: the store does not answer, or has none of them.

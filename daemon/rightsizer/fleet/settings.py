@@ -259,10 +259,7 @@ def ledger_settings(settings: FleetConfig) -> LedgerSettings:
 
 
 def day_cache_path(settings: FleetConfig) -> Path:
-    """The file of days that were read; all of it can be read again.
-
-    In the user's cache where the service's own folder is out of reach; each shard has its own.
-    """
+    """The file of days that were read, in the user's cache where the service's is out of reach."""
     fleet, history = settings.fleet, settings.history.path
     if fleet.path:
         path = Path(fleet.path)

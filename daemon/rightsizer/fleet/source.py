@@ -95,11 +95,7 @@ class MetricStore(Protocol):
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """A range query; samples at `start`, `start + step`, ... up to and with `end`.
-
-        What a store refuses as too much is asked in halves of the time; `StoreLimitError` is
-        raised where a single step is too much, for the caller to ask about fewer devices.
-        """
+        """A range query up to and with `end`; what is too much is asked in halves of the time."""
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """A query at one moment; each series has one sample."""
@@ -133,11 +129,9 @@ class SourceReport:
     cannot: tuple[str, ...] = ()
     """What cannot, and why, a sentence each."""
     names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Names that were there when a UTC day began, by its number, where the source looks that up:
-    recording rules begin later than what they record, and outlive it."""
+    """Names that were there when a UTC day began, by its number; rules outlive what they record."""
     resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
-    """Seconds between two samples on a UTC day, by its number, where the source looks that up:
-    older days may be downsampled, or scraped less often."""
+    """Seconds between two samples on a UTC day, by its number; older ones may be downsampled."""
     days_at_once: int = 1
     """Days by the hour that it can be asked for with one grid."""
     warnings: tuple[str, ...] = ()

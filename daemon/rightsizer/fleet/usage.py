@@ -133,10 +133,7 @@ def _stretches(
 def _divided(
     day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
 ) -> dict[str, UseSum]:
-    """A stretch of a device's day by holder; what was used is theirs who held it.
-
-    `hours` is what a second of it counts.
-    """
+    """A stretch of a device's day by holder; `hours` is what a second of it counts."""
     known = float(day.known[first:last].sum())
     silent = max(0.0, float(day.present_seconds[first:last].sum()) - known)
     amounts = day.amounts_over(first, last)
@@ -196,8 +193,7 @@ class FleetUsage:
 
     total: UseRow
     teams: tuple[UseRow, ...] = ()
-    """A row for each team of a cluster, the largest holder first; the empty name has what is
-    unknown, and `(free)` what nothing held."""
+    """By team and cluster, the largest holder first; the empty name is the unknown one's."""
     pools: tuple[UseRow, ...] = ()
     clusters: tuple[UseRow, ...] = ()
     kinds: tuple[UseRow, ...] = ()

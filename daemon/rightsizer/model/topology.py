@@ -17,10 +17,10 @@ _LANE_BYTES_PER_SECOND: Final = {
 """One direction of one lane by generation: line rate less its code (PCI-SIG)."""
 
 
-def link_bytes_per_second(generation: float, width: float) -> float | None:
+def link_bytes_per_second(generation: float | None, width: float | None) -> float | None:
     """One direction of a link; `None` for a generation or a width that does not exist."""
-    lane = _LANE_BYTES_PER_SECOND.get(int(generation))
-    return lane * width if lane is not None and width > 0 else None
+    lane = _LANE_BYTES_PER_SECOND.get(int(generation or 0))
+    return lane * width if lane is not None and width and width > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

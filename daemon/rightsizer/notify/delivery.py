@@ -50,9 +50,11 @@ class Outbox(Generic[_Body]):
             f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - names of our own.
             f"WHERE {table.destination} = ? ORDER BY number"
         )
-        rows = self._database.rows(query, (destination,))
-        found = ((number, table.decode(text)) for number, text in rows)
-        return [OutboxEntry(number, body) for number, body in found if body is not None]
+        return [
+            OutboxEntry(number, body)
+            for number, text in self._database.rows(query, (destination,))
+            if (body := table.decode(text)) is not None
+        ]
 
     def put(self, bodies: Iterable[_Body], destination: str = "") -> None:
         """Add bodies, in this order."""
@@ -146,11 +148,7 @@ class Delivery(ABC, Generic[_Body]):
         maximum: int,
         destination: str = "",
     ) -> None:
-        """Nothing was sent yet; `maximum` messages may wait, then the oldest give way.
-
-        The name is for logs and metrics, the destination for the outbox. Each trouble is warned
-        of once.
-        """
+        """Nothing was sent yet; of more than `maximum` messages the oldest give way."""
         self._outbox, self._destination, self._maximum = outbox, destination, maximum
         self._context, self._clock = context, context.clock
         self._failures_in_a_row = 0
@@ -246,8 +244,8 @@ class Delivery(ABC, Generic[_Body]):
             self._count(last_success=self._clock.wall_time(), trouble=None)
             return
         self._failures_in_a_row += 1
-        pause = self._pause_seconds(self._failures_in_a_row)
-        pause = max(pause, failure.retry_after_seconds or 0.0)
+        own = self._pause_seconds(self._failures_in_a_row)
+        pause = max(own, failure.retry_after_seconds or 0.0)
         self._paused_until = self._clock.time() + nanoseconds(pause)
         trouble = self._explain(failure)
         # By its kind, since the text may hold a trace id that is new each time.

@@ -41,11 +41,7 @@ class NotificationService:
         sleep: Callable[[float], object],
         titles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """The deliveries of the first settings; `titles` is what devices are called, by UUID.
-
-        `warn` takes the name of an event and a message, once for each trouble; where `sleep`
-        returns true there are no more tries.
-        """
+        """The deliveries of the first settings; `warn` takes an event's name and a message."""
         node = os.environ.get("NODE_NAME") or platform.node()
         self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
         self._database, self._settings = database, settings

@@ -105,9 +105,7 @@ _REASONS: Final = tuple(map(str, Reason))
 
 
 def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) -> list[Advice]:
-    """The advice that passes every filter; values of one filter are alternatives.
-
-    `state` may be `open` for every open one; `workload` and `gpu` are shell patterns.
+    """The advice that passes every filter; values of one are alternatives, some of them patterns.
 
     Raises:
         UsageError: there is no such filter, or no such state or reason.

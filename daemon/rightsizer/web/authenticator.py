@@ -33,12 +33,7 @@ _PATIENCE_SECONDS: Final = 0.5
 
 
 class ConnectionQueue:
-    """Lets connections in one after another while others take their share of a core.
-
-    A handshake and a refusal cost a thousand times what a guesser pays for them. The CPU of a
-    connection that was given nothing is waited for by all that come after it; addresses that were
-    given something go first. Where nothing is refused there is nothing to wait for.
-    """
+    """Lets connections in one by one; those refused wait for the CPU of the ones before."""
 
     def __init__(
         self, settings: PasswordSettings, clock: Callable[[], float] = time.monotonic
@@ -154,11 +149,7 @@ class PasswordVerdict(Enum):
 
 
 class Passwords:
-    """Checks passwords against bcrypt hashes; safe to ask from any thread.
-
-    What was right is remembered apart from what was wrong, so that guesses cannot make
-    a client's own password be forgotten and checked again behind all the guesses.
-    """
+    """Checks passwords by bcrypt, for any thread; guesses cannot make it forget what was right."""
 
     def __init__(
         self,

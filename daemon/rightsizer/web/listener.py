@@ -153,10 +153,7 @@ class WebListener(ThreadingTCPServer):
         return name if isinstance(name, str) else format_address(*name[:2])
 
     def get_request(self) -> Any:
-        """Accept a connection; where the process can open nothing more, only after a pause.
-
-        The connection waits in the kernel, so that the next attempt would follow at once.
-        """
+        """Accept a connection; where the process can open nothing more, only after a pause."""
         try:
             accepted = super().get_request()
         except OSError as error:

@@ -115,15 +115,12 @@ class WebServer:
         past: PastOf | None = None,
         blocks: BlocksOf | None = None,
     ) -> None:
-        """A server that does not listen yet.
-
-        `local_routes` are answered beside the usual ones, or in their place; without `past` only
-        the last day is known, and without `blocks` no signal over time.
+        """A server that does not listen yet; `local_routes` go before the usual ones.
 
         Raises:
             UsageError: an address is not one.
         """
-        self._settings = settings or WebSettings()
+        self._settings = web = settings or WebSettings()
         self._guard, self._sockets = access.guard, access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
@@ -131,24 +128,12 @@ class WebServer:
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
-        page = WebPage(
-            freshness,
-            self._settings.fit,
-            self._settings.page_refresh_seconds,
-            past,
-            self._settings.page_poll_seconds,
-            blocks,
-        )
+        refresh, poll = web.page_refresh_seconds, web.page_poll_seconds
+        page = WebPage(freshness, web.fit, refresh, past, poll, blocks)
         routes = (*local_routes, *routes_at(access.telemetry_path))
+        may_change = access.allows_changes
         self._site = Router(
-            latest,
-            exposition,
-            page,
-            freshness,
-            wall_time,
-            routes,
-            allows_changes=access.allows_changes,
-            past=past,
+            latest, exposition, page, freshness, wall_time, routes, may_change, past
         )
         self._answer = with_prefix(access.route_prefix, self._site.answer)
         self._listeners: list[WebListener] = []
@@ -177,7 +162,16 @@ class WebServer:
         self._listeners = [
             WebListener(each, self._answer, self._connections, self._settings, self._guard)
             for each in (*bound, *self._sockets)
-        ] + self._local_listeners()
+        ]
+        if self._local is not None:
+            try:
+                own = self._local.listen()
+            except RightsizerError as error:
+                # Sampling and scrapes do without it.
+                _log.warning("local_socket_unavailable", error=str(error))
+            else:
+                known = self._site.answer, self._local_connections, self._settings
+                self._listeners.append(WebListener(own, *known))
         for listener in self._listeners:
             thread = threading.Thread(
                 target=listener.serve_forever,
@@ -201,18 +195,6 @@ class WebServer:
             thread.join(_STOP_SECONDS)
         self._listeners.clear()
         self._threads.clear()
-
-    def _local_listeners(self) -> list[WebListener]:
-        """A listener at the local socket; none where it is not wanted, or cannot be."""
-        if self._local is None:
-            return []
-        try:
-            listening = self._local.listen()
-        except RightsizerError as error:
-            # Sampling and scrapes do without it.
-            _log.warning("local_socket_unavailable", error=str(error))
-            return []
-        return [WebListener(listening, self._site.answer, self._local_connections, self._settings)]
 
 
 def configured_access(

@@ -244,9 +244,7 @@ def wrap_connection(
     context: ServerContext,
     replace: Callable[[socket.socket, socket.socket], None],
 ) -> ssl.SSLSocket:
-    """The connection as one that has yet to shake hands; nothing is sent or waited for.
-
-    `replace` takes the old object, which is of no use any more, and the new one, first of all.
+    """A connection that has yet to shake hands, for which `replace` first gives up the old one.
 
     Raises:
         OSError: the client has gone.

@@ -154,10 +154,7 @@ class WebConfigReader:
         """Of the file and those that it names, as they were last read."""
 
     def has_changed(self, settle_seconds: float) -> bool:
-        """Whether the file, or one that it names, is another than when it was last read.
-
-        One that was written to within `settle_seconds` may not be whole, and has not changed yet.
-        """
+        """Whether a file is another than when it was read, and has settled since."""
         # A reading that begins meanwhile replaces the table, and changes none.
         before = self.versions
         now = {file: _version(file) for file in before}
@@ -276,10 +273,7 @@ class WebConfigFile:
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         settle_seconds: float = 0.1,
     ) -> None:
-        """Read the file for the first time.
-
-        A change is read once the file has not been written to for `settle_seconds`: half of a file
-        may well ask for less than all of it.
+        """Read the file; a change is read once it has not been written to for `settle_seconds`.
 
         Raises:
             ConfigurationError: it has faults.

@@ -25,7 +25,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import HOUR_SECONDS, format_duration, seconds
+from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import WorkloadClass
 
 _WEEKS: Final = 2
@@ -103,8 +103,8 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
         ],
         "periods": planned.periods,
         "cycle_seen_again": is_repeated,
-        "by_schedule": _about(planned.outcome, load),
-        "following_the_load": _about(following, load),
+        "by_schedule": planned.outcome.evidence(load.gpus_each),
+        "following_the_load": following.evidence(load.gpus_each),
     }
     # One replica has nothing to follow with: it wakes by the clock.
     best = planned.outcome if load.size == 1 else following
@@ -178,16 +178,6 @@ def _has_quiet_part(load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bo
     )
     longest = max((len(list(run)) for (is_quiet, _), run in runs if is_quiet), default=0)
     return limit > 0 and longest * seconds(BLOCK_SPAN) >= settings.quiet_seconds
-
-
-def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
-    saved = outcome.held_seconds - outcome.scaled_seconds
-    return {
-        "saved_ratio": round(outcome.saved_ratio, 4),
-        "saved_gpu_hours": round(saved * load.gpus_each / HOUR_SECONDS, 1),
-        "short_ratio": round(outcome.short_ratio, 4),
-        "short_minutes": round(outcome.short_seconds / 60.0),
-    }
 
 
 RULE: Final = Rule("diurnal_autoscale", DiurnalAutoscaleSettings(), judge)

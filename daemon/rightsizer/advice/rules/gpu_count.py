@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
+from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import (
     ReplicaLoad,
@@ -161,7 +162,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if case.workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing("Every GPU was used.")
     load = replica_load(case, settings.replicas)
-    if load is None or load.size == 1 or not _is_known_apart(subject):
+    if load is None or load.size == 1 or not is_known_apart(case, subject.market):
         what = "every GPU was used, and they may be parts of one model."
         return subject.find_nothing(f"{subject.name}: {what}")
     if (shape := case.shape()) is None or shape.known_days < settings.minimum_days:
@@ -191,14 +192,13 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     return _complaint(subject, Action.REDUCE_REPLICAS, enough, summary, factors, evidence)
 
 
-def _is_known_apart(subject: CaseSubject) -> bool:
+def is_known_apart(case: Case, market: Market) -> bool:
     """Whether no device has anything to say to another: what is unmeasured may be much."""
-    case = subject.case
     if are_separate_pods(case):
         return True
     for device, fit in zip(case.devices, case.provisioning, strict=True):
         link = fit.resources.get(Resource.NVLINK)
-        place = place_of(device, subject.market)
+        place = place_of(device, market)
         is_silent = link is not None and link.need is not None and link.need <= _NOISE_RATIO
         has_none = place is not None and place.link_bytes_per_second == 0.0
         if not is_silent and not has_none:

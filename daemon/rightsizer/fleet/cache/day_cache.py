@@ -191,10 +191,7 @@ class DayCache:
         return {(day, uuid): until for day, uuid, until in rows}
 
     def frames(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
-        """The days of some devices, oldest first, from a day to another, itself included.
-
-        A row that cannot be read is left out: that time counts as unknown.
-        """
+        """The days of some devices, oldest first, `last` included; unreadable rows are left out."""
         found: dict[str, list[CachedFrame]] = {}
         for uuid, day, source, step, days, data in self.database.rows(
             _FRAMES, (first, last, json.dumps(list(uuids)))

@@ -71,10 +71,7 @@ _LAYOUTS_KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameLayout:
-    """Which column stands where: what adds up first, then means, then peaks.
-
-    The same columns have the same layout object, so that layouts are compared by identity.
-    """
+    """Which column stands where: what adds up, means, peaks; one object for the same columns."""
 
     columns: tuple[str, ...]
     places: Mapping[str, int]
@@ -100,19 +97,14 @@ class FrameLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DayFrame:
-    """Days of a device or workload.
-
-    A column that is missing is not known at all. Columns of seconds that were asked for and had
-    no samples are 0 where the subject is known; those of measures are `nan` there.
-    """
+    """Days of a device or workload; a missing column is not known, `nan` or 0 s in one nothing."""
 
     grid: Grid
     layout: FrameLayout
     values: Floats
     """By column and interval, in four bytes each."""
     demands: Mapping[Resource, Histogram] = field(default_factory=dict)
-    """What was used of each resource, where distributions are exported. Weights are nanoseconds,
-    idle time included."""
+    """What was used of each resource, where it is exported, in nanoseconds with the idle ones."""
 
     @classmethod
     def of(
@@ -147,10 +139,7 @@ class DayFrame:
 def frames_of(
     grid: Grid, columns: Mapping[str, Floats], demands: Iterable[Mapping[Resource, Histogram]]
 ) -> Iterator[DayFrame]:
-    """The frames of some devices, which have a row in each column and may end before the grid.
-
-    Columns of which nothing is known are left out.
-    """
+    """The frames of some devices, a row in each column, without columns that are not known."""
     layout = FrameLayout.of(columns)
     shape = next(iter(columns.values())).shape
     values = np.full((shape[0], len(columns), grid.count), np.nan, np.float32)

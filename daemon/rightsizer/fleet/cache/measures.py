@@ -115,9 +115,8 @@ class CachedBlocks(Blocks):
         low, high = (bisect_left(found.numbers, each) for each in (first, last))
         if low == 0 and high == len(found.numbers):
             return found
-        inside = slice(low, high)
-        known, means, peaks = (column[inside] for column in found[1:])
-        return Series(found.numbers[inside], known, means, peaks)
+        known, means, peaks = (column[low:high] for column in found[1:])
+        return Series(found.numbers[low:high], known, means, peaks)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CachedBlocks) and self._identity == other._identity
@@ -152,10 +151,7 @@ def histogram_of(weights: Floats) -> Histogram:
 
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are still being added up, as rows of weights by percent.
-
-    Those of many subjects are a table of such rows.
-    """
+    """Distributions that are added up, as rows of weights by percent; of many, tables of those."""
 
     exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over all known time, idle time included."""
@@ -168,24 +164,16 @@ class Demands:
         self.estimated += other.estimated
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
-        """The distributions over the active time, for memory over the held time, by time by state.
-
-        While a device idles it uses nothing, so idle time is what lies lowest.
-        """
+        """The distributions over the active time, of memory the held time; idle time is lowest."""
         known, found = sum(states.values()) - states.get(State.UNKNOWN, 0), self.estimated
         if known and self.exported.any():
-            empty = states.get(State.IDLE_EMPTY, 0)
             idle = np.full(len(_ROWS), sum(states.get(state, 0) for state in IDLE_STATES))
-            idle[_ROWS[Resource.MEMORY]] = empty
+            idle[_ROWS[Resource.MEMORY]] = states.get(State.IDLE_EMPTY, 0)
             away = self.exported.sum(axis=1) * idle / known
             below = np.cumsum(self.exported, axis=1) - away[:, None]
             found = np.clip(below, 0.0, self.exported) + self.estimated
-        is_known = np.flatnonzero(found.any(axis=1)).tolist()
-        return {
-            resource: histogram_of(found[_ROWS[resource]])
-            for resource in Resource
-            if _ROWS[resource] in is_known
-        }
+        rows = ((resource, found[_ROWS[resource]]) for resource in Resource)
+        return {resource: histogram_of(row) for resource, row in rows if row.any()}
 
     @property
     def compute_at_least(self) -> Histogram:
@@ -194,11 +182,7 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over any intervals of like frames, from their known seconds.
-
-    The frames have the same columns, and distributions of the same resources. `values` has their
-    columns, `known` their known seconds.
-    """
+    """What was used of each resource over intervals of frames that have the same columns."""
 
     def __init__(
         self, frames: Sequence[DayFrame], values: Floats, known: Floats, settings: DemandSettings
@@ -208,10 +192,7 @@ class DayDemands:
         self._totals = known.sum(axis=1)
 
     def over(self, first: int, last: int) -> Demands:
-        """Those of each frame from an interval to another, `last` not included.
-
-        Of a distribution that is exported they have their part.
-        """
+        """Those of each frame from an interval to another, `last` not included."""
         count, parts = len(self._frames), self._known[:, first:last].sum(axis=1)
         parts = parts / np.where(self._totals > 0, self._totals, np.inf)
         times, bins = (each[:, first:last].ravel() for each in self._points)

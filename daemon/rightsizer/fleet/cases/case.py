@@ -81,11 +81,7 @@ class BatchRequest:
 
 
 class FleetCases:
-    """The cases of a batch.
-
-    `frames` has the days of the batch's devices by uuid, former ones included, `rows` who held
-    them; both are in the order of time.
-    """
+    """The cases of a batch; `rows` and `frames`, those of former devices too, are oldest first."""
 
     def __init__(
         self,
@@ -298,10 +294,7 @@ def case_measurement(
     keys: Iterable[str],
     settings: CaseSettings | None = None,
 ) -> Measured:
-    """What is measured of some workloads, and of some others to compare them with.
-
-    `request` is of the whole fleet; workloads that have gone are left out.
-    """
+    """What is measured of workloads of a whole fleet, and of some others to compare with."""
     present = request.occupancy.present
     asked = [key for key in dict.fromkeys(keys) if key in present]
     others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))

@@ -101,10 +101,7 @@ def is_fragmented(free: Mapping[str, float], wanted: int) -> bool:
 def room_for(
     wanted: int, free: Mapping[str, int], residents: Mapping[str, Sequence[MovableResident]]
 ) -> Defragmentation | None:
-    """The fewest moves, then the fewest GPUs moved, that free so many on one node.
-
-    `free` and `residents` are by node: GPUs without a holder, and work that may be moved.
-    """
+    """The fewest moves of residents, then the fewest GPUs moved, that free so many on a node."""
     best: tuple[int, int, str] | None = None
     found: Defragmentation | None = None
     for node in sorted(free):
@@ -151,13 +148,10 @@ _PARTLY: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
 _SHARED: Final = "together"
 """In the evidence of the rule `packing`: which workloads would be on one GPU."""
 _SURE: Final = frozenset({str(Risk.VERY_LOW), str(Risk.LOW)})
-_DISRUPTION: Final = {
-    WorkloadClass.NOTEBOOK: 0,
-    WorkloadClass.SERVING: 1,
-    WorkloadClass.UNKNOWN: 2,
-    WorkloadClass.BATCH: 3,
-    WorkloadClass.STANDBY: 4,
-}
+_DISRUPTION: Final = (
+    *(WorkloadClass.NOTEBOOK, WorkloadClass.SERVING, WorkloadClass.UNKNOWN),
+    *(WorkloadClass.BATCH, WorkloadClass.STANDBY),
+)
 """A notebook and a replica restart, a job may lose its work, and standby is idle on purpose."""
 
 
@@ -182,24 +176,17 @@ class Reclaim:
 
 def disruption_of(view: FleetWorkload) -> int:
     """How much it disturbs to end or move a workload, 0 for the least."""
-    workload = view.case.workload
-    return _DISRUPTION[WorkloadClass.UNKNOWN if workload is None else workload.workload_class]
+    return _DISRUPTION.index(view.case.workload_class)
 
 
 def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
-    """What the advice would free, each GPU once.
-
-    Only advice that holds over both of its spans counts, so that the grace of a class is over, and
-    only GPUs that the workload holds alone. Of what a workload could do without, those on the node
-    with most of them are taken. Autoscaling frees nothing that is needed at this hour.
-    """
+    """What advice that holds over both spans would free, each GPU once, of those held alone."""
     devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
     held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
     own: dict[str, _Holder] = {}
     for each in view.workloads:
-        alone = [device for device in each.case.devices if held[device.uuid] == 1]
-        whole = (devices.get(device.uuid) for device in alone if device.mig is None)
-        own[each.case.key] = each, [device for device in whole if device is not None]
+        alone = (e.uuid for e in each.case.devices if held[e.uuid] == 1 and e.mig is None)
+        own[each.case.key] = each, [devices[uuid] for uuid in alone if uuid in devices]
     # What lets go of all comes before what lets go of a part of the same.
     order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
     sound = [each for each in judgements if each.finding.is_complaint and each.may_open]
@@ -248,9 +235,8 @@ def _freed(
     judgement: Judgement, views: Sequence[FleetWorkload], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
     """One for each pool; a workload is mostly in one."""
-    idle = sum(
-        window.states.get(State.IDLE_HELD, 0) for view in views for window in view.case.windows
-    )
+    windows = (window for view in views for window in view.case.windows)
+    idle = sum(window.states.get(State.IDLE_HELD, 0) for window in windows)
     for pool in sorted({each.pool for each in devices}):
         nodes = Counter(each.node for each in devices if each.pool == pool)
         yield Reclaim(

@@ -197,10 +197,7 @@ class Endpoint:
     def ask(
         self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
     ) -> bytes | StoreLimit:
-        """The body of an answer, or what was too much for the store.
-
-        A store that restarts or is busy is waited for. Where less may be asked for in place of
-        it, a queue that is full is given time once.
+        """The body of an answer, or what was too much; a busy store is waited for.
 
         Raises:
             StoreError: it does not answer, or refuses for another reason.
@@ -280,12 +277,7 @@ def _limit_of(failure: Failure) -> StoreLimit | None:
 
 
 def _secret(settings: StoreSettings, key: str) -> str:
-    """The text of the file that a setting names; kubelets and Vault agents replace such files.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is empty.
-    """
+    """The text of the file that a setting names, which may be replaced at any time."""
     path = getattr(settings, key)
     if not path:
         return ""

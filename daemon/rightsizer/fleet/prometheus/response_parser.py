@@ -88,14 +88,7 @@ def parse_response(raw: bytes) -> ParsedResponse:
 
 
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
-    """What is around the series, and the series.
-
-    No quoted text can hold what is searched for, as its quotes have backslashes.
-
-    Raises:
-        ValueError: the text is not written as usual.
-        TypeError: it has samples that are no numbers.
-    """
+    """What is around the series, and the series; no quoted text can hold what is searched for."""
     opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
@@ -120,11 +113,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
 
 
 def _slowly(result: Any) -> SampledSeries:
-    """A series that was read as JSON, without the samples that are no numbers.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A series that was read as JSON, without the samples that are no numbers."""
     if not isinstance(result, dict) or "histogram" in result or "histograms" in result:
         raise ValueError("native histograms, which this program does not read; ask for another")
     try:
@@ -138,11 +127,7 @@ def _slowly(result: Any) -> SampledSeries:
 
 
 def _nanoseconds(seconds: Floats) -> NDArray[np.int64]:
-    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds.
-
-    Raises:
-        ValueError: no clock is that wrong.
-    """
+    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds."""
     if not np.all((seconds >= 0) & (seconds < _END_OF_TIME)):
         raise ValueError("a time that is none")
     return np.rint(seconds * 1000).astype(np.int64) * _MILLISECOND
@@ -155,11 +140,7 @@ def _labels(metric: Any) -> Mapping[str, str]:
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any]:
-    """The envelope of a success.
-
-    Raises:
-        ValueError: it is none, or not of a success.
-    """
+    """The envelope of a success; `ValueError` says what it is instead."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):

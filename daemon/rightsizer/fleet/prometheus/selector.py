@@ -27,10 +27,7 @@ def any_of(values: Iterable[str]) -> str:
 def selector(
     metric: str, labels: Mapping[str, str | Iterable[str]] | None = None, *further: str
 ) -> str:
-    """A selector of a metric, or of any, whose labels have these values, or one of several each.
-
-    Several values that are none match nothing at all. Further matchers that are empty are left out.
-    """
+    """A selector whose labels have these values, or one of several; of none, nothing at all."""
     matchers = [
         f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _matcher(name, tuple(wanted))
         for name, wanted in (labels or {}).items()

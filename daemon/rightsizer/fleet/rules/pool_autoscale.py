@@ -26,7 +26,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
+from rightsizer.model.units import DAY_SECONDS
 
 NAME: Final = "pool_autoscale"
 _PLACES: Final = 6
@@ -36,10 +36,7 @@ _SEVERAL: Final = 2
 
 
 def node_load(pool: FleetPool) -> ReplicaLoad | None:
-    """The load of a pool whose nodes are alike, in nodes; `None` where nothing is known.
-
-    It is by five minutes, each as the worst moment of its hour.
-    """
+    """The load of a pool whose nodes are alike, in nodes by five minutes; `None` where unknown."""
     sizes = {size for size in pool.size_by_node.values() if size}
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None
@@ -166,7 +163,6 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
 
 def _evidence(outlook: _Outlook) -> dict[str, object]:
     load = outlook.load
-    outcomes = {"by_schedule": outlook.schedule.outcome, "following_the_load": outlook.followed}
     return {
         "nodes": load.size,
         "gpus_per_node": load.gpus_each,
@@ -178,17 +174,8 @@ def _evidence(outlook: _Outlook) -> dict[str, object]:
             for start, end, nodes in spans_of(outlook.schedule)
         ],
         "periods": outlook.schedule.periods,
-        **{
-            name: {
-                "saved_ratio": round(each.saved_ratio, 4),
-                "saved_gpu_hours": round(
-                    (each.held_seconds - each.scaled_seconds) * load.gpus_each / HOUR_SECONDS, 1
-                ),
-                "short_ratio": round(each.short_ratio, 4),
-                "short_minutes": round(each.short_seconds / 60.0),
-            }
-            for name, each in outcomes.items()
-        },
+        "by_schedule": outlook.schedule.outcome.evidence(load.gpus_each),
+        "following_the_load": outlook.followed.evidence(load.gpus_each),
     }
 
 

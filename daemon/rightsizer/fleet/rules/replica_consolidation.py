@@ -5,9 +5,9 @@ from itertools import groupby
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
+from rightsizer.advice.rules.gpu_count import is_known_apart
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.model import FleetWorkload
@@ -23,14 +23,13 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
     weekly_conduct,
 )
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason
+from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "replica_consolidation"
-_NOISE_RATIO: Final = 0.01
 _SEVERAL: Final = 2
 
 
@@ -52,17 +51,12 @@ class Replicated:
 def replicated(
     view: FleetWorkload, minimum_coverage_ratio: float, market: Market
 ) -> Replicated | None:
-    """A service whose replicas may have others beside them; `None` where it is none.
-
-    Its replicas share its load as their needs do, and each is taken for the busiest.
-    """
+    """A service whose replicas may have others beside them, each taken for the busiest."""
     case, count = view.case, view.gpus
-    if (
-        case.workload_class is not WorkloadClass.SERVING
-        or count < _SEVERAL
-        or not has_room(case)
-        or not (view.has_separate_pods or _is_apart(case, market))
-    ):
+    is_cut = any(device.mig for device in case.devices)
+    is_apart = view.has_separate_pods or (not is_cut and is_known_apart(case, market))
+    is_service = case.workload_class is WorkloadClass.SERVING and count >= _SEVERAL
+    if not (is_service and has_room(case) and is_apart):
         return None
     # The largest need of a replica, with its margin; unknown where one's is.
     known = [need for need in view.needs(Resource.MEMORY) if need is not None]
@@ -77,19 +71,6 @@ def replicated(
     uneven = unevenness / count
     load = HourlyLoad(case.key, [each * uneven for each in compute], [max(known)] * len(compute))
     return Replicated(view, count, load)
-
-
-def _is_apart(case: Case, market: Market) -> bool:
-    """Whether no device has anything to say to another: what is unmeasured may be much."""
-    for device, fit in zip(case.devices, case.provisioning, strict=True):
-        if device.mig is not None:
-            return False
-        link, place = fit.resources.get(Resource.NVLINK), place_of(device, market)
-        is_silent = link is not None and link.need is not None and link.need <= _NOISE_RATIO
-        has_none = place is not None and place.link_bytes_per_second == 0.0
-        if not is_silent and not has_none:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

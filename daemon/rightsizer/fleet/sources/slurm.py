@@ -18,8 +18,7 @@ _BLOCKED: Final = (
     "(?i)Dependency.*|JobHeld.*|BeginTime|QOS.*|Assoc.*|Licenses|Reservation"
     "|Partition(Down|Inactive|TimeLimit|NodeLimit)"
 )
-"""Reasons of squeue's for which no free GPU would start a job: its own date or order, a limit of
-its account, or a partition that is closed."""
+"""Reasons of squeue's for which no free GPU would start a job."""
 _LISTED: Final = 'slurm_job_info{job_state=~"(?i)pending"'
 
 
@@ -67,11 +66,7 @@ def waiting_jobs(
     pools: Mapping[str, str],
     now: Nanoseconds,
 ) -> tuple[WaitingWork, ...]:
-    """What waits now, by partition; what waits for CPUs alone is left out.
-
-    `nodes` are those of each partition as far as an exporter has them, `pools` those of the nodes
-    with GPUs.
-    """
+    """What waits for GPUs, by partition; `nodes` are by partition, `pools` by the node's name."""
     for queue in _QUEUES:
         pending = _jobs(store, queue.pending, queue.label, now)
         if not pending:
@@ -87,11 +82,9 @@ def waiting_jobs(
                 waiting[here] = waiting.get(here, 0.0) + max(0.0, count - held)
         found = []
         for name, jobs in waiting.items():
+            known = {pools[each] for each in nodes.get(name, ()) if each in pools}
             # The partition, unless its nodes are in another one too and counted there.
-            (pool, *others) = {pools[each] for each in nodes.get(name, ()) if each in pools} or {
-                name
-            }
-            found.append(WaitingWork(name, name if others else pool, jobs))
+            found.append(WaitingWork(name, known.pop() if len(known) == 1 else name, jobs))
         return tuple(each for each in found if each.gpus > 0)
     count = number_of(store, "max(slurm_queue_pending)", now)
     count -= number_of(store, "max(slurm_queue_pending_dependency)", now)
@@ -139,6 +132,8 @@ _FACT_LABELS: Final = {
 }
 _JOB_LABELS: Final = (*_ID_LABELS, *chain.from_iterable(_FACT_LABELS.values()))
 _LOOK: Final[Nanoseconds] = 6 * COARSE_STEP
+_NO_NAMES: Final = "Jobs are known by their numbers alone: no exporter tells names and accounts."
+_NO_SIZES: Final = "A waiting job counts as one GPU: no exporter tells how many it asks for."
 
 
 class SlurmState:
@@ -153,9 +148,7 @@ class SlurmState:
             return SourceReport(self.name)
         can, cannot = [], []
         if metrics.isdisjoint(_JOBS):
-            cannot.append(
-                "Jobs are known by their numbers alone: no exporter tells names and accounts."
-            )
+            cannot.append(_NO_NAMES)
         else:
             can.append("Jobs are known by name, account and partition.")
         listed = 'count(slurm_job_info{job_state!="",slurm_partition!=""})'
@@ -163,9 +156,7 @@ class SlurmState:
             cannot.append("Whether jobs wait is not known: no exporter tells of pending jobs.")
         else:
             can.append("How many jobs wait is known by partition.")
-            cannot.append(
-                "A waiting job counts as one GPU: no exporter tells how many it asks for."
-            )
+            cannot.append(_NO_SIZES)
         return SourceReport(self.name, metrics=metrics, can=tuple(can), cannot=tuple(cannot))
 
     def enrich(
@@ -187,12 +178,10 @@ class SlurmState:
                 nodes[name].add(first_label(each.labels, _NODE_LABELS))
         # Of a node in several, the first by name.
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
-        devices = {
-            uuid: replace(device, pool=partitions[device.node], scheduler=WorkloadKind.SLURM)
-            if device.node in partitions
-            else device
-            for uuid, device in inventory.devices.items()
-        }
+        devices = dict(inventory.devices)
+        for uuid, device in inventory.devices.items():
+            if pool := partitions.get(device.node):
+                devices[uuid] = replace(device, pool=pool, scheduler=WorkloadKind.SLURM)
         pools = {each.node: each.pool for each in devices.values()}
         waiting = (*inventory.waiting, *waiting_jobs(store, dict(nodes), pools, now))
         return replace(

@@ -86,28 +86,16 @@ def body_of(event: AdviceEvent, *, node: str = "", cluster: str = "") -> Annotat
     # One annotation, opened and then closed, is found by the tags it was opened with.
     kind = AdviceEventKind.OPENED if is_region else event.kind
     finding = advice.finding
-    return AnnotationBody(
-        advice.id,
-        event.kind.value,
-        start,
-        end,
-        _fitting(
-            [
-                PRODUCT,
-                _tag("advice", advice.id),
-                _tag("event", kind.value),
-                *([_tag("node", node)] if node else []),
-                *([_tag("cluster", cluster)] if cluster else []),
-                _tag("finding", finding.kind.value),
-                *(_tag("reason", reason.value) for reason in finding.reasons),
-                _tag("severity", finding.severity.value),
-                *([_tag("workload", finding.workload)] if finding.workload else []),
-                *(_tag("uuid", uuid) for uuid in (*finding.culprits, *finding.devices)),
-            ]
-        ),
-        _text(event),
-        _data(event) if is_region and event.kind is not AdviceEventKind.OPENED else None,
+    values = (
+        *(("advice", advice.id), ("event", kind.value), ("node", node), ("cluster", cluster)),
+        ("finding", finding.kind.value),
+        *(("reason", reason.value) for reason in finding.reasons),
+        *(("severity", finding.severity.value), ("workload", finding.workload)),
+        *(("uuid", uuid) for uuid in (*finding.culprits, *finding.devices)),
     )
+    tags = _fitting((PRODUCT, *(_tag(key, value) for key, value in values if value)))
+    data = _data(event) if is_region and event.kind is not AdviceEventKind.OPENED else None
+    return AnnotationBody(advice.id, event.kind.value, start, end, tags, _text(event), data)
 
 
 def milliseconds(time: Nanoseconds) -> int:
@@ -182,7 +170,7 @@ def _text(event: AdviceEvent) -> str:
 
 def _decision(advice: Advice) -> list[str]:
     """Who put it into its state, until when, and why, as far as there is something to say."""
-    parts = [] if not advice.actor else [_one_line(advice.actor, _ACTOR_LENGTH)]
+    parts = [_one_line(advice.actor, _ACTOR_LENGTH)] if advice.actor else []
     if advice.expires is not None:
         expires = min(advice.expires, _FOR_GOOD) // NANOSECONDS_PER_SECOND
         until = datetime.fromtimestamp(expires, UTC)
@@ -295,10 +283,7 @@ class GrafanaClient:
         return next((id_ for id_ in matches if isinstance(id_, int) and id_), None)
 
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
-        """Whether an annotation tells of the note's advice.
-
-        An id alone says nothing: a Grafana that lost its database gives it to another annotation.
-        """
+        """Whether an annotation tells of the note's advice; a lost database reuses ids."""
         result = self._http.request("GET", f"{_PATH}/{annotation_id}")
         if isinstance(result, Failure):
             return False if result.status in _GONE else result

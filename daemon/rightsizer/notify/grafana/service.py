@@ -101,15 +101,11 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         self._settings = settings
         self._body = partial(body_of, node=context.node, cluster=settings.cluster)
         self._asked = self._clock.time()
-        self._api = GrafanaClient(
-            http
-            or HttpClient(
-                settings.url, settings.http, token=lambda: read_token(settings), sleep=context.sleep
-            )
-        )
-        self._quota = AnnotationQuota(
-            self._clock, settings.annotations_per_run, settings.annotations_per_day
-        )
+        url, token = settings.url, partial(read_token, settings)
+        own = http or HttpClient(url, settings.http, token=token, sleep=context.sleep)
+        self._api = GrafanaClient(own)
+        a_run, a_day = settings.annotations_per_run, settings.annotations_per_day
+        self._quota = AnnotationQuota(self._clock, a_run, a_day)
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put annotations of the events into the outbox."""

@@ -194,8 +194,7 @@ def device_view(
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
     device, of_span = report.device, waste_view([(past.span, 1.0)])
-    drawn = look.stretch(node.wall_time)
-    sampled = report.last_sample
+    drawn, sampled = look.stretch(node.wall_time), report.last_sample
     return DeviceCardView(
         report=report,
         title=device_title(report),
@@ -221,10 +220,8 @@ def down_label(report: DeviceReport) -> str:
 
 def missing_labels(report: DeviceReport) -> tuple[str, ...]:
     """Why signals have no value, one phrase a reason."""
-    if report.reading is None:
-        return ()
     by_reason: dict[Missing, list[str]] = {}
-    for signal, reason in report.reading.missing.items():
+    for signal, reason in report.reading.missing.items() if report.reading else ():
         by_reason.setdefault(reason, []).append(signal)
     return tuple(
         f"{display_name(reason)}: {', '.join(sorted(signals))}"
@@ -245,7 +242,5 @@ def model_label(report: DeviceReport) -> str:
 def place_label(report: DeviceReport) -> str:
     """Bus address and NUMA node, as far as they are known."""
     device = report.device
-    parts = [device.pci_bus_id or ""]
-    if device.numa_node is not None:
-        parts.append(f"NUMA node {device.numa_node}")
-    return ", ".join(filter(None, parts))
+    node = "" if device.numa_node is None else f"NUMA node {device.numa_node}"
+    return ", ".join(filter(None, (device.pci_bus_id, node)))

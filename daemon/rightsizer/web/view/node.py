@@ -1,6 +1,6 @@
 """View of a node's page: GPUs, workloads, advice."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -246,10 +246,10 @@ class _NodePage:
         return signal_charts(tuple(self._past.blocks.values()), drawn)
 
     def _shares(self) -> tuple[Share, ...]:
-        times: dict[State, float] = {}
-        for device in self._counted:
-            for state, time in self._past_of(device.device.uuid).states.items():
-                times[state] = times.get(state, 0.0) + time * device.device.capacity_ratio
+        times: defaultdict[State, float] = defaultdict(float)
+        for each in self._counted:
+            for state, time in self._past_of(each.device.uuid).states.items():
+                times[state] += time * each.device.capacity_ratio
         return shares_of(times)
 
     def _waste(self) -> tuple[WasteView, str]:

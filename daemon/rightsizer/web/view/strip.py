@@ -98,9 +98,8 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
     shares = shares_of(past.states)
     named = ", ".join(f"{share.name} {share.text}" for share in shares[:_NAMED_SHARES])
     frame = _Frame(start, span, grain)
-    merged = frame.merged(shown)
     return StripView(
-        frame.areas(merged),
+        frame.areas(frame.merged(shown)),
         frame.spells(shown) if grain.has_spells else (),
         ticks_of(span, now),
         shares,

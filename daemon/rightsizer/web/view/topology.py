@@ -110,10 +110,7 @@ def _place(
 
 
 def _link(placement: Placement) -> tuple[str, bool]:
-    """The PCIe link that was negotiated, and whether its width is less than the slot's.
-
-    The generation is no sign of trouble: a link at rest falls back to save power.
-    """
+    """The PCIe link, and whether it is too narrow; generations fall back at rest to save power."""
     if placement.generation is None or placement.width is None:
         return "PCIe not known", False
     most = placement.slot_width_maximum

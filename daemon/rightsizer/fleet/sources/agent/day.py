@@ -51,8 +51,7 @@ _FORMS: Final = (
         MetricForm("rightsizer_device_up", "count_over_time"),
     ),
 )
-"""Parts of a device, and how often there was anything to say of it: who held it for half of a
-interval has half of his part there."""
+"""Parts of a device, and how often there was anything to say of it in an interval."""
 
 
 def held(shares: Floats, workloads: Sequence[Workload]) -> tuple[DeviceHolding, ...]:
@@ -100,10 +99,8 @@ def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanosecon
         if name in names:
             value = MetricForm(name, "last_over_time").promql({"workload": tuple(keys)}, span)
             # Without what changes from pod to pod.
-            return (
-                "max by (workload, kind, class, name, exported_namespace, namespace, allocator)"
-                f" ({value})"
-            )
+            by = "workload, kind, class, name, exported_namespace, namespace, allocator"
+            return f"max by ({by}) ({value})"
     return None
 
 
@@ -165,13 +162,11 @@ class DayReader:
         grid: Grid,
         usage: UsageSettings,
     ) -> None:
-        self._store = store
-        self._names = names
+        self._store, self._names, self._usage = store, names, usage
         self._devices = {each.device.uuid: each.device for each in devices}
         self._rows: dict[str, int] = {}
         """Of the devices that were there then."""
         self._whole = self._grid = grid
-        self._usage = usage
 
     def read(self) -> FleetDay:
         """The days; devices that were not there then are left out."""
@@ -224,16 +219,12 @@ class DayReader:
         columns = time_columns(answers, presence, self._grid)
         columns |= measure_columns(answers, presence, devices, usage)
         columns |= pressure_columns(answers.limits, known, self._grid)
-        peaks = {
-            measure: columns[column] for measure, column in _PEAKS.items() if column in columns
-        }
+        peaks = {each: columns[column] for each, column in _PEAKS.items() if column in columns}
         demands = demands_of(answers.buckets, peaks, known, usage.working_power_ratio)
         return dict(zip(self._rows, frames_of(self._whole, columns, demands), strict=True))
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
-        answer = [
-            each for each in self._range(self._shares_query(labels)) if each.labels.get("workload")
-        ]
+        answer = [e for e in self._range(self._shares_query(labels)) if e.labels.get("workload")]
         keys = sorted({each.labels["workload"] for each in answer})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:

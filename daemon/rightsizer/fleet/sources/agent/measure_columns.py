@@ -1,8 +1,4 @@
-"""What devices did in each interval, as the accounts' own measures, from means and peaks.
-
-`accounting.usage` says what each measure is of a single reading; here it is bounded by what the
-means and peaks of an interval can say.
-"""
+"""Measures of the accounts (`accounting.usage`), as means and peaks of intervals bound them."""
 
 from __future__ import annotations
 
@@ -62,9 +58,8 @@ def measure_columns(
         found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
         if (peak := (upper | links["peak"]).get(measure)) is not None:
             # A gauge sees one second of each scrape: what the distribution knows was there too.
-            larger = np.where(
-                np.isnan(peak).all(axis=1, keepdims=True), peak, np.fmax(peak, values)
-            )
+            is_unknown = np.isnan(peak).all(axis=1, keepdims=True)
+            larger = np.where(is_unknown, peak, np.fmax(peak, values))
             found[ColumnKind.PEAK.column(measure)] = presence.masked(larger)
     return found | _tier_columns(answers, known)
 
@@ -99,8 +94,6 @@ def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measu
     rates = {
         Measure.PCIE: (
             link_bytes_per_second(each.pcie_generation_maximum, each.pcie_width_maximum)
-            if each.pcie_generation_maximum and each.pcie_width_maximum
-            else None
             for each in devices
         ),
         Measure.NVLINK: (device.nvlink_bytes_per_second for device in devices),

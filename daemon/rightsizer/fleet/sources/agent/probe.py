@@ -159,10 +159,9 @@ class AgentProbe:
         found: set[str] = set()
         for labels in ({"uuid": uuids}, {"__name__": _OTHER_NAMES}) if uuids else ():
             query = f"count by (__name__) ({_latest(selector('', labels))})"
-            answer = self.store.instant(query, moment)
-            if not answer and not found:
+            found.update(e.labels.get("__name__", "") for e in self.store.instant(query, moment))
+            if not found:
                 break
-            found.update(series.labels.get("__name__", "") for series in answer)
         return frozenset(found)
 
     def _oldest(self, first_day: int) -> Nanoseconds | None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -43,11 +44,7 @@ def devices_of(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> dict[str, FleetDevice]:
-    """The devices by uuid.
-
-    `infos` has labels of `rightsizer_device_info`, of each device the latest first; `shares` are of
-    a whole GPU, and `figures` by field of `Device`, both by uuid.
-    """
+    """The devices by uuid, from `rightsizer_device_info`'s labels, the latest of each first."""
     latest: dict[str, Mapping[str, str]] = {}
     for labels in infos:
         if labels.get("uuid"):
@@ -174,16 +171,11 @@ class AgentSource:
         query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
         # Of what left meanwhile, the end of its last whole day is near enough.
         moments = (now, *range(now - now % DAY, now - lookback, -DAY))
-        seen = (
-            series.labels
-            for moment in moments
-            for series in divided(store, at_moment(query, moment))
-        )
+        answers = (divided(store, at_moment(query, moment)) for moment in moments)
+        seen = (series.labels for series in chain.from_iterable(answers))
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
-        figures = {
-            name: _values(store, f"rightsizer_{name}", now)
-            for name in ("memory_total_bytes", "power_limit_watts")
-        }
+        names = ("memory_total_bytes", "power_limit_watts")
+        figures = {name: _values(store, f"rightsizer_{name}", now) for name in names}
         devices = devices_of(seen, shares, figures, self.catalogue, fleet)
         by = ", ".join(dict.fromkeys((*WORKLOAD_LABELS, *fleet.team_labels)))
         infos = store.instant(f"max by ({by}) (rightsizer_workload_info)", now)

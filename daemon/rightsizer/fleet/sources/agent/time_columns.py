@@ -64,11 +64,7 @@ class TimePresence:
 
 
 def presence_of(states: Columns, grid: Grid) -> TimePresence:
-    """What the seconds by state say: intervals without any are not there.
-
-    A range that does not begin with a scrape is extended by up to an interval, so that states may
-    come out longer than the interval by a hair.
-    """
+    """What the seconds by state say; ranges are extrapolated, so that they may be a hair long."""
     totals: Floats = sum(states.values(), np.zeros(()))
     step = seconds(grid.step)
     factors = step / np.maximum(totals, step)
@@ -106,8 +102,7 @@ def limits_of(
     answer: Iterable[SampledSeries], uuids: Mapping[str, int], grid: Grid
 ) -> dict[str, Floats]:
     """By column of seconds and device, the share of each day; `nan` where it is not told."""
-    found: defaultdict[str, Floats]
-    found = defaultdict(lambda: np.full((len(uuids), grid.days), np.nan))
+    found = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
     kept = [each for each in answer if each.labels.get("uuid", "") in uuids]
     # The latest of a single day may be told before it is over.
     told = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
@@ -139,9 +134,8 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
     """By figure and device, seconds up to each edge, all days together; `nan` where unknown."""
     places = {int(edge): place for place, edge in enumerate(_EDGES)}
     # One that did not grow at all may be missing.
-    counts: defaultdict[str, Floats]
-    counts = defaultdict(lambda: np.zeros((len(uuids), len(_EDGES))))
-    is_unknown: defaultdict[str, Floats] = defaultdict(lambda: np.ones((len(uuids), 1), bool))
+    counts = defaultdict[str, Floats](lambda: np.zeros((len(uuids), len(_EDGES))))
+    is_unknown = defaultdict[str, Floats](lambda: np.ones((len(uuids), 1), bool))
     for series in answer:
         labels = series.labels
         edge, row = float(labels.get("le", "inf")), uuids.get(labels.get("uuid", ""))
@@ -163,17 +157,13 @@ def demands_of(
     known: Floats,
     working_power_ratio: float,
 ) -> list[dict[Resource, Histogram]]:
-    """Each device's distributions over the days by resource, idle time included.
-
-    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it. The peaks
-    of memory, which hardly moves, are its distribution. Known seconds are by interval.
-    """
+    """Each device's distributions, spread in a bucket as intervals' peaks; memory by peaks."""
     unknown = np.full((len(known), len(_EDGES)), np.nan)
     nothing = np.full_like(known, np.nan)
-    work, busy, power = (buckets.get(name, unknown) for name in ("sm_work", "busy", "power"))
-    busy = np.where(
-        np.isnan(power) | (power[:, -1:] <= 0), busy, _weighed(busy, power, working_power_ratio)
-    )
+    names = ("sm_work", "dram", "busy", "power")
+    work, dram, busy, power = (buckets.get(name, unknown) for name in names)
+    weighed = _weighed(busy, power, working_power_ratio)
+    busy = np.where(np.isnan(power) | (power[:, -1:] <= 0), busy, weighed)
     shapes = {
         measure: _times_by_percent(peaks.get(measure, nothing), known)
         for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
@@ -181,9 +171,7 @@ def demands_of(
     weights = {
         Resource.MEMORY: shapes[Measure.MEMORY],
         Resource.COMPUTE: _shaped(np.where(np.isnan(work), busy, work), shapes[Measure.COMPUTE]),
-        Resource.MEMORY_BANDWIDTH: _shaped(
-            buckets.get("dram", unknown), shapes[Measure.MEMORY_BANDWIDTH]
-        ),
+        Resource.MEMORY_BANDWIDTH: _shaped(dram, shapes[Measure.MEMORY_BANDWIDTH]),
     }
     found: list[dict[Resource, Histogram]] = [{} for _ in known]
     for resource, of_devices in weights.items():
@@ -201,11 +189,7 @@ def _times_by_percent(peaks: Floats, known: Floats) -> Floats:
 
 
 def _weighed(busy: Floats, power: Floats, full: float) -> Floats:
-    """Up to which edge busy time times power came, at the most.
-
-    A product of two shares is at most the lesser, so at least as much time lies below any edge
-    as of either: the larger of the two holds for the product too.
-    """
+    """Up to which edge busy time times power came: a product is at most the lesser of two."""
     # What surely lies below any percent: all of a bucket may lie at its upper end.
     places = np.searchsorted(_EDGES, _EDGES[:-1] * full, side="right") - 1
     below = power[:, places] * (busy[:, -1:] / np.where(power[:, -1:] > 0, power[:, -1:], np.nan))

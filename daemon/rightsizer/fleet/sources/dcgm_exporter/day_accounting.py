@@ -81,12 +81,7 @@ class WatchedDevices:
 def accounted_days(
     watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
 ) -> Iterator[DayFrame]:
-    """The frame of each device from what was read of it, accounted for as an agent would.
-
-    An interval is one reading at its end, and accounts for itself alone: one that was not read
-    stays unknown. Peaks are upper bounds: utilization, power and clocks may peak at different
-    moments.
-    """
+    """The frame of each device as an agent would account for it, an interval a reading."""
     grid, length = watched.grid, watched.known_seconds
     facts, is_read, never = DeviceFacts(watched.devices), length > 0.0, np.zeros_like(length, bool)
     holders = HolderColumns(watched.devices, watched.holdings, grid)
@@ -192,11 +187,7 @@ def _idle_watts(
     rests: Floats,
     settings: EntrySettings,
 ) -> tuple[Floats, Floats, Floats]:
-    """What devices draw at rest as known in each interval, and after the first; the most they drew.
-
-    A day's range is known before its first interval is judged; what a device draws at rest is
-    learned as it rests.
-    """
+    """What devices draw at rest by interval, the same after the first, the most they drew."""
     rows, count = rests.shape
     found, highest = np.full((rows, count + 1), np.nan), np.full((rows, 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))

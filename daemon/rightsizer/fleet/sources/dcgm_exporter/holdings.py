@@ -36,9 +36,8 @@ class HolderNames:
     @classmethod
     def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
         """By the labels of a fleet's series, `job` among them."""
-        return cls(
-            frozenset(labels.get("job", "") for labels in series if labels.get("exported_pod"))
-        )
+        jobs = (labels.get("job", "") for labels in series if labels.get("exported_pod"))
+        return cls(frozenset(jobs))
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """The pod or job that holds the device, `None` without one."""
@@ -56,12 +55,8 @@ def workloads_of(
     owned = owners.of(store, pods.values(), span)
     for holder, pod in pods.items():
         owner = owned[pod]
-        found[holder] = replace(
-            holder,
-            key=workload_key(pod, owner),
-            name=owner.name,
-            workload_class=owner.workload_class,
-        )
+        key, kind = workload_key(pod, owner), owner.workload_class
+        found[holder] = replace(holder, key=key, name=owner.name, workload_class=kind)
     return found
 
 
@@ -84,34 +79,18 @@ class ExporterPresence:
     """Of an interval, at the fleet's usual interval of scrapes."""
 
     @property
-    def fullest(self) -> float:
-        """The most samples of one holder, or of none, in an interval."""
-        return max((float(column.max()) for column in self.counts.values()), default=0.0)
-
-    @property
     def has_own_series(self) -> bool:
-        """Whether the device has a series of its own while workloads hold it.
-
-        dcgm-exporter writes it since 4.6.0-4.8.3 with `--kubernetes-virtual-gpus`, for the fields
-        whose value it divides among the pods (dcgm-exporter#594).
-
-        A device that short jobs held for a part of every interval has no full one to show how many
-        samples are all of them, so that the usual number counts too.
-        """
+        """Whether a device has a series of its own beside its holders' (dcgm-exporter#594)."""
         own = self.counts.get(None)
         held = [column for holder, column in self.counts.items() if holder is not None]
         if own is None or not held:
             return False
-        fullest = self.fullest
+        fullest = max(float(column.max()) for column in self.counts.values())
         most = _TWICE * max(fullest, self.usual_samples)
         return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
-        """How much of each interval was watched, by the fleet's usual time between two samples.
-
-        Exporters of one fleet may be scraped at different intervals, so that the fullest
-        interval of a device's day shows how many samples are all of them.
-        """
+        """How much of each interval was watched, by the samples of the day's fullest one."""
         length = seconds(grid.step)
         by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
         fullest = by_day.max(axis=(0, 2))
@@ -140,11 +119,7 @@ def presences(
 def held_runs(
     presence: ExporterPresence, workloads: Mapping[Workload, Workload]
 ) -> tuple[DeviceHolding, ...]:
-    """Each workload's part of the device, as runs of intervals with the same share.
-
-    Pods of one workload that follow each other are one workload. Of holders that share
-    an interval, each has the part of its samples, for an exporter says nothing of what each takes.
-    """
+    """Each workload's part of the device by its samples, as runs of the same share."""
     counts = dict(presence.counts)
     if presence.has_own_series:
         own = counts.pop(None)

@@ -1,7 +1,8 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from itertools import product, takewhile
 from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
@@ -116,16 +117,16 @@ def read_inventory(
                 xids=xids.get(entity.whole or uuid),
             )
     exported = HolderNames.seen_in(all_labels)
-    holders: dict[str, set[Workload]] = {}
+    holders: defaultdict[str, set[Workload]] = defaultdict(set)
     for one in seen:
         entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)
         if one.span[1] >= span.end and entity is not None and holder is not None:
-            holders.setdefault(entity.device, set()).add(holder)
+            holders[entity.device].add(holder)
     for uuid, found in holders.items():
         pods = {holder.pod for holder in found}
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
-    return devices, {holder for found in holders.values() for holder in found}
+    return devices, set[Workload]().union(*holders.values())
 
 
 def _latest(
@@ -151,15 +152,10 @@ def _nodes(
     store: MetricStore, labels: Iterable[Mapping[str, str]], span: LookbackSpan
 ) -> Mapping[str, str]:
     """The nodes of exporters that call their host by their own pod's name."""
-    pods = {
-        value
-        for each in labels
-        for value in (each.get("Hostname", ""), each.get("hostname", ""))
-        if dcgm.EXPORTER in value
-    }
-    infos = object_labels(
-        store, "kube_pod_info", (POD_LABELS, pods), NODE_LABELS, LookbackSpan(span.end, _STEP)
-    )
+    hosts = (each.get(name, "") for each in labels for name in ("Hostname", "hostname"))
+    pods = POD_LABELS, {host for host in hosts if dcgm.EXPORTER in host}
+    lately = LookbackSpan(span.end, _STEP)
+    infos = object_labels(store, "kube_pod_info", pods, NODE_LABELS, lately)
     return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}
 
 
@@ -168,10 +164,7 @@ def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figu
         {uuid: value for uuid, value in _figure(store, field, report.metrics, now).items() if value}
         for field in dcgm.FIGURES
     )
-    sums = {
-        device: used.get(device, 0.0) + size + kept.get(device, 0.0)
-        for device, size in free.items()
-    }
+    sums = {each: used.get(each, 0.0) + size + kept.get(each, 0.0) for each, size in free.items()}
     return {
         "memory_total_bytes": {**sums, **total},
         "power_limit_watts": {**limit, **enforced},
@@ -210,10 +203,7 @@ def _readings(
 
 
 def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[str, XidLog]:
-    """The critical Xid that each GPU shows, with when it came; an empty log where it shows none.
-
-    An exporter shows the last Xid until it is started again, which a reset of the GPU asks for.
-    """
+    """The critical Xid of each GPU since its exporter started; an empty log without one."""
     found: dict[str, XidLog] = {}
     for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
         if not entity.is_instance:
@@ -233,9 +223,5 @@ def _xid_log(store: MetricStore, chosen: str, code: int, span: LookbackSpan) -> 
         for series in store.range(f"max({chosen})", start, span.end, COARSE_STEP)
         for at, value in zip(series.times.tolist(), series.values, strict=True)
     ]
-    came = span.end
-    for at, value in reversed(samples):
-        if value != code:
-            break
-        came = at
-    return XidLog({code: 1}, code, came, is_standing=True)
+    shown = [at for at, _ in takewhile(lambda sample: sample[1] == code, reversed(samples))]
+    return XidLog({code: 1}, code, min(shown, default=span.end), is_standing=True)

@@ -1,12 +1,10 @@
-"""Signals of many devices' intervals, and what they come to by resource.
-
-What `accounting.signals` says of one reading, over whole columns; a test holds that they agree.
-"""
+"""Signals of many devices' intervals, as `accounting.signals` has them of one reading."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import starmap
 from typing import Final
 
 import numpy as np
@@ -57,10 +55,7 @@ class DeviceFacts:
         )
         self.nvlink_bytes_per_second = _facts(each.nvlink_bytes_per_second for each in devices)
         links = ((each.pcie_generation_maximum, each.pcie_width_maximum) for each in devices)
-        self.pcie_bytes_per_second = _facts(
-            link_bytes_per_second(generation, width) if generation and width else None
-            for generation, width in links
-        )
+        self.pcie_bytes_per_second = _facts(starmap(link_bytes_per_second, links))
 
 
 def _facts(values: Iterable[float | None]) -> Floats:
@@ -83,9 +78,8 @@ def derived(
     found = SignalColumns(read, shape)
     found[Signal.MEMORY_USED] = _ratio(found[Signal.MEMORY_USED_BYTES], facts.memory_total_bytes)
     for signal in (*PCIE, *NVLINK):
-        capacity = facts.pcie_bytes_per_second
-        if signal in NVLINK:
-            capacity = facts.nvlink_bytes_per_second
+        is_nvlink = signal in NVLINK
+        capacity = facts.nvlink_bytes_per_second if is_nvlink else facts.pcie_bytes_per_second
         found[signal] = _ratio(found[Signal(f"{signal}_bytes_per_second")], capacity)
     return found
 
@@ -103,11 +97,7 @@ def clock_ratio(signals: SignalColumns, facts: DeviceFacts) -> Floats:
 def dead_counters(
     signals: SignalColumns, settings: SignalSettings, is_read: Floats, were_dead: Floats
 ) -> Floats:
-    """Where profiling counters that read 0 have died (dcgm-exporter#662), for the device works.
-
-    They stay so from interval to interval until one of them moves. `were_dead` says where they
-    were known to be so before.
-    """
+    """Where profiling counters have died at 0 (dcgm-exporter#662) until one of them moves."""
     is_at_rest = signals.highest(*COUNTERS) == 0.0
     dead = were_dead | (
         (signals[Signal.GPU_BUSY] >= settings.suspect_busy_ratio)

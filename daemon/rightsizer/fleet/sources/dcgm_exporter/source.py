@@ -58,11 +58,7 @@ def add_serving_signals(
     signals: Mapping[Pod, ServingSignals],
     grid: Grid,
 ) -> None:
-    """Add to each device the signals of the engines on it.
-
-    The pressure is the application's: each GPU of an engine on several has the same. Of several
-    engines on one device the fullest cache counts, and the sum of all else.
-    """
+    """Add the signals of the engines on each device: the fullest cache, sums of all else."""
     for device in presences.keys() & rows.keys():
         for pod in sorted(pods_of(presences[device].counts.keys())):
             for signal, column in signals.get(pod, {}).items():
@@ -83,11 +79,7 @@ _USUAL_RESOLUTION_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DcgmExporterSource:
-    """Reads dcgm-exporters of all versions; judges each interval as an agent would.
-
-    An interval is judged by its mean, as one state. It is idle only where nothing ran in all of
-    it, so that idle time is never put too high, and alternation within it is not seen.
-    """
+    """Reads all versions; an interval is judged by its mean, and idle if nothing ran in it."""
 
     settings: FleetSettings = field(default_factory=FleetSettings)
     books: EntrySettings = field(default_factory=EntrySettings)

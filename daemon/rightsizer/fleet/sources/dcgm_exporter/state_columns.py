@@ -1,9 +1,4 @@
-"""States and conditions of many devices' intervals, and what pressed on their applications.
-
-What `accounting.classification`, `accounting.conditions` and `PressureDetector` say of one
-interval, over whole columns; a test holds that they agree. An exporter knows nothing of the host,
-of processes and of links' generations, and so of no state and condition that rests on them.
-"""
+"""States, conditions and pressure of many devices' intervals, as `accounting` has them of one."""
 
 from __future__ import annotations
 
@@ -150,20 +145,16 @@ def classified(
 ) -> StateColumns:
     """The first state whose signature matches, by the table of `docs/definitions.md`."""
     busy, power = signals[Signal.GPU_BUSY], signals[Signal.POWER]
-    sm, dram, pipes = (
-        signals[Signal.SM_ACTIVE],
-        signals[Signal.DRAM_ACTIVE],
-        signals.highest(*PIPES),
-    )
+    sm, dram = signals[Signal.SM_ACTIVE], signals[Signal.DRAM_ACTIVE]
+    pipes = signals.highest(*PIPES)
     is_active, is_held = _is_active(signals, settings), _is_held(signals, facts, settings)
     has_tier = ~np.isnan(np.fmax(signals.highest(*COUNTERS), busy))
     sees_compute = ~np.isnan(np.fmax(busy, sm))
     rests = has_tier & ~is_active & sees_compute & ~(power >= settings.idle_power_ratio)
     works = has_tier & is_active & ~_is_waking(signals, settings)
     has_counters, spins = ~np.isnan(np.fmax(pipes, dram)), _spins(signals, settings)
-    looks_stalled = (busy >= settings.stall_busy_ratio) & (
-        power < settings.stall_power_ratio * clock
-    )
+    is_weak = power < settings.stall_power_ratio * clock
+    looks_stalled = (busy >= settings.stall_busy_ratio) & is_weak
     is_backed = has_counters | holders.stalled_peers(looks_stalled)
     needed = np.where(is_backed, settings.stall_busy_ratio, settings.stall_busy_alone_ratio)
     # Work draws less at a low clock, too.
@@ -215,10 +206,8 @@ def _spins(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
     engines = signals.highest(*MEDIA_ENGINES, Signal.OFA)
     by_counters = ~(pipes >= settings.stall_pipe_ratio) & ~(dram >= settings.stall_dram_ratio)
     by_controller = ~(controller >= settings.stall_memory_controller_ratio)
-    has_none = np.isnan(np.fmax(pipes, dram))
-    return ~(engines >= settings.stall_engine_ratio) & np.where(
-        has_none, by_controller, by_counters
-    )
+    is_quiet = np.where(np.isnan(np.fmax(pipes, dram)), by_controller, by_counters)
+    return ~(engines >= settings.stall_engine_ratio) & is_quiet
 
 
 def conditions_of(
@@ -252,16 +241,11 @@ def pressed(
     settings: PressureSettings,
 ) -> dict[Resource, Floats]:
     """Where each resource but memory was short: it was at its limit while requests waited."""
-    waits = (signals[Signal.REQUESTS_WAITING] >= settings.requests_waiting) | (
-        signals[Signal.KV_CACHE_USED] >= settings.kv_cache_ratio
-    )
+    waits = signals[Signal.REQUESTS_WAITING] >= settings.requests_waiting
+    waits |= signals[Signal.KV_CACHE_USED] >= settings.kv_cache_ratio
     counted = np.where(is_read, signals[Signal.PREEMPTIONS], np.nan)
     before = np.fmax.accumulate(counted, axis=1)
     grown = counted[:, 1:] > before[:, :-1]
     for later in range(nanoseconds(settings.preemption_hold_seconds) // grid.step + 1):
         waits[:, 1 + later :] |= grown[:, : grown.shape[1] - later]
-    return {
-        resource: limited & waits
-        for resource, limited in saturated.items()
-        if resource is not Resource.MEMORY
-    }
+    return {each: at & waits for each, at in saturated.items() if each is not Resource.MEMORY}
