@@ -112,7 +112,9 @@ def test_a_batch_has_whole_workloads(path: Path) -> None:
     """And every device of the estate is in exactly one."""
     orders = list(batches_of(order(path), devices=5))
     assert sorted(uuid for each in orders for uuid in each.devices) == sorted(DEVICES)
-    assert [key for each in orders for key in each.keys] == sorted(order(path).occupancy.present)
+    assert [key for each in orders for key in each.occupancy.present] == sorted(
+        order(path).occupancy.present
+    )
 
 
 def _raises(subject: CaseSubject, settings: object) -> Finding:

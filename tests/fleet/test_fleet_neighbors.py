@@ -70,6 +70,6 @@ def test_a_batch_has_all_neighbors() -> None:
     ever = {key: (row(int(key[2:]), key),) for key in present}
     order = BatchRequest(Occupancy(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)
     batches = list(batches_of(order, devices=3))
-    nodes = [{DEVICES[present[key][0]].node for key in each.keys} for each in batches]
+    nodes = [{DEVICES[present[key][0]].node for key in each.occupancy.present} for each in batches]
     assert nodes == [{"node-0"}, {"node-1"}]
-    assert sorted(key for each in batches for key in each.keys) == sorted(present)
+    assert sorted(key for each in batches for key in each.occupancy.present) == sorted(present)

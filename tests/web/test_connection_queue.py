@@ -77,7 +77,7 @@ def test_a_known_address_has_room_behind_those_that_guess() -> None:
     threads = [threading.Thread(target=queue.enter, args=(GUESSER,)) for _ in range(8)]
     for thread in threads:
         thread.start()
-    while queue.waiting < 8:
+    while len(queue.waiting) < 8:
         pass
 
     assert queue.has_room(SCRAPER)

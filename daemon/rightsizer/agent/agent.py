@@ -192,7 +192,7 @@ class Agent:
         self.recommender.change(rules, PolicySet(settings.policies_here))
         self.advice_service.change_settings(settings.recommender.ledger)
         self.history_writer.keep(settings.history.retention, settings.history.fine_retention)
-        self._advice_routes.change_rules(settings.rule_trees)
+        self._advice_routes.rules = settings.rule_trees
         self.profiles.follow(settings.profiles)
         if self._broker:
             self._broker.follow(settings)

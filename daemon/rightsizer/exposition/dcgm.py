@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from rightsizer.exposition.families import escaped
-from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
+from rightsizer.exposition.settings import DcgmLabels
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XID_MEANINGS
@@ -159,18 +159,6 @@ def _reading(counter: DcgmCounter, entity: _Entity, signal: Signal) -> float | N
 
 
 DCGM_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_OFF: Final = "/metrics/dcgm is off; set web.metrics.dcgm to true to serve it"
-_OWN_SOURCE: Final = (
-    "/metrics/dcgm is refused while a dcgm-exporter is read itself, at {url}: every GPU would be "
-    "there twice; scrape that one, or set sources.dcgm.url to ''"
-)
-
-
-def dcgm_refusal(settings: MetricsSettings, own_source: str) -> str | None:
-    """Why the page is not served and what to do, `None` where it is."""
-    if not settings.dcgm:
-        return _OFF
-    return _OWN_SOURCE.format(url=own_source) if own_source else None
 
 
 def node_name() -> str:

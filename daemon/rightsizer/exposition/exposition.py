@@ -12,7 +12,6 @@ from rightsizer.exposition.dcgm import (
     DCGM_CONTENT_TYPE,
     DcgmLabelEncoder,
     dcgm_page,
-    dcgm_refusal,
     node_name,
 )
 from rightsizer.exposition.families import SampleFamily
@@ -62,6 +61,10 @@ def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Co
 
 
 _CHANGING_ESCAPINGS: Final = ("dots", "values")
+_DCGM_TWICE: Final = (
+    "/metrics/dcgm is refused while a dcgm-exporter is read itself, at {url}: every GPU would be "
+    "there twice; scrape that one, or set sources.dcgm.url to ''"
+)
 _RENDERINGS_KEPT: Final = 16
 """Formats, encodings and filters of one generation; more are rendered again."""
 
@@ -131,8 +134,10 @@ class MetricsExposition:
             )
 
     def dcgm_refusal(self) -> str | None:
-        """Why `/metrics/dcgm` is not served, `None` where it is."""
-        return dcgm_refusal(self._settings, self._dcgm_source)
+        """Why `/metrics/dcgm` is not served and what to do, `None` where it is."""
+        if not self._settings.dcgm:
+            return "/metrics/dcgm is off; set web.metrics.dcgm to true to serve it"
+        return _DCGM_TWICE.format(url=self._dcgm_source) if self._dcgm_source else None
 
     def render_dcgm(self, *, is_gzip: bool = False) -> Rendering:
         """The page in dcgm-exporter's manner; empty before the first report."""

@@ -240,11 +240,7 @@ class FleetJudge:
         with paused_collection():
             context = self._context()
             store = partial(
-                store_of,
-                self._settings.fleet,
-                self._workers,
-                waiting=tell,
-                has_answered=True,
+                store_of, self._settings.fleet, self._workers, waiting=tell, has_answered=True
             )
             task = FetchTask(store, context.readers)
             reading = partial(self._progress_and_log, "reading")

@@ -58,7 +58,9 @@ class AdviceApi:
     def __init__(
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
-        self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
+        self._advisor, self._note_claim = advisor, note_claim
+        self.rules = rules
+        """By whose settings advice is explained."""
         self._log = logger("advice")
 
     @property
@@ -72,15 +74,11 @@ class AdviceApi:
             ),
         )
 
-    def change_rules(self, rules: object) -> None:
-        """Explain by other settings of the rules from now on."""
-        self._rules = rules
-
     def _one(self, _: Router, request: WebRequest) -> WebResponse:
         found = self._find(request)
         if isinstance(found, WebResponse):
             return found
-        return WebResponse.of_json(explain_advice(found, self._rules))
+        return WebResponse.of_json(explain_advice(found, self.rules))
 
     def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)

@@ -20,12 +20,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.web.message import Admission, WebResponse
 from rightsizer.web.settings import PasswordSettings
-from rightsizer.web.tls import (
-    ServerContext,
-    complete_handshake,
-    identity_of,
-    wrap_connection,
-)
+from rightsizer.web.tls import ServerContext, complete_handshake, identity_of, wrap_connection
 from rightsizer.web.web_config import RateLimit, WebConfig
 
 _ADDRESSES_MAXIMUM: Final = 1024
@@ -41,15 +36,10 @@ class ConnectionQueue:
         self._settings, self._clock = settings, clock
         self._changed = threading.Condition()
         self._numbers = itertools.count()
-        self._waiting: list[tuple[bool, int]] = []
-        """Whether its address is unknown, and its number: the least goes first."""
+        self.waiting: list[tuple[bool, int]] = []
+        """Whether an address is unknown, and a number: the least goes first."""
         self._free_at = clock()
         self._known: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
 
     def has_room(self, address: str) -> bool:
         """Whether one more may wait, after a moment if need be; a known address has twice the room.
@@ -59,13 +49,13 @@ class ConnectionQueue:
         with self._changed:
             fold = 2 if address in self._known else 1
             most = fold * self._settings.waiting_maximum
-            return self._changed.wait_for(lambda: len(self._waiting) < most, _PATIENCE_SECONDS)
+            return self._changed.wait_for(lambda: len(self.waiting) < most, _PATIENCE_SECONDS)
 
     def enter(self, address: str) -> bool:
         """Wait for a turn; `False` where none came in time."""
         with self._changed:
             ticket = (address not in self._known, next(self._numbers))
-            self._waiting.append(ticket)
+            self.waiting.append(ticket)
             deadline = self._clock() + self._settings.wait_seconds
             try:
                 while (rest := self._rest(ticket)) > 0.0:
@@ -75,7 +65,7 @@ class ConnectionQueue:
                     self._changed.wait(min(rest, left))
                 return True
             finally:
-                self._waiting.remove(ticket)
+                self.waiting.remove(ticket)
                 self._changed.notify_all()
 
     def leave(self, address: str, cpu_seconds: float, *, was_answered: bool) -> None:
@@ -92,7 +82,7 @@ class ConnectionQueue:
             self._changed.notify_all()
 
     def _rest(self, ticket: tuple[bool, int]) -> float:
-        if min(self._waiting) != ticket:
+        if min(self.waiting) != ticket:
             return self._settings.wait_seconds
         return self._free_at - self._clock()
 
@@ -184,20 +174,15 @@ class Passwords:
             # Another request with the same password may have been before this one.
             if key in self._right:
                 return PasswordVerdict.RIGHT
-            return self._checked(key, hashed, password, is_known=name in users)
-
-    def _checked(
-        self, key: bytes, hashed: bytes, password: bytes, *, is_known: bool
-    ) -> PasswordVerdict:
-        started = self._clock()
-        if _matches(password, hashed) and is_known:
-            self._remember(key, self._right)
-            return PasswordVerdict.RIGHT
-        self._remember(key, self._wrong)
-        seconds = self._clock() - started
-        rest = seconds / self.settings.share_ratio - seconds
-        self._pause(min(rest, self.settings.pause_maximum_seconds))
-        return PasswordVerdict.WRONG
+            started = self._clock()
+            if _matches(password, hashed) and name in users:
+                self._remember(key, self._right)
+                return PasswordVerdict.RIGHT
+            self._remember(key, self._wrong)
+            seconds = self._clock() - started
+            rest = seconds / self.settings.share_ratio - seconds
+            self._pause(min(rest, self.settings.pause_maximum_seconds))
+            return PasswordVerdict.WRONG
 
     def _remember(self, key: bytes, cache: dict[bytes, None]) -> None:
         """Keep one more, and forget the oldest beyond the limit; only with the turn."""
@@ -292,9 +277,7 @@ class Authenticator:
         return self._current().tls
 
     def wrap(
-        self,
-        connection: socket.socket,
-        replace: Callable[[socket.socket, socket.socket], None],
+        self, connection: socket.socket, replace: Callable[[socket.socket, socket.socket], None]
     ) -> socket.socket:
         """The connection as one that has yet to shake hands, where TLS is configured.
 

@@ -20,12 +20,7 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.measures import (
-    BlockColumns,
-    CachedBlocks,
-    DayDemands,
-    Demands,
-)
+from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import replace

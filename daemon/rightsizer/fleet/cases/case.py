@@ -74,11 +74,6 @@ class BatchRequest:
     sources: tuple[str, ...] = ()
     """The preferred ones first."""
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Of its cases."""
-        return tuple(self.occupancy.present)
-
 
 class FleetCases:
     """The cases of a batch; `rows` and `frames`, those of former devices too, are oldest first."""
@@ -256,8 +251,8 @@ def read_batch(
     day_cache: DayCache, request: BatchRequest, settings: CaseSettings | None = None
 ) -> FleetCases:
     """The cases of a batch, from all that the cache has of it."""
-    uuids = sorted({uuid for key in request.keys for uuid in request.occupancy.devices_of(key)})
-    last = request.now // DAY
+    occupancy, last = request.occupancy, request.now // DAY
+    uuids = sorted({uuid for key in occupancy.present for uuid in occupancy.devices_of(key)})
     cached = day_cache.frames(uuids, request.first_day, last)
     rows = day_cache.holdings(request.first_day, last, uuids)
     frames = {uuid: merged_frames(found, request.sources) for uuid, found in cached.items()}

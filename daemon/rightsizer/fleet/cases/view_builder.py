@@ -243,10 +243,7 @@ def _pool(
 
 
 def _hours(
-    hourly: Iterable[GpuCounts],
-    figures: Iterable[Floats],
-    start: Nanoseconds,
-    end: Nanoseconds,
+    hourly: Iterable[GpuCounts], figures: Iterable[Floats], start: Nanoseconds, end: Nanoseconds
 ) -> HourlySeries:
     """Figures of some days; nothing is known of an hour in which no GPU was present."""
     first, last = start // COARSE_STEP, end // COARSE_STEP

@@ -42,11 +42,6 @@ class LookbackSpan:
     end: Nanoseconds
     length: Nanoseconds
 
-    @property
-    def range(self) -> str:
-        """As PromQL writes it."""
-        return f"[{self.length // NANOSECONDS_PER_SECOND}s]"
-
 
 def namespace_in(labels: Mapping[str, str]) -> str:
     """The namespace of what a series is about."""
@@ -77,18 +72,15 @@ def _labels_over(
     store: MetricStore, listed: str, values: Sequence[str], span: LookbackSpan
 ) -> list[Mapping[str, str]]:
     """Of some selectors; where a store allows less time in one query, half by half."""
-    parts = " or ".join(f"last_over_time({value}{span.range})" for value in values)
+    past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
+    parts = " or ".join(f"last_over_time({value}{past})" for value in values)
     try:
         found = store.instant(f"group by ({listed}) ({parts})", span.end)
     except StoreLimitError:
-        half = span.length // 2
-        if half < _SHORTEST:
+        if (half := span.length // 2) < _SHORTEST:
             raise
-        earlier = LookbackSpan(span.end - half, span.length - half)
-        return [
-            *_labels_over(store, listed, values, earlier),
-            *_labels_over(store, listed, values, LookbackSpan(span.end, half)),
-        ]
+        halves = LookbackSpan(span.end - half, span.length - half), LookbackSpan(span.end, half)
+        return [each for part in halves for each in _labels_over(store, listed, values, part)]
     return [series.labels for series in found]
 
 

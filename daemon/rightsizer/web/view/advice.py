@@ -7,13 +7,7 @@ from typing import Final
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
 from rightsizer.model.units import GIB, format_duration, percent_text
-from rightsizer.report.labels import (
-    ABSENT,
-    TIMES,
-    action_label,
-    display_name,
-    reason_label,
-)
+from rightsizer.report.labels import ABSENT, TIMES, action_label, display_name, reason_label
 from rightsizer.web.view.totals import interval
 
 

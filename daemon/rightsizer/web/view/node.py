@@ -33,13 +33,7 @@ from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
-from rightsizer.web.view.totals import (
-    DeviceCounts,
-    Spent,
-    WasteView,
-    device_counts,
-    waste_view,
-)
+from rightsizer.web.view.totals import DeviceCounts, Spent, WasteView, device_counts, waste_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,7 @@ from rightsizer.model.units import (
     format_duration,
     percent_text,
 )
-from rightsizer.report.labels import (
-    PAGE_CAUSE_LABELS,
-    SEVERITY_COLORS,
-    display_name,
-    gpus_label,
-)
+from rightsizer.report.labels import PAGE_CAUSE_LABELS, SEVERITY_COLORS, display_name, gpus_label
 from rightsizer.web.view.strip import Share
 
 Spent: TypeAlias = DeviceSpan | Totals

@@ -32,10 +32,7 @@ def need_power(means: Columns) -> Floats:
 
 
 def measure_columns(
-    answers: DayAnswers,
-    presence: TimePresence,
-    devices: Sequence[Device],
-    settings: UsageSettings,
+    answers: DayAnswers, presence: TimePresence, devices: Sequence[Device], settings: UsageSettings
 ) -> dict[str, Floats]:
     """Means and peaks of the measures, and the seconds that each tier of telemetry was there."""
     full, known = settings.working_power_ratio, presence.known_seconds

@@ -152,10 +152,7 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
 
 
 def demands_of(
-    buckets: Columns,
-    peaks: Mapping[Measure, Floats],
-    known: Floats,
-    working_power_ratio: float,
+    buckets: Columns, peaks: Mapping[Measure, Floats], known: Floats, working_power_ratio: float
 ) -> list[dict[Resource, Histogram]]:
     """Each device's distributions, spread in a bucket as intervals' peaks; memory by peaks."""
     unknown = np.full((len(known), len(_EDGES)), np.nan)

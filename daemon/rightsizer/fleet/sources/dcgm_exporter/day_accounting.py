@@ -214,10 +214,7 @@ def _idle_watts(
 
 
 def _energy(
-    signals: SignalColumns,
-    read: DeviceReadings,
-    watched: WatchedDevices,
-    settings: EntrySettings,
+    signals: SignalColumns, read: DeviceReadings, watched: WatchedDevices, settings: EntrySettings
 ) -> Floats:
     """What was drawn in each interval, by the counter where it can be believed."""
     length, (low, high) = seconds(watched.grid.step), _TORN

@@ -4,11 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rightsizer.fleet.cache.grid import FINE_STEP
-from rightsizer.fleet.sources.dcgm_exporter.probe import (
-    DEVICE_LABELS,
-    HOLDER_LABELS,
-    SCRAPER_LABELS,
-)
+from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -28,7 +24,7 @@ def _recorded(selector: str, step: Nanoseconds) -> str:
 
 def times_recorded(selector: str, step: Nanoseconds) -> str:
     """The query of how often an interval of a device was recorded, by the most of its series."""
-    by = ", ".join(DEVICE_LABELS)
+    by = ", ".join(dcgm.DEVICE_LABELS)
     return f"max by ({by}) (count_over_time({_recorded(selector, step)}))"
 
 
@@ -42,7 +38,7 @@ class IntervalQuery:
     """As in the name of what is recorded."""
     hourly: str
     """Function that makes longer intervals of the recorded ones, exactly or nearly."""
-    by: tuple[str, ...] = DEVICE_LABELS
+    by: tuple[str, ...] = dcgm.DEVICE_LABELS
     level: str = "uuid"
     around: str = "max"
     """Aggregation over several scrapes, or rulers, of one device."""
@@ -50,7 +46,7 @@ class IntervalQuery:
     def raw(self, samples: str, more: Iterable[str] = ()) -> str:
         """The query, by further labels too; `samples` is a selector with its range."""
         by = ", ".join(dict.fromkeys((*self.by, *more)))
-        scraped = ", ".join(dict.fromkeys((*self.by, *SCRAPER_LABELS, *more)))
+        scraped = ", ".join(dict.fromkeys((*self.by, *dcgm.SCRAPER_LABELS, *more)))
         return self.text.format(by=by, scraped=scraped, samples=samples)
 
     def name(self, metric: str) -> str:
@@ -91,7 +87,7 @@ COUNTED: Final = IntervalQuery(
     "max by ({by}) (count_over_time({samples}))",
     "count5m",
     "sum_over_time",
-    (*DEVICE_LABELS, *HOLDER_LABELS),
+    (*dcgm.DEVICE_LABELS, *dcgm.HOLDER_LABELS),
     "uuid_pod",
 )
 """Samples of each interval, by holder."""

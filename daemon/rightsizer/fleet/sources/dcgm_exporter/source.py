@@ -13,6 +13,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
@@ -23,18 +24,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
 )
 from rightsizer.fleet.sources.dcgm_exporter.interval_queries import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
-from rightsizer.fleet.sources.dcgm_exporter.probe import (
-    DIVIDED_NAMES,
-    NAME,
-    UUID_LABELS,
-    presence_names,
-    probe,
-)
-from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    DayQueries,
-    DeviceReadings,
-    read_devices,
-)
+from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, DeviceReadings, read_devices
 from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
@@ -88,17 +78,17 @@ class DcgmExporterSource:
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
     _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = field(default_factory=dict)
     """Of the days that were read."""
-    name: ClassVar[str] = NAME
+    name: ClassVar[str] = dcgm.NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
-        return with_recorded(store, probe(store, now, lookback), now)
+        return with_recorded(store, dcgm.probe(store, now, lookback), now)
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """The devices that had samples within the lookback, and who holds them now."""
-        if not presence_names(report.metrics):
+        if not dcgm.presence_names(report.metrics):
             return FleetInventory()
         span = LookbackSpan(now, lookback)
         devices, holders = read_inventory(store, report, span, self.catalogue, self.settings)
@@ -111,11 +101,8 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """Some devices on the days of a grid, duplicates of a scrape taken once.
-
-        What was recorded is read in place of samples; devices that were not, by their samples.
-        """
-        names = presence_names(report.metrics)
+        """Some devices on the days of a grid, duplicates of a scrape taken once."""
+        names = dcgm.presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
@@ -132,12 +119,12 @@ class DcgmExporterSource:
         if not chosen:
             return FleetDay({})
         queries = replace(queries, uuids=_wholes(chosen))
-        store, grid, names = queries.store, queries.grid, presence_names(report.metrics)
+        store, grid, names = queries.store, queries.grid, dcgm.presence_names(report.metrics)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         holder_labels = self._labels_of(store, names, grid)[1]
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
-            queries = replace(queries, divided=DIVIDED_NAMES)
+            queries = replace(queries, divided=dcgm.DIVIDED_NAMES)
         chosen = [each for each in chosen if each.uuid in present]
         rows = {device.uuid: row for row, device in enumerate(chosen)}
         if not rows:
@@ -182,11 +169,11 @@ class DcgmExporterSource:
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
                 over = over_time(query, grid.start + COARSE_STEP, grid.end, COARSE_STEP)
-                return [each.labels for each in divided(store, over, UUID_LABELS)]
+                return [each.labels for each in divided(store, over, dcgm.UUID_LABELS)]
 
             labels = tuple(
-                each for each in UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
+                each for each in dcgm.UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
             )
             exported = labels_in(f'count by (job, exported_pod) ({{{series},exported_pod!=""}})')
-            self._labels[grid] = labels or UUID_LABELS, HolderNames.seen_in(exported)
+            self._labels[grid] = labels or dcgm.UUID_LABELS, HolderNames.seen_in(exported)
         return self._labels[grid]
