@@ -46,11 +46,9 @@ def pooled(
     workers: int,
     told: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Result]:
-    """What comes of the tasks, in the order in which they are done.
+    """What comes of the tasks, in the order in which they are done; of one worker, here.
 
-    Workers each begin once, and then do tasks; with one worker, in this process. Where a task
-    raises, what the others in hand came to is given before it is raised; where the caller is
-    interrupted, they are ended.
+    Where a task raises, what the others in hand came to is given before.
 
     Args:
         begin: Makes what does a task; it is called in each process, so it must be picklable.

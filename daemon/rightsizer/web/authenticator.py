@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -312,23 +313,18 @@ class Authenticator:
         `certificate` is a name from the client's certificate, which was verified.
         """
         config = self._current()
-        return Admission(*self._judged(config, address, certificate, authorization), config.headers)
-
-    def _judged(
-        self, config: WebConfig, address: str, certificate: str | None, authorization: str
-    ) -> tuple[WebResponse | None, str | None]:
+        admission = partial(Admission, headers=config.headers)
         if not self._limiter.allows(config.rate_limit, address):
-            return _TOO_OFTEN, None
+            return admission(_TOO_OFTEN)
         if not config.users:
-            return None, certificate
-        credentials = _credentials(authorization)
-        if credentials is None:
-            return _UNAUTHORIZED, None
+            return admission(identity=certificate)
+        if (credentials := _credentials(authorization)) is None:
+            return admission(_UNAUTHORIZED)
         name, password = credentials
         verdict = self._passwords.check(config.users, name, password, address)
         if verdict is PasswordVerdict.RIGHT:
-            return None, f"user:{name}"
-        return _TOO_OFTEN if verdict is PasswordVerdict.BUSY else _UNAUTHORIZED, None
+            return admission(identity=f"user:{name}")
+        return admission(_TOO_OFTEN if verdict is PasswordVerdict.BUSY else _UNAUTHORIZED)
 
 
 def _credentials(authorization: str) -> tuple[str, bytes] | None:

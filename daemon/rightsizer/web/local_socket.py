@@ -44,7 +44,13 @@ class LocalSocket:
         try:
             with _held(self.path.parent):
                 self._clear()
-                self._bind(bound)
+                # Its file never has more than this, whatever the umask ...
+                os.fchmod(bound.fileno(), _MODE)
+                bound.bind(str(self.path))
+                self._bound = self.path.lstat()
+                # ... and no client is let in before it has all of it.
+                self.path.chmod(_MODE)
+                bound.listen(_BACKLOG)
         except BaseException as error:
             bound.close()
             if isinstance(error, OSError):
@@ -73,15 +79,6 @@ class LocalSocket:
                 f"{_OTHER}"
             )
         self.path.unlink()
-
-    def _bind(self, bound: socket.socket) -> None:
-        # Its file never has more than this, whatever the umask ...
-        os.fchmod(bound.fileno(), _MODE)
-        bound.bind(str(self.path))
-        self._bound = self.path.lstat()
-        # ... and no client is let in before it has all of it.
-        self.path.chmod(_MODE)
-        bound.listen(_BACKLOG)
 
 
 def peer_of(connection: socket.socket) -> SocketPeer | None:

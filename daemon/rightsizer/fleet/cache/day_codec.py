@@ -1,7 +1,6 @@
 """Codec of frames: a day in a few hundred bytes, and back.
 
-Seconds and joules keep 16 bits of their mantissa (a sixteenth of a second of an hour), means and
-peaks 11, as blocks do; a peak is never below what it was. What was read back is written alike.
+Seconds and joules keep 16 bits of their mantissa, means and peaks 11, as blocks do.
 """
 
 from __future__ import annotations

@@ -70,8 +70,7 @@ class BatchVerdicts:
         self.parts.merge(other.parts)
 
 
-def _as_configured(rule: Rule[Any], case: object) -> Rule[Any]:
-    del case
+def _as_configured(rule: Rule[Any], _: object) -> Rule[Any]:
     return rule
 
 

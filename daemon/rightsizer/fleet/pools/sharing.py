@@ -110,10 +110,6 @@ def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload 
     return SmallWorkload(view, load, busy)
 
 
-_SEVERAL: Final = 2
-_WHOLE: Final = 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class SharedGpu:
     """One GPU, and the workloads that would share it."""
@@ -165,11 +161,11 @@ def plan_sharing(
         at_least += packed.at_least
         for keys in packed.bins:
             members = [by_key[key] for key in keys]
-            if len(members) < _SEVERAL:
+            if len(members) <= 1:
                 alone.extend(members)
                 continue
             hours = zip(*(each.busy for each in members), strict=True)
-            several = [sum(busy >= busy_ratio for busy in hour) >= _SEVERAL for hour in hours]
+            several = [sum(busy >= busy_ratio for busy in hour) > 1 for hour in hours]
             overlap = sum(several) / len(several) if several else 1.0
             takes_turns = overlap <= alternating_ratio
             action = Action.SHARE_TIMESLICE if takes_turns else Action.SHARE_MPS
@@ -211,5 +207,5 @@ def _sliced(
 def _risk(members: Sequence[SmallWorkload]) -> Risk:
     """By the hours in which the sum of the peaks is more than a GPU, or than their slice."""
     sums = list(map(sum, zip(*(each.load.compute for each in members), strict=True)))
-    beyond = sum(each > _WHOLE for each in sums) / len(sums) if sums else 1.0
+    beyond = sum(each > 1 for each in sums) / len(sums) if sums else 1.0
     return risk_of(beyond, independent_hours(sums))

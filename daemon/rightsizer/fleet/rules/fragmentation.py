@@ -1,7 +1,6 @@
 """Pools with enough free GPUs for a job, and no node that has as many of them.
 
-The jobs are those that wait, and those that were seen in the pool. The moves are of services and
-notebooks alone: what trains is not interrupted for it.
+Jobs wait, or were seen in the pool; services and notebooks alone are moved for them.
 """
 
 from collections.abc import Sequence

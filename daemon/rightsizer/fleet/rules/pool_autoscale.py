@@ -32,7 +32,6 @@ NAME: Final = "pool_autoscale"
 _PLACES: Final = 6
 _WHOLE: Final = 1e-6
 _WEEKS: Final = 2
-_SEVERAL: Final = 2
 
 
 def node_load(pool: FleetPool) -> ReplicaLoad | None:
@@ -113,7 +112,7 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
     if load is None:
         why = "its nodes are not alike, so that their number says little"
         return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
-    if load.size < _SEVERAL:
+    if load.size <= 1:
         return subject.find_nothing(f"{pool.name}: one node is all it needs.")
     days = subject.known_seconds / DAY_SECONDS
     is_weekly = shape.is_weekly and days >= _WEEKS * 7 * settings.minimum_coverage_ratio

@@ -30,7 +30,6 @@ from rightsizer.model.state import Resource
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "replica_consolidation"
-_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def replicated(
     case, count = view.case, view.gpus
     is_cut = any(device.mig for device in case.devices)
     is_apart = view.has_separate_pods or (not is_cut and is_known_apart(case, market))
-    is_service = case.workload_class is WorkloadClass.SERVING and count >= _SEVERAL
+    is_service = case.workload_class is WorkloadClass.SERVING and count > 1
     if not (is_service and has_room(case) and is_apart):
         return None
     # The largest need of a replica, with its margin; unknown where one's is.

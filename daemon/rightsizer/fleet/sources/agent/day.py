@@ -82,7 +82,6 @@ _PEAKS: Final = {
     measure: ColumnKind.PEAK.column(measure)
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
 }
-_ZERO: Final = 0.0
 WORKLOAD_LABELS: Final = (
     *("workload", "kind", "class", "name"),
     *("exported_namespace", "namespace", "exported_pod", "pod"),
@@ -184,7 +183,7 @@ class DayReader:
             if 0 <= place < self._whole.count:
                 self._grid = replace(self._whole, clipped=place + 1)
         labels = {"uuid": tuple(seen)}
-        states = self._columns(answer, figures.STATES.labels[0], _ZERO)
+        states = self._columns(answer, figures.STATES.labels[0], 0.0)
         presence = presence_of(states, self._grid)
         frames = self._frames(presence, self._answers(labels, states))
         holdings = self._holdings(labels)
@@ -194,7 +193,7 @@ class DayReader:
         grid, names, rows = self._grid, self._names, self._rows
         found: dict[str, Columns] = {"states": states}
         for field, figure in _BY_LABEL.items():
-            found[field] = self._columns(self._positive(figure, labels), figure.labels[0], _ZERO)
+            found[field] = self._columns(self._positive(figure, labels), figure.labels[0], 0.0)
         for field, wanted in _BY_FIGURE.items():
             answer = self._range(grouped(wanted, names, labels, grid.step))
             found[field] = self._columns(answer, FIGURE)
@@ -233,7 +232,7 @@ class DayReader:
         rows: defaultdict[str, list[int]] = defaultdict(list)
         for row, each in enumerate(answer):
             rows[each.labels.get("uuid", "")].append(row)
-        shares = placed(answer, self._grid, _ZERO)
+        shares = placed(answer, self._grid, 0.0)
         return {
             uuid: held(shares[own], [workloads[answer[row].labels["workload"]] for row in own])
             for uuid, own in rows.items()

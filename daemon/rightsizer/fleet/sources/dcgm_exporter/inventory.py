@@ -89,10 +89,8 @@ def read_inventory(
     series = one_of("__name__", dcgm.presence_names(report.metrics))
     by = ", ".join((*dcgm.FACT_LABELS, *dcgm.HOLDER_LABELS))
     begin, step = span.end - span.length, min(_STEP, span.length)
-    queries = (
-        f"group by ({by}) ({{{series}{part}}})"
-        for part in _parts(report.devices, settings.store.series_maximum)
-    )
+    parts = _parts(report.devices, settings.store.series_maximum)
+    queries = (f"group by ({by}) ({{{series}{part}}})" for part in parts)
     asked = (over_time(query, begin, span.end, step) for query in queries)
     seen = [each for one in asked for each in divided(store, one, dcgm.UUID_LABELS)]
     seen.sort(key=lambda each: each.span[1])
