@@ -189,12 +189,7 @@ def fleet_context(
     now: Nanoseconds,
     progress: ProgressCallback,
 ) -> FleetContext:
-    """Probe the store, and plan what is to be read.
-
-    Raises:
-        StoreError: the store does not answer, or has no device.
-        ConfigurationError: its address or credentials are at fault.
-    """
+    """Probe the store, and plan what is to be read; raises `StoreError` for no device."""
     fleet = settings.fleet
     lookback = nanoseconds(fleet.lookback_seconds)
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))

@@ -224,12 +224,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     progress: Callable[[int, int], None] = lambda *_: None,
     waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
-    """Read what a plan asks for, a shard kept as it comes; what that took of the store.
-
-    Raises:
-        StoreError: the store is away, refuses, or allows less than a single device's day.
-        HistoryError: the cache cannot be written.
-    """
+    """Read what a plan asks for, a shard kept as it comes; what that took of the store."""
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
@@ -244,11 +239,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
 def read_day(
     read: Callable[[Sequence[FleetDevice]], FleetDay], devices: Sequence[FleetDevice]
 ) -> FleetDay:
-    """A day of some devices, in halves of them where they are more than the store allows.
-
-    Raises:
-        StoreError: a single device is more than the store allows, or it fails otherwise.
-    """
+    """A day of some devices, in halves of them where they are more than the store allows."""
     try:
         return read(devices)
     except StoreLimitError:

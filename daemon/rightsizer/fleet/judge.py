@@ -155,12 +155,7 @@ class FleetJudge:
         *,
         keeps_all: bool = False,
     ) -> None:
-        """Read the files of the settings, and open the day cache; the store is not asked yet.
-
-        Raises:
-            ConfigurationError: no store is named, or an operator's file has faults.
-            HistoryError: the cache is held by another process, or out of reach.
-        """
+        """Read the settings' files and open the day cache; the store is not asked yet."""
         fleet = settings.fleet
         if not fleet.store.url:
             raise ConfigurationError(
@@ -192,11 +187,7 @@ class FleetJudge:
 
     @property
     def answer(self) -> FleetAnswer:
-        """That of the last run.
-
-        Raises:
-            LookupError: there was none.
-        """
+        """That of the last run; raises `LookupError` before the first."""
         if self._answer is None:
             raise LookupError("nothing was looked at yet")
         return self._answer
@@ -220,22 +211,14 @@ class FleetJudge:
         }
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
-        """What a run would read, after the probe alone.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """What a run would read, after the probe alone."""
         context = self._context()
         return context.reports, context.plan
 
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
     ) -> RecommenderResult:
-        """What every rule says of the fleet now.
-
-        Raises:
-            StoreError: the store does not answer, or not wholly; what was read is kept.
-        """
+        """What every rule says of the fleet now; what was read is kept where the store fails."""
         del advice
         with paused_collection():
             context = self._context()

@@ -61,11 +61,7 @@ _SECOND: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 def scraped_last(
     store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[str, Scraped]:
-    """The advice that was open as the fleet was scraped last, by its id.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """The advice that was open as the fleet was scraped last, by its id."""
     last = _last_scraped(store, now, lookback)
     if last is None:
         return {}
@@ -118,11 +114,7 @@ Sleep = Callable[[float], object]
 
 
 def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
-    """What the store and Grafana know of a lost ledger, after a run of the judge.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """What the store and Grafana know of a lost ledger, after a run of the judge."""
     now, fleet = judge.answer.time, settings.fleet
     scraped = {}
     for each in judge.answer.node_advice:
@@ -199,12 +191,7 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 def run_once(
     judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
-    """Run, and give the ledger as it is after that; it is saved and told only where `keeps`.
-
-    Raises:
-        StoreError: the store does not answer, or not wholly.
-        HistoryError: the ledger is held by a service, or cannot be written.
-    """
+    """Run, and give the ledger as it is after that; it is saved and told only where `keeps`."""
     if not keeps:
         ledger, _, troubles = _unsaved(judge, settings)
         notes = (*judge.answer.notes, *troubles)
@@ -221,12 +208,7 @@ def run_once(
 
 
 def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
-    """The reasoning behind a recommendation, or behind a verdict that is none.
-
-    Raises:
-        UsageError: there is no verdict of that id.
-        StoreError: the store does not answer, or not wholly.
-    """
+    """The reasoning behind advice or a verdict; raises `UsageError` for an unknown id."""
     ledger, found, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
     forms = chain(
@@ -269,12 +251,7 @@ def _at_once(_: float) -> bool:
 
 
 def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
-    """The recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual.
-
-    Raises:
-        StoreError: the store does not answer, or has none of them.
-        ConfigurationError: its address or credentials are at fault.
-    """
+    """Recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual."""
     if not settings.store.url:
         matched, metrics = Matchers.parse(settings.matchers), USUAL_METRICS
     else:

@@ -127,11 +127,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The part that `3/16` names; `16/16` is `0/16`, so that all may be counted from 1 too.
-
-        Raises:
-            ValueError: the text has another form.
-        """
+        """The part that `3/16` names, from 0 or from 1; raises `ValueError` for other forms."""
         parts = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
         index, count = map(int, parts.groups()) if parts else (1, 0)
         if not 1 <= count <= _MOST_SHARDS or index > count:

@@ -53,11 +53,7 @@ class NotificationService:
         return (*self._annotations, *self._webhooks)
 
     def change(self, settings: NotificationSettings) -> None:
-        """Rebuild the deliveries whose settings differ; what waits stays in the outboxes.
-
-        Raises:
-            RightsizerError: what waits cannot be read; all stays as it was.
-        """
+        """Rebuild deliveries whose settings differ, or raise; what waits stays in the outboxes."""
         before, annotations, webhooks = self._settings, self._annotations, self._webhooks
         if before.grafana != settings.grafana:
             annotations = self._grafana(settings.grafana)

@@ -280,20 +280,12 @@ class Authenticator:
     def wrap(
         self, connection: socket.socket, replace: Callable[[socket.socket, socket.socket], None]
     ) -> socket.socket:
-        """The connection as one that has yet to shake hands, where TLS is configured.
-
-        Raises:
-            OSError: the client has gone.
-        """
+        """The connection, with a handshake to come where TLS is configured."""
         context = self.context
         return connection if context is None else wrap_connection(connection, context, replace)
 
     def shake_hands(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
-        """Agree on keys with the client of a connection that TLS is to secure.
-
-        Raises:
-            OSError: it does not, or not in time, or is not allowed.
-        """
+        """Agree on keys with the client of a connection under TLS, or raise `OSError`."""
         if not isinstance(connection, ssl.SSLSocket):
             return ConnectionSecurity()
         complete_handshake(connection, timeout_seconds)

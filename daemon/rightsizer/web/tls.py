@@ -97,11 +97,7 @@ class ServerContext(ssl.SSLContext):
 
 
 def server_context(policy: TlsPolicy) -> ServerContext:
-    """The context of a policy, with the certificates as they are now.
-
-    Raises:
-        TlsError: a file cannot be read, does not fit, or OpenSSL does not offer what is asked.
-    """
+    """The context of a policy, with the certificates as they are now; raises `TlsError`."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.policy = policy
     context.minimum_version = VERSIONS[policy.minimum_version]
@@ -244,11 +240,7 @@ def wrap_connection(
     context: ServerContext,
     replace: Callable[[socket.socket, socket.socket], None],
 ) -> ssl.SSLSocket:
-    """A connection that has yet to shake hands, for which `replace` first gives up the old one.
-
-    Raises:
-        OSError: the client has gone.
-    """
+    """A connection that has yet to shake hands, for which `replace` first gives up the old one."""
     wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     try:
         replace(connection, wrapped)
@@ -259,11 +251,7 @@ def wrap_connection(
 
 
 def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> None:
-    """Agree on keys with the client, and check its certificate.
-
-    Raises:
-        OSError: it does not, or not in time, or is not allowed.
-    """
+    """Agree on keys with the client and check its certificate, or raise `OSError`."""
     connection.settimeout(timeout_seconds)
     try:
         connection.do_handshake()

@@ -165,11 +165,7 @@ class WebConfigReader:
         return not 0 <= time.time_ns() - written < nanoseconds(settle_seconds)
 
     def read(self) -> WebConfig:
-        """What the file says now.
-
-        Raises:
-            ConfigurationError: every fault of it, one line each.
-        """
+        """What the file says now; `ConfigurationError` has every fault of it, one line each."""
         # Looked at before it is read: what is written meanwhile is a change then.
         self.versions = {self.path: _version(self.path)}
         try:
@@ -273,11 +269,7 @@ class WebConfigFile:
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         settle_seconds: float = 0.1,
     ) -> None:
-        """Read the file; a change is read once it has not been written to for `settle_seconds`.
-
-        Raises:
-            ConfigurationError: it has faults.
-        """
+        """Read the file; a change is read once it was written `settle_seconds` ago."""
         self._reader, self._wall_time = reader, wall_time
         self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
@@ -299,11 +291,7 @@ class WebConfigFile:
         return self._config
 
     def prepare(self) -> Callable[[], None]:
-        """Read the file, changed or not; what it says is in force once the result is called.
-
-        Raises:
-            ConfigurationError: it has faults; what was in force stays.
-        """
+        """Read the file, changed or not; in force once the result is called."""
         with self._lock:
             before = self._reader.versions
             config = self._read()

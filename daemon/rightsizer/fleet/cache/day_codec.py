@@ -59,11 +59,7 @@ def pack(frame: DayFrame) -> bytes:
 
 
 def unpack(grid: Grid, data: bytes) -> DayFrame:
-    """The frame that `pack` wrote.
-
-    Raises:
-        ValueError: the bytes are not such a frame, or one of another version.
-    """
+    """The frame that `pack` wrote; raises `ValueError` for other bytes and versions."""
     if data[:1] != _VERSION:
         raise ValueError("a track of another version")
     try:

@@ -54,11 +54,7 @@ class ColumnKind(StrEnum):
 
 @lru_cache(maxsize=1024)
 def kind_of(column: str) -> ColumnKind:
-    """The kind in a column's name.
-
-    Raises:
-        ValueError: it is not the name of a column.
-    """
+    """The kind in a column's name; raises `ValueError` for any other name."""
     return ColumnKind(column.partition(":")[0])
 
 
@@ -87,11 +83,7 @@ class FrameLayout:
 
     @classmethod
     def of(cls, columns: Iterable[str]) -> FrameLayout:
-        """The layout of some columns, in whatever order.
-
-        Raises:
-            ValueError: one is not the name of a column.
-        """
+        """The layout of some columns, in whatever order; raises as `kind_of` does."""
         return _layout(tuple(columns))
 
 

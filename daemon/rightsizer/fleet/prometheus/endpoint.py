@@ -130,11 +130,7 @@ WaitingCallback: TypeAlias = "Callable[[float, float], object]"
 
 
 class Endpoint:
-    """The API below `/api/v1` of one store; for many threads.
-
-    Raises:
-        ValueError: the address or the credentials cannot be used.
-    """
+    """The API below `/api/v1` of one store, for many threads; raises `ValueError` for settings."""
 
     def __init__(
         self,
@@ -197,11 +193,7 @@ class Endpoint:
     def ask(
         self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
     ) -> bytes | StoreLimit:
-        """The body of an answer, or what was too much; a busy store is waited for.
-
-        Raises:
-            StoreError: it does not answer, or refuses for another reason.
-        """
+        """The body of an answer, or what was too much; a busy store is waited for."""
         settings = self._settings
         attempt, waited = 0, 0.0
         while True:

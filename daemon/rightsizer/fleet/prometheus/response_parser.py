@@ -52,11 +52,7 @@ class ParsedResponse:
 
 
 def parse_response(raw: bytes) -> ParsedResponse:
-    """The answer in a body.
-
-    Raises:
-        ValueError: it is no such answer; the message completes "the store answered with".
-    """
+    """The answer in a body; what `ValueError` says completes "the store answered with"."""
     try:
         envelope, series = _cut(raw)
     except (ValueError, TypeError):

@@ -77,11 +77,7 @@ class Matchers:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The matchers of a setting, in braces or not.
-
-        Raises:
-            ValueError: there is something else in it.
-        """
+        """The matchers of a setting, in braces or not; raises `ValueError` for aught else."""
         inner = text.strip()
         if inner.startswith("{") and inner.endswith("}"):
             inner = inner[1:-1].strip()
