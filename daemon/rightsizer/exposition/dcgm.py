@@ -51,7 +51,11 @@ class DcgmLabelEncoder:
         return {name: value for name, value in labels.items() if value}
 
     def holders(self, holdings: Iterable[Holding]) -> tuple[Labels, ...]:
-        """The labels of each holder, for a series each with all of the value; else none, once."""
+        """Those of each pod or job that holds a device; of a free device, none once.
+
+        A device that is shared has a series for each holder, each with the whole value, as
+        dcgm-exporter writes them with `--kubernetes-virtual-gpus`.
+        """
         holders = [self._holder(holding.workload) for holding in holdings]
         distinct = {tuple(labels.items()): labels for labels in holders if labels}
         return tuple(distinct.values()) or ({},)

@@ -30,7 +30,11 @@ from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 def _selected_collectors(
     collect: Sequence[str], exclude: Sequence[str], enabled: frozenset[Collector]
 ) -> frozenset[Collector] | None:
-    """The collectors that a request asks for, `None` for all that are on."""
+    """The collectors that a request asks for, `None` for all that are on.
+
+    Raises:
+        UsageError: a collector is unknown or off, or both lists are given.
+    """
     if collect and exclude:
         raise UsageError("collect[] and exclude[] exclude each other; use one of them")
     if exclude:

@@ -129,7 +129,11 @@ class SampleFamily:
 
 
 class Families:
-    """Collects samples of the table's metrics, of collectors that are on, up to a level."""
+    """Collects samples by metric; only metrics of the table can be added.
+
+    Those of a collector that is off are left out, and those of a level above the chosen one.
+    A collector that is off by default was asked for by name, so that it exports all it has.
+    """
 
     def __init__(
         self, collectors: Collection[Collector] = frozenset(Collector), level: Level = Level.FULL

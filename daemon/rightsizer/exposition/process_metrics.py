@@ -1,4 +1,7 @@
-"""Metrics of the agent's own process, as prometheus_client's collector has them."""
+"""Metrics of the agent's own process, as prometheus_client's collector has them.
+
+That collector cannot be had without the library's servers and clients, which few agents need.
+"""
 
 import os
 import resource

@@ -43,7 +43,11 @@ def selected(
     since_seconds: float | None = None,
     top: int | None = None,
 ) -> _Form:
-    """An answer with what was asked for alone; raises `UsageError` for no such cluster or team."""
+    """The form of an answer with what was asked for alone; advice opened so lately, and so many.
+
+    Raises:
+        UsageError: there is no such cluster or team.
+    """
     found = dict(form)
     for flag, wanted, rows, key in (
         ("cluster", cluster, "clusters", "name"),
@@ -99,7 +103,11 @@ _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used"
 
 
 def read_answers(paths: Sequence[Path]) -> list[_Form]:
-    """Answers that `rightsizer fleet --json` wrote; raises `UsageError` for any other file."""
+    """The answers in files that `rightsizer fleet --json` wrote.
+
+    Raises:
+        UsageError: a file is out of reach, or holds no such answer.
+    """
     found = []
     for path in paths:
         try:
@@ -118,7 +126,14 @@ _REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, witho
 
 
 def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
-    """One answer of several; raises `UsageError`, by `names`, for one cluster or other spans."""
+    """One answer of several, each about clusters that no other one has.
+
+    Nothing crosses clusters, so that it is what a single look says of all of them. `names` are
+    those of the answers, for faults.
+
+    Raises:
+        UsageError: two answers are about one cluster, or look back over different spans.
+    """
     _check(answers, names)
     devices = sum(each["devices"] for each in answers)
     known = sum(each["coverage_ratio"] * each["devices"] for each in answers)

@@ -37,7 +37,9 @@ _Place = tuple[tuple[str, str], ...]
 def clusters_in(
     store: MetricStore, label: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> tuple[tuple[Cluster, ...], tuple[str, ...]]:
-    """The clusters of all GPUs and warnings, by a label or the first usual one that a series has.
+    """The clusters of all GPUs within the lookback, and warnings; a nameless one where none tells.
+
+    `label` tells them apart; where it is empty, the first of the usual ones that a series has.
 
     Raises:
         StoreError: the store does not answer.
@@ -138,7 +140,10 @@ def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
 
 
 def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
-    """The fleet of several clusters by places; a device in two is where it was found first."""
+    """The fleet of several clusters, its devices by their places.
+
+    A device that was in two clusters is where it was found first.
+    """
     whole = reduce(FleetInventory.merged, inventories, FleetInventory())
     by_place = sorted(
         whole.devices.items(),

@@ -55,7 +55,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Look at the fleet, and print what was found."""
+    """Look at the fleet, and print what was found.
+
+    Raises:
+        RightsizerError: no store is named, it does not answer, or a file is out of reach.
+    """
     _refuse_what_does_not_fit(arguments)
     try:
         from rightsizer.fleet.answers import merged, read_answers

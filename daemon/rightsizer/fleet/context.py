@@ -99,7 +99,11 @@ def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource
 
 
 class CompositeSource:
-    """Sources, the preferred ones first: of one device an agent is read, which sees each second."""
+    """Sources, the preferred ones first, and what others know of their devices.
+
+    Where an agent and a dcgm-exporter watch one device, the agent is read: it sees every second,
+    and who runs on it.
+    """
 
     def __init__(
         self, sources: Sequence[FleetSource], settings: FleetSettings | None = None
@@ -189,7 +193,12 @@ def fleet_context(
     now: Nanoseconds,
     progress: ProgressCallback,
 ) -> FleetContext:
-    """Probe the store, and plan what is to be read; raises `StoreError` for no device."""
+    """Probe the store, and plan what is to be read.
+
+    Raises:
+        StoreError: the store does not answer, or has no device.
+        ConfigurationError: its address or credentials are at fault.
+    """
     fleet = settings.fleet
     lookback = nanoseconds(fleet.lookback_seconds)
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))

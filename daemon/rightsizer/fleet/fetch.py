@@ -224,7 +224,15 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     progress: Callable[[int, int], None] = lambda *_: None,
     waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
-    """Read what a plan asks for, a shard kept as it comes; what that took of the store."""
+    """Read what a plan asks for; what that took of the store.
+
+    Each shard is kept as it comes, so that the next run goes on from there whatever ends this one.
+    `waiting` is told where a process waits for the store.
+
+    Raises:
+        StoreError: the store is away, refuses, or allows less than a single device's day.
+        HistoryError: the cache cannot be written.
+    """
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
@@ -239,7 +247,11 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
 def read_day(
     read: Callable[[Sequence[FleetDevice]], FleetDay], devices: Sequence[FleetDevice]
 ) -> FleetDay:
-    """A day of some devices, in halves of them where they are more than the store allows."""
+    """A day of some devices, in halves of them where they are more than the store allows.
+
+    Raises:
+        StoreError: a single device is more than the store allows, or it fails otherwise.
+    """
     try:
         return read(devices)
     except StoreLimitError:

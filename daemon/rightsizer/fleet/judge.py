@@ -103,7 +103,10 @@ def _by_pool(
 def informed(
     inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
 ) -> FleetInventory:
-    """The inventory with what policies state of workloads; `holders` are their devices, by key."""
+    """The inventory with the classes and allocators that policies state.
+
+    Policies match by a device of each workload: `holders`, by the workload's key.
+    """
     if not policies:
         return inventory
     pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
@@ -155,7 +158,12 @@ class FleetJudge:
         *,
         keeps_all: bool = False,
     ) -> None:
-        """Read the settings' files and open the day cache; the store is not asked yet."""
+        """Read the files of the settings, and open the day cache; the store is not asked yet.
+
+        Raises:
+            ConfigurationError: no store is named, or an operator's file has faults.
+            HistoryError: the cache is held by another process, or out of reach.
+        """
         fleet = settings.fleet
         if not fleet.store.url:
             raise ConfigurationError(
@@ -187,7 +195,11 @@ class FleetJudge:
 
     @property
     def answer(self) -> FleetAnswer:
-        """That of the last run; raises `LookupError` before the first."""
+        """That of the last run.
+
+        Raises:
+            LookupError: there was none.
+        """
         if self._answer is None:
             raise LookupError("nothing was looked at yet")
         return self._answer
@@ -211,14 +223,22 @@ class FleetJudge:
         }
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
-        """What a run would read, after the probe alone."""
+        """What a run would read, after the probe alone.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
         context = self._context()
         return context.reports, context.plan
 
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
     ) -> RecommenderResult:
-        """What every rule says of the fleet now; what was read is kept where the store fails."""
+        """What every rule says of the fleet now.
+
+        Raises:
+            StoreError: the store does not answer, or not wholly; what was read is kept.
+        """
         del advice
         with paused_collection():
             context = self._context()

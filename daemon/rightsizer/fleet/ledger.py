@@ -19,7 +19,11 @@ _CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
 
 
 def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:
-    """The storage of advice and notifications; raises `HistoryError` where another has it."""
+    """The storage of advice and of pending notifications.
+
+    Raises:
+        HistoryError: it is held by another process, of a newer program, or out of reach.
+    """
     return Storage(str(path), read_only=read_only, called=_CALLED)
 
 
@@ -44,7 +48,12 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
     for_seconds: float | None,
     now: Nanoseconds,
 ) -> Advice:
-    """Change open advice in a ledger that no process holds; the next look notifies of it."""
+    """Change advice in a ledger that no process holds; the next look notifies of it.
+
+    Raises:
+        UsageError: there is no such open advice.
+        HistoryError: there is no ledger, a look or a service holds it, or it cannot be written.
+    """
     with closing(opened_ledger(_path(settings))) as storage:
         ledger = storage.ledger(ledger_settings(settings))
         found = _found(ledger, advice_id)
@@ -56,7 +65,12 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
 
 
 def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Form:
-    """The reasoning behind saved advice, without asking the store."""
+    """The reasoning behind saved advice, without asking the store.
+
+    Raises:
+        UsageError: there is no such advice.
+        HistoryError: there is no ledger, or it cannot be read.
+    """
     with closing(opened_ledger(_path(settings), read_only=True)) as storage:
         ledger = storage.ledger(ledger_settings(settings))
         return explain_advice(_found(ledger, advice_id), rule_trees(settings))

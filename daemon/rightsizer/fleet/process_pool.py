@@ -46,9 +46,11 @@ def pooled(
     workers: int,
     told: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Result]:
-    """What comes of the tasks, in the order in which they are done; of one worker, here.
+    """What comes of the tasks, in the order in which they are done.
 
-    Where a task raises, what the others in hand came to is given before.
+    Workers each begin once, and then do tasks; with one worker, in this process. Where a task
+    raises, what the others in hand came to is given before it is raised; where the caller is
+    interrupted, they are ended.
 
     Args:
         begin: Makes what does a task; it is called in each process, so it must be picklable.

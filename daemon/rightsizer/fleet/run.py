@@ -61,7 +61,14 @@ _SECOND: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 def scraped_last(
     store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[str, Scraped]:
-    """The advice that was open as the fleet was scraped last, by its id."""
+    """The advice that was open as the fleet was scraped last, by its id.
+
+    What was closed before that stays closed. It takes five queries that bring little. They look
+    back over samples, for a service that ran for a minute is at no step of five minutes.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
     last = _last_scraped(store, now, lookback)
     if last is None:
         return {}
@@ -114,7 +121,11 @@ Sleep = Callable[[float], object]
 
 
 def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
-    """What the store and Grafana know of a lost ledger, after a run of the judge."""
+    """What the store and Grafana know of a lost ledger, after a run of the judge.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
     now, fleet = judge.answer.time, settings.fleet
     scraped = {}
     for each in judge.answer.node_advice:
@@ -173,7 +184,11 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
     warn: Warn,
     sleep: Sleep,
 ) -> tuple[AdviceService, NotificationService]:
-    """The ledger's service and its notifications; `warn` takes an event's name and a message."""
+    """The ledger's service over a judge, and what it notifies.
+
+    `warn` receives the name of an event and a message; no more tries follow where `sleep` returns
+    true.
+    """
     notifications = NotificationService(
         settings, storage.database, lambda: service.advice, clock=clock, warn=warn, sleep=sleep
     )
@@ -191,7 +206,14 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 def run_once(
     judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
-    """Run, and give the ledger as it is after that; it is saved and told only where `keeps`."""
+    """Run, and give the ledger as it is after that.
+
+    Only where it keeps it is the ledger saved, and are Grafana and webhooks notified.
+
+    Raises:
+        StoreError: the store does not answer, or not wholly.
+        HistoryError: the ledger is held by a service, or cannot be written.
+    """
     if not keeps:
         ledger, _, troubles = _unsaved(judge, settings)
         notes = (*judge.answer.notes, *troubles)
@@ -208,7 +230,12 @@ def run_once(
 
 
 def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
-    """The reasoning behind advice or a verdict; raises `UsageError` for an unknown id."""
+    """The reasoning behind a recommendation, or behind a verdict that is none.
+
+    Raises:
+        UsageError: there is no verdict of that id.
+        StoreError: the store does not answer, or not wholly.
+    """
     ledger, found, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
     forms = chain(
@@ -251,7 +278,14 @@ def _at_once(_: float) -> bool:
 
 
 def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
-    """Recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual."""
+    """The recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual.
+
+    Recorded series keep the labels that tell clusters apart, and those that every query matches.
+
+    Raises:
+        StoreError: the store does not answer, or has none of them.
+        ConfigurationError: its address or credentials are at fault.
+    """
     if not settings.store.url:
         matched, metrics = Matchers.parse(settings.matchers), USUAL_METRICS
     else:

@@ -91,7 +91,13 @@ class FleetService:
         return self._looking.locked()
 
     def look(self) -> None:
-        """Look once, and publish the answer; the last answer stays where that fails."""
+        """Look once, and publish the answer; the last answer stays where that fails.
+
+        One look at a time: what is due while another goes on is left out.
+
+        Raises:
+            RightsizerError: the store does not answer, or the ledger cannot be written.
+        """
         if not self._looking.acquire(blocking=False):
             return
         try:
@@ -110,13 +116,21 @@ class FleetService:
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
-        """Put open advice into a state by hand; the metrics show it at once."""
+        """Put advice into a state by hand; the metrics show it at once.
+
+        Raises:
+            UsageError: there is no such open advice.
+        """
         advice = self.advice_service.act(advice_id, state, actor, why, for_seconds)
         self._refresh()
         return advice
 
     def run(self, stop: threading.Event) -> None:
-        """Listen, look at once and then at intervals, until `stop` is set."""
+        """Listen, look at once and then at intervals, until `stop` is set.
+
+        Raises:
+            RightsizerError: an address cannot be bound.
+        """
 
         def look_first() -> None:
             # At once, for the first turn of a job comes after a whole interval.
@@ -196,7 +210,11 @@ class FleetService:
 
 
 def serve_fleet(settings: FleetConfig) -> None:
-    """Run until SIGTERM or SIGINT; raises `RightsizerError` where it cannot start."""
+    """Run until SIGTERM or SIGINT; SIGHUP is answered with a line in the log.
+
+    Raises:
+        RightsizerError: it cannot start: no store is named, an address or a file is out of reach.
+    """
     log, clock = settings.log, SystemClock()
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     notifier = Notifier(os.environ)

@@ -127,7 +127,11 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The part that `3/16` names, from 0 or from 1; raises `ValueError` for other forms."""
+        """The part that `3/16` names; `16/16` is `0/16`, so that all may be counted from 1 too.
+
+        Raises:
+            ValueError: the text has another form.
+        """
         parts = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
         index, count = map(int, parts.groups()) if parts else (1, 0)
         if not 1 <= count <= _MOST_SHARDS or index > count:
@@ -255,7 +259,10 @@ def ledger_settings(settings: FleetConfig) -> LedgerSettings:
 
 
 def day_cache_path(settings: FleetConfig) -> Path:
-    """The file of days that were read, in the user's cache where the service's is out of reach."""
+    """The file of days that were read; all of it can be read again.
+
+    In the user's cache where the service's own folder is out of reach; each shard has its own.
+    """
     fleet, history = settings.fleet, settings.history.path
     if fleet.path:
         path = Path(fleet.path)

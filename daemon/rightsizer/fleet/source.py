@@ -95,7 +95,11 @@ class MetricStore(Protocol):
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """A range query up to and with `end`; what is too much is asked in halves of the time."""
+        """A range query; samples at `start`, `start + step`, ... up to and with `end`.
+
+        What a store refuses as too much is asked in halves of the time; `StoreLimitError` is
+        raised where a single step is too much, for the caller to ask about fewer devices.
+        """
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """A query at one moment; each series has one sample."""

@@ -148,7 +148,11 @@ class Delivery(ABC, Generic[_Body]):
         maximum: int,
         destination: str = "",
     ) -> None:
-        """Nothing was sent yet; of more than `maximum` messages the oldest give way."""
+        """Nothing was sent yet; `maximum` messages may wait, then the oldest give way.
+
+        The name is for logs and metrics, the destination for the outbox. Each trouble is warned
+        of once.
+        """
         self._outbox, self._destination, self._maximum = outbox, destination, maximum
         self._context, self._clock = context, context.clock
         self._failures_in_a_row = 0

@@ -41,7 +41,11 @@ class NotificationService:
         sleep: Callable[[float], object],
         titles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """The deliveries of the first settings; `warn` takes an event's name and a message."""
+        """The deliveries of the first settings; `titles` is what devices are called, by UUID.
+
+        `warn` takes the name of an event and a message, once for each trouble; where `sleep`
+        returns true there are no more tries.
+        """
         node = os.environ.get("NODE_NAME") or platform.node()
         self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
         self._database, self._settings = database, settings
@@ -53,7 +57,11 @@ class NotificationService:
         return (*self._annotations, *self._webhooks)
 
     def change(self, settings: NotificationSettings) -> None:
-        """Rebuild deliveries whose settings differ, or raise; what waits stays in the outboxes."""
+        """Rebuild the deliveries whose settings differ; what waits stays in the outboxes.
+
+        Raises:
+            RightsizerError: what waits cannot be read; all stays as it was.
+        """
         before, annotations, webhooks = self._settings, self._annotations, self._webhooks
         if before.grafana != settings.grafana:
             annotations = self._grafana(settings.grafana)

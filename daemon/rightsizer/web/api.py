@@ -105,7 +105,13 @@ _REASONS: Final = tuple(map(str, Reason))
 
 
 def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) -> list[Advice]:
-    """The advice that passes every filter; raises `UsageError` for one that there is not."""
+    """The advice that passes every filter; values of one filter are alternatives.
+
+    `state` may be `open` for every open one; `workload` and `gpu` are shell patterns.
+
+    Raises:
+        UsageError: there is no such filter, or no such state or reason.
+    """
     for name, values in query.items():
         if name not in _FILTERS:
             raise UsageError(f"'{name}' is no filter; choose from {', '.join(_FILTERS)}")
@@ -131,7 +137,11 @@ _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
 
 
 def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) -> Span:
-    """The span of a query, or a day; raises `UsageError` for unknown names and spans."""
+    """The span of a query, a day where it asks for none.
+
+    Raises:
+        UsageError: it has a name that is not `known`, or asks for an unknown span.
+    """
     for name in query:
         if name not in known:
             raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(known)}")

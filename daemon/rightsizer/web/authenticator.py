@@ -29,7 +29,12 @@ _PATIENCE_SECONDS: Final = 0.5
 
 
 class ConnectionQueue:
-    """Lets connections in one by one; those refused wait for the CPU of the ones before."""
+    """Lets connections in one after another while others take their share of a core.
+
+    A handshake and a refusal cost a thousand times what a guesser pays for them. The CPU of a
+    connection that was given nothing is waited for by all that come after it; addresses that were
+    given something go first. Where nothing is refused there is nothing to wait for.
+    """
 
     def __init__(
         self, settings: PasswordSettings, clock: Callable[[], float] = time.monotonic
@@ -140,7 +145,11 @@ class PasswordVerdict(Enum):
 
 
 class Passwords:
-    """Checks passwords by bcrypt, for any thread; guesses cannot make it forget what was right."""
+    """Checks passwords against bcrypt hashes; safe to ask from any thread.
+
+    What was right is remembered apart from what was wrong, so that guesses cannot make
+    a client's own password be forgotten and checked again behind all the guesses.
+    """
 
     def __init__(
         self,
@@ -280,12 +289,20 @@ class Authenticator:
     def wrap(
         self, connection: socket.socket, replace: Callable[[socket.socket, socket.socket], None]
     ) -> socket.socket:
-        """The connection, with a handshake to come where TLS is configured."""
+        """The connection as one that has yet to shake hands, where TLS is configured.
+
+        Raises:
+            OSError: the client has gone.
+        """
         context = self.context
         return connection if context is None else wrap_connection(connection, context, replace)
 
     def shake_hands(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
-        """Agree on keys with the client of a connection under TLS, or raise `OSError`."""
+        """Agree on keys with the client of a connection that TLS is to secure.
+
+        Raises:
+            OSError: it does not, or not in time, or is not allowed.
+        """
         if not isinstance(connection, ssl.SSLSocket):
             return ConnectionSecurity()
         complete_handshake(connection, timeout_seconds)

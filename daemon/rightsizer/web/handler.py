@@ -58,7 +58,12 @@ def read_head(
     timeout_seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> RequestHead:
-    """The head that begins with a line; raises `HeadError`, or `TimeoutError` for a slow one."""
+    """The head that begins with a line; no more of it is read than is reasonable.
+
+    Raises:
+        HeadError: it is none, or longer than what is taken.
+        TimeoutError: the client takes too long over all of it.
+    """
     if len(first_line) > _LINE_LIMIT_BYTES:
         raise HeadError(status=HTTPStatus.REQUEST_URI_TOO_LONG)
     found = _REQUEST_LINE.fullmatch(first_line)

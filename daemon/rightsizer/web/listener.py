@@ -58,7 +58,11 @@ class Connections:
             return True
 
     def replace(self, connection: socket.socket, by: socket.socket) -> None:
-        """Let another object stand for a connection, unless that had to give way meanwhile."""
+        """Let another object stand for a connection, as securing it makes a new one.
+
+        Raises:
+            ConnectionAbortedError: it had to give way meanwhile.
+        """
         with self._changed:
             place = self._open.pop(connection, None)
             if place is None:
@@ -149,7 +153,10 @@ class WebListener(ThreadingTCPServer):
         return name if isinstance(name, str) else format_address(*name[:2])
 
     def get_request(self) -> Any:
-        """Accept a connection; where the process can open nothing more, only after a pause."""
+        """Accept a connection; where the process can open nothing more, only after a pause.
+
+        The connection waits in the kernel, so that the next attempt would follow at once.
+        """
         try:
             accepted = super().get_request()
         except OSError as error:
@@ -216,7 +223,11 @@ class WebListener(ThreadingTCPServer):
 
 
 def listening_socket(address: Address) -> socket.socket:
-    """A socket bound to an address, or `RightsizerError` with the remedy; `::` is IPv4 too."""
+    """A socket bound to an address; every interface of IPv6 means every one of IPv4 too.
+
+    Raises:
+        RightsizerError: it cannot be bound; the message names the address and the remedy.
+    """
     failure: OSError | None = None
     for family, place in _places(address):
         is_any = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
@@ -269,7 +280,11 @@ _FIRST_DESCRIPTOR: Final = 3
 def activated_sockets(
     environ: Mapping[str, str] = os.environ, first: int = _FIRST_DESCRIPTOR
 ) -> list[socket.socket]:
-    """The sockets that were handed over; raises `RightsizerError` without any."""
+    """The listening sockets that were handed over.
+
+    Raises:
+        RightsizerError: there is none, or one is no listening TCP socket.
+    """
     count = environ.get("LISTEN_FDS", "")
     if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal() or count == "0":
         raise RightsizerError(

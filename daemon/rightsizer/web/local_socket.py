@@ -30,7 +30,11 @@ class LocalSocket:
         self._bound: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
-        """A socket in place of none, or of a dead one; else `RightsizerError` with the remedy."""
+        """A listening socket in place of none, or of one whose process is gone.
+
+        Raises:
+            RightsizerError: it cannot be; the message names the path and the remedy.
+        """
         if len(os.fsencode(self.path)) > _PATH_LIMIT_BYTES:
             raise RightsizerError(
                 f"{self.path} is longer than the {_PATH_LIMIT_BYTES} bytes that the path of a "

@@ -80,7 +80,11 @@ _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 
 def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:
-    """The fields of a JSON object; `UsageError` for others has the `example` of the first."""
+    """The fields of a request; `example` is a value of the first one, for the error message.
+
+    Raises:
+        UsageError: it is no JSON object, or has others.
+    """
     try:
         fields = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -94,7 +98,11 @@ def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapp
 
 
 def text_of(fields: Mapping[str, Any], name: str, longest: int) -> str:
-    """A line of text, empty where it is left out; raises `UsageError` for any other."""
+    """A line of text; empty where it is left out.
+
+    Raises:
+        UsageError: it is none, or too long.
+    """
     value = fields.get(name)
     if value is None:
         return ""
@@ -107,7 +115,11 @@ def text_of(fields: Mapping[str, Any], name: str, longest: int) -> str:
 
 
 def duration_of(value: object, example: str = "7d", remedy: str = "") -> float | None:
-    """Seconds of the duration `for`, up to a year, or `None`; raises `UsageError` for others."""
+    """Seconds of the duration `for`; `None` where it is left out.
+
+    Raises:
+        UsageError: it is none, or no time at all, or longer than a year.
+    """
     if value is None:
         return None
     if not isinstance(value, str):

@@ -43,7 +43,11 @@ class Reloadable(Protocol):
         """When its file was last read with success, by the wall clock."""
 
     def prepare(self) -> Callable[[], None]:
-        """Read the file, in force once the result is called, or raise `ConfigurationError`."""
+        """Read the file; what it says is in force once the result is called.
+
+        Raises:
+            ConfigurationError: it cannot be used; what was in force stays.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,14 @@ class WebServer:
         past: PastOf | None = None,
         blocks: BlocksOf | None = None,
     ) -> None:
-        """A server that does not listen yet; `local_routes` go before the usual ones."""
+        """A server that does not listen yet.
+
+        `local_routes` are answered beside the usual ones, or in their place; without `past` only
+        the last day is known, and without `blocks` no signal over time.
+
+        Raises:
+            UsageError: an address is not one.
+        """
         self._settings = web = settings or WebSettings()
         self._guard, self._sockets = access.guard, access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
@@ -143,7 +154,11 @@ class WebServer:
         return "https" if self._guard and self._guard.context else "http"
 
     def start(self) -> None:
-        """Listen at all addresses or none, and at the local socket if that can be."""
+        """Listen at all addresses, or at none; and at the local socket, if that can be.
+
+        Raises:
+            RightsizerError: an address cannot be bound.
+        """
         with contextlib.ExitStack() as undo:
             bound = [undo.enter_context(listening_socket(each)) for each in self._addresses]
             undo.pop_all()
@@ -188,7 +203,12 @@ class WebServer:
 def configured_access(
     web: WebTree, wall_time: Callable[[], Nanoseconds] = time.time_ns
 ) -> WebAccess:
-    """What the settings ask for; raises `ConfigurationError` for faults of the file."""
+    """What the settings ask for.
+
+    Raises:
+        ConfigurationError: the web configuration has faults.
+        RightsizerError: no socket was handed over.
+    """
     guard: Authenticator | None = None
     files: tuple[Reloadable, ...] = ()
     if web.config_file:

@@ -57,7 +57,11 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text means; raises `UsageError` where it means none."""
+    """The address that a text means.
+
+    Raises:
+        UsageError: the text is no such address.
+    """
     match = _FORM.fullmatch(text.strip())
     if match is None:
         hint = "put an IPv6 host in brackets, like '[::1]:19400'" if text.count(":") > 1 else _FORMS
@@ -72,7 +76,11 @@ _FORMS: Final = "write it like ':19400', '127.0.0.1:19400' or '[::1]:19400'"
 
 
 def checked_path(text: str) -> str:
-    """A path as an operator writes it; raises `UsageError` for what no path is."""
+    """A path as an operator writes it.
+
+    Raises:
+        UsageError: it does not begin with a slash, or has what no path has.
+    """
     if not text.startswith("/") or not (text.isascii() and text.isprintable()):
         raise UsageError(f"'{text}' is not a path; write it like '/metrics'")
     if set(text) & set(" ?#{}%"):

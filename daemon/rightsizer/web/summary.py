@@ -22,7 +22,10 @@ _LENGTH: Final = 12
 
 
 def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSettings) -> str:
-    """The word for a report: devices and whether they answer, advice, and the minute."""
+    """The word for a report: devices and whether they answer, advice, and the minute.
+
+    Strips, needs and tables move no faster than by the minute.
+    """
     if report is None:
         return "none"
     fresh = fresh_devices(report, now, freshness)

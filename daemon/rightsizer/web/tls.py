@@ -97,7 +97,11 @@ class ServerContext(ssl.SSLContext):
 
 
 def server_context(policy: TlsPolicy) -> ServerContext:
-    """The context of a policy, with the certificates as they are now; raises `TlsError`."""
+    """The context of a policy, with the certificates as they are now.
+
+    Raises:
+        TlsError: a file cannot be read, does not fit, or OpenSSL does not offer what is asked.
+    """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.policy = policy
     context.minimum_version = VERSIONS[policy.minimum_version]
@@ -240,7 +244,13 @@ def wrap_connection(
     context: ServerContext,
     replace: Callable[[socket.socket, socket.socket], None],
 ) -> ssl.SSLSocket:
-    """A connection that has yet to shake hands, for which `replace` first gives up the old one."""
+    """The connection as one that has yet to shake hands; nothing is sent or waited for.
+
+    `replace` takes the old object, which is of no use any more, and the new one, first of all.
+
+    Raises:
+        OSError: the client has gone.
+    """
     wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     try:
         replace(connection, wrapped)
@@ -251,7 +261,11 @@ def wrap_connection(
 
 
 def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> None:
-    """Agree on keys with the client and check its certificate, or raise `OSError`."""
+    """Agree on keys with the client, and check its certificate.
+
+    Raises:
+        OSError: it does not, or not in time, or is not allowed.
+    """
     connection.settimeout(timeout_seconds)
     try:
         connection.do_handshake()

@@ -154,7 +154,10 @@ class WebConfigReader:
         """Of the file and those that it names, as they were last read."""
 
     def has_changed(self, settle_seconds: float) -> bool:
-        """Whether a file is another than when it was read, and has settled since."""
+        """Whether the file, or one that it names, is another than when it was last read.
+
+        One that was written to within `settle_seconds` may not be whole, and has not changed yet.
+        """
         # A reading that begins meanwhile replaces the table, and changes none.
         before = self.versions
         now = {file: _version(file) for file in before}
@@ -165,7 +168,11 @@ class WebConfigReader:
         return not 0 <= time.time_ns() - written < nanoseconds(settle_seconds)
 
     def read(self) -> WebConfig:
-        """What the file says now; `ConfigurationError` has every fault of it, one line each."""
+        """What the file says now.
+
+        Raises:
+            ConfigurationError: every fault of it, one line each.
+        """
         # Looked at before it is read: what is written meanwhile is a change then.
         self.versions = {self.path: _version(self.path)}
         try:
@@ -269,7 +276,14 @@ class WebConfigFile:
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         settle_seconds: float = 0.1,
     ) -> None:
-        """Read the file; a change is read once it was written `settle_seconds` ago."""
+        """Read the file for the first time.
+
+        A change is read once the file has not been written to for `settle_seconds`: half of a file
+        may well ask for less than all of it.
+
+        Raises:
+            ConfigurationError: it has faults.
+        """
         self._reader, self._wall_time = reader, wall_time
         self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
@@ -291,7 +305,11 @@ class WebConfigFile:
         return self._config
 
     def prepare(self) -> Callable[[], None]:
-        """Read the file, changed or not; in force once the result is called."""
+        """Read the file, changed or not; what it says is in force once the result is called.
+
+        Raises:
+            ConfigurationError: it has faults; what was in force stays.
+        """
         with self._lock:
             before = self._reader.versions
             config = self._read()

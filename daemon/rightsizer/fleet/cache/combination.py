@@ -27,7 +27,10 @@ from rightsizer.model.state import Resource
 
 
 def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> DayFrame:
-    """The same by the hour, with nothing known outside of `first` to `last`, itself included."""
+    """The same days by the hour: seconds and joules summed, means by known time, largest peaks.
+
+    Nothing is known outside of the intervals from `first` to `last`, itself included.
+    """
     if frame.grid.step == COARSE_STEP:
         return frame
     grid, layout = frame.grid.by(COARSE_STEP), frame.layout
@@ -119,7 +122,11 @@ def _common(one: FrameLayout, other: FrameLayout) -> tuple[Floats, Floats]:
 
 
 def combined(parts: Sequence[DevicePart]) -> DayFrame:
-    """The day of a subject; a measure is known only where it is known of all its parts."""
+    """The day of a subject from its parts, with the number of its devices.
+
+    Sums are of the same moments. What adds up does so over the devices that are known; a measure
+    is known only where it is known of all of them.
+    """
     if len(parts) == 1 and parts[0].is_whole and parts[0].frame is not None:
         return parts[0].frame
     if len({part.grid.step for part in parts}) > 1:

@@ -138,7 +138,12 @@ class DayCache:
     """Days in SQLite. One process writes; others read at the same time, read-only."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open the file or make it; raises `HistoryError` where another process has it."""
+        """Open the file, which is created where there is none.
+
+        Raises:
+            HistoryError: another process writes it, a newer program wrote it, or the place
+                cannot be read or written.
+        """
         self.database = Database(
             path, DAY_CACHE_SCHEMAS, read_only=read_only, is_durable=False, called=_CALLED
         )
@@ -146,7 +151,11 @@ class DayCache:
         """Workloads as they were written."""
 
     def put(self, day: PackedDay) -> None:
-        """Replace what is stored of a day, or raise `HistoryError` and leave all as it was."""
+        """Replace what is stored of a day of some devices, as a whole or not at all.
+
+        Raises:
+            HistoryError: the disk is full, or the file broke and a new one was begun.
+        """
         grid, until = day.grid, day.until
         former = [(uuid, day.source, grid.day, grid.day + grid.days - 1) for uuid in day.uuids]
         held = [(uuid, each) for uuid, found in day.holdings.items() for each in found]
@@ -182,7 +191,10 @@ class DayCache:
         return {(day, uuid): until for day, uuid, until in rows}
 
     def frames(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
-        """The days of some devices, oldest first, `last` included; unreadable rows are left out."""
+        """The days of some devices, oldest first, from a day to another, itself included.
+
+        A row that cannot be read is left out: that time counts as unknown.
+        """
         found: dict[str, list[CachedFrame]] = {}
         for uuid, day, source, step, days, data in self.database.rows(
             _FRAMES, (first, last, json.dumps(list(uuids)))

@@ -1,6 +1,7 @@
 """Codec of frames: a day in a few hundred bytes, and back.
 
-Seconds and joules keep 16 bits of their mantissa, means and peaks 11, as blocks do.
+Seconds and joules keep 16 bits of their mantissa (a sixteenth of a second of an hour), means and
+peaks 11, as blocks do; a peak is never below what it was. What was read back is written alike.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def pack(frame: DayFrame) -> bytes:
 
 
 def unpack(grid: Grid, data: bytes) -> DayFrame:
-    """The frame that `pack` wrote; raises `ValueError` for other bytes and versions."""
+    """The frame that `pack` wrote.
+
+    Raises:
+        ValueError: the bytes are not such a frame, or one of another version.
+    """
     if data[:1] != _VERSION:
         raise ValueError("a track of another version")
     try:

@@ -54,7 +54,11 @@ class ColumnKind(StrEnum):
 
 @lru_cache(maxsize=1024)
 def kind_of(column: str) -> ColumnKind:
-    """The kind in a column's name; raises `ValueError` for any other name."""
+    """The kind in a column's name.
+
+    Raises:
+        ValueError: it is not the name of a column.
+    """
     return ColumnKind(column.partition(":")[0])
 
 
@@ -67,7 +71,10 @@ _LAYOUTS_KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameLayout:
-    """Which column stands where: what adds up, means, peaks; one object for the same columns."""
+    """Which column stands where: what adds up first, then means, then peaks.
+
+    The same columns have the same layout object, so that layouts are compared by identity.
+    """
 
     columns: tuple[str, ...]
     places: Mapping[str, int]
@@ -83,13 +90,21 @@ class FrameLayout:
 
     @classmethod
     def of(cls, columns: Iterable[str]) -> FrameLayout:
-        """The layout of some columns, in whatever order; raises as `kind_of` does."""
+        """The layout of some columns, in whatever order.
+
+        Raises:
+            ValueError: one is not the name of a column.
+        """
         return _layout(tuple(columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DayFrame:
-    """Days of a device or workload; a missing column is not known, `nan` or 0 s in one nothing."""
+    """Days of a device or workload.
+
+    A column that is missing is not known at all. Columns of seconds that were asked for and had
+    no samples are 0 where the subject is known; those of measures are `nan` there.
+    """
 
     grid: Grid
     layout: FrameLayout
@@ -131,7 +146,10 @@ class DayFrame:
 def frames_of(
     grid: Grid, columns: Mapping[str, Floats], demands: Iterable[Mapping[Resource, Histogram]]
 ) -> Iterator[DayFrame]:
-    """The frames of some devices, a row in each column, without columns that are not known."""
+    """The frames of some devices, which have a row in each column and may end before the grid.
+
+    Columns of which nothing is known are left out.
+    """
     layout = FrameLayout.of(columns)
     shape = next(iter(columns.values())).shape
     values = np.full((shape[0], len(columns), grid.count), np.nan, np.float32)

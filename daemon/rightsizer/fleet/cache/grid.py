@@ -52,5 +52,8 @@ class Grid:
         return Grid(self.day, step, self.days)
 
     def places(self, times: Any) -> Any:
-        """Indices of the intervals that times stand for, to the millisecond; other days' too."""
+        """Indices of the intervals that times stand for, one or many, those of other days too.
+
+        Stores answer to the millisecond, so that what is off by less is the same interval.
+        """
         return (times - self.start + self.step // 2) // self.step - 1

@@ -151,7 +151,10 @@ def histogram_of(weights: Floats) -> Histogram:
 
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are added up, as rows of weights by percent; of many, tables of those."""
+    """Distributions that are still being added up, as rows of weights by percent.
+
+    Those of many subjects are a table of such rows.
+    """
 
     exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over all known time, idle time included."""
@@ -164,7 +167,10 @@ class Demands:
         self.estimated += other.estimated
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
-        """The distributions over the active time, of memory the held time; idle time is lowest."""
+        """The distributions over the active time, for memory over the held time, by time by state.
+
+        While a device idles it uses nothing, so idle time is what lies lowest.
+        """
         known, found = sum(states.values()) - states.get(State.UNKNOWN, 0), self.estimated
         if known and self.exported.any():
             idle = np.full(len(_ROWS), sum(states.get(state, 0) for state in IDLE_STATES))
@@ -182,7 +188,11 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over intervals of frames that have the same columns."""
+    """What was used of each resource over any intervals of like frames, from their known seconds.
+
+    The frames have the same columns, and distributions of the same resources. `values` has their
+    columns, `known` their known seconds.
+    """
 
     def __init__(
         self, frames: Sequence[DayFrame], values: Floats, known: Floats, settings: DemandSettings
@@ -192,7 +202,10 @@ class DayDemands:
         self._totals = known.sum(axis=1)
 
     def over(self, first: int, last: int) -> Demands:
-        """Those of each frame from an interval to another, `last` not included."""
+        """Those of each frame from an interval to another, `last` not included.
+
+        Of a distribution that is exported they have their part.
+        """
         count, parts = len(self._frames), self._known[:, first:last].sum(axis=1)
         parts = parts / np.where(self._totals > 0, self._totals, np.inf)
         times, bins = (each[:, first:last].ravel() for each in self._points)

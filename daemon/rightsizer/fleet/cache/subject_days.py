@@ -191,7 +191,11 @@ class SubjectDays:
         return max(coarse, default=0)
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-        """A span of intervals that are over, by the hour on such days; `None` for all."""
+        """A span of time that ends now, as whole intervals that are over; `None` for all.
+
+        Where the newest day is by the hour, ten minutes are answered by the last whole hour: what
+        held over all of it held at its end, and nothing is known of the hour that runs.
+        """
         step = self.days[-1].frame.grid.step if self.days else 0
         if step != COARSE_STEP:
             return (0 if span is None else now - span), now
@@ -217,7 +221,10 @@ class SubjectDays:
         return None
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
-        """Since when nothing is on it, whose last holder `left`; `None` where something is."""
+        """Since when nothing is on it; `None` where something is. What is unknown is passed over.
+
+        `left` is when its last holder left.
+        """
         since = None
         for day in reversed(self.days):
             grid, empty = day.frame.grid, day.frame.column(_EMPTY)
@@ -243,7 +250,12 @@ class SubjectDays:
         return float(sum(parts))
 
     def window(self, subject: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """All intervals that begin in a span, from the first that is known."""
+        """What is known of a span of time: all intervals that begin in it.
+
+        It begins with the first interval of which anything is known; all of it that has no state
+        is unknown, days that are not cached included. A workload's time is that of the devices
+        that it had.
+        """
         parts = list(self._in(start, end))
         known = (
             day.frame.grid.time(first + int(there[0]))

@@ -76,7 +76,11 @@ class BatchRequest:
 
 
 class FleetCases:
-    """The cases of a batch; `rows` and `frames`, those of former devices too, are oldest first."""
+    """The cases of a batch.
+
+    `frames` has the days of the batch's devices by uuid, former ones included, `rows` who held
+    them; both are in the order of time.
+    """
 
     def __init__(
         self,
@@ -289,7 +293,10 @@ def case_measurement(
     keys: Iterable[str],
     settings: CaseSettings | None = None,
 ) -> Measured:
-    """What is measured of workloads of a whole fleet, and of some others to compare with."""
+    """What is measured of some workloads, and of some others to compare them with.
+
+    `request` is of the whole fleet; workloads that have gone are left out.
+    """
     present = request.occupancy.present
     asked = [key for key in dict.fromkeys(keys) if key in present]
     others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))

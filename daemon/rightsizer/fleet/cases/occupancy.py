@@ -32,7 +32,10 @@ class Occupancy:
 def occupancy_of(
     uuids: Iterable[str], rows: Sequence[HoldingRow], now: Nanoseconds, gap: Nanoseconds
 ) -> Occupancy:
-    """Which workload has which present devices; it was seen with them `gap` ago at most."""
+    """Which workload has which of the present devices: the one that was seen with it last.
+
+    A holder was seen at most `gap` ago. Rows are by device, in the order of time.
+    """
     latest: dict[str, HoldingRow] = {}
     ever: dict[str, list[HoldingRow]] = {}
     for row in rows:
@@ -54,7 +57,11 @@ def occupancy_of(
 def held_since(
     rows: Sequence[HoldingRow], holder: str | None, days: SubjectDays, gap: Nanoseconds
 ) -> Nanoseconds:
-    """When the holder took a device, or the last one left it; 0 where that is unknown."""
+    """When the holder took a device, or the last one left it; 0 where that is not known.
+
+    A holder who was away for no longer than the gap never left, nor one that was not seen while
+    nothing was known of the device. Rows are of the device, oldest first.
+    """
     if holder is None:
         return max((row.end for row in rows), default=0)
     own = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)

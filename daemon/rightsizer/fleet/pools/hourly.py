@@ -148,7 +148,10 @@ def is_filling(pool: FleetPool, settings: GrowthSettings) -> bool:
 def growth_of(
     pool: FleetPool, settings: GrowthSettings, full_ratio: float = 1.0
 ) -> PoolGrowth | None:
-    """Where a pool is heading; the line must reach `full_ratio` of it within the horizon."""
+    """Where a pool is heading; `None` where too few days are known.
+
+    `full_ratio` is what the line must reach within the horizon, of all GPUs.
+    """
     size = pool.size
     trend = trend_of(daily_peaks(series_of(pool.held_peak), settings.trend), settings.trend)
     if trend is None or not size:

@@ -174,7 +174,12 @@ class WaitingOutcome:
 
 
 def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[WaitingOutcome, ...]:
-    """What each piece could get, the longest waiting first; from its own pool, free GPUs first."""
+    """Each piece of waiting work with what it could get, the longest waiting first.
+
+    Its own pool comes first, then others of the same scheduler whose boards have enough memory;
+    free GPUs before those that a step would free, and of steps those with the fewest moves, the
+    least disturbance by class, the most idle GPU-hours.
+    """
     reclaims = reclaims_of(view, judgements)
     rooms = {
         pool.name: PoolRoom(

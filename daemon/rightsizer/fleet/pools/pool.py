@@ -38,7 +38,10 @@ class KnownTimeSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolSubject(CaseSubject):
-    """A pool as one rule judges it; the case that verdicts refer to names 64 devices at most."""
+    """A pool as one rule judges it, and how much is known of its holders.
+
+    Its case is what verdicts refer to; it names at most 64 devices.
+    """
 
     view: FleetView
     pool: FleetPool
@@ -80,7 +83,10 @@ class PoolSubject(CaseSubject):
         return kind_of(self.view, self.pool)
 
     def factors(self, margin: float) -> dict[str, float]:
-        """Confidence in a judgement of the pool's size: its days, and how clear the case is."""
+        """Confidence in a judgement of the pool's size: its days, and how clear the case is.
+
+        Holders are known from schedulers, not from telemetry, so there is no tier.
+        """
         days = self.known_seconds / DAY_SECONDS
         return {
             "coverage": self.coverage_ratio,
@@ -136,7 +142,10 @@ def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
 
 
 def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
-    """What allocates the pool's GPUs: as of most of its work, else of its nodes."""
+    """What allocates the pool's GPUs; `None` where that is unknown.
+
+    By what most of its work is, and without work by what schedulers say of its nodes.
+    """
     kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
     if set(SCHEDULER_KINDS).isdisjoint(kinds):
         kinds = [each.scheduler for each in pool.devices if each.scheduler]
@@ -166,7 +175,11 @@ def _part(part: HourlySeries, whole: HourlySeries) -> float:
 def placed_waiting(
     waiting: Iterable[WaitingWork], pools: Sequence[FleetPool], workloads: Iterable[FleetWorkload]
 ) -> tuple[WaitingWork, ...]:
-    """Each with its pool: as told, as its like, as its namespace, or the only one with room."""
+    """Each with its pool, as far as it is known.
+
+    In this order: what it says itself; where more of the same already runs; where everything else
+    of its namespace runs; the only pool with nodes that are large enough for one of its parts.
+    """
     own = defaultdict[str, set[str]](set)
     spaces = defaultdict[tuple[str, str], set[str]](set)
     for each in workloads:
@@ -200,7 +213,11 @@ def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
 
 
 def may_wait_for(view: FleetView, pool: FleetPool) -> float:
-    """GPUs that work waits for, or may wait for in a pool without room for a part of it now."""
+    """GPUs of a pool that work waits for, or may wait for as its pool is unknown.
+
+    A pool that has room for a part of it now is not what it waits for: it would be there. Neither
+    is one whose nodes are smaller than a part of it.
+    """
     most_free = max(pool.free_by_node.values(), default=0)
     return waiting_gpus(view, pool) + sum(
         each.gpus

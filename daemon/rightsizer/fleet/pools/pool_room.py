@@ -70,7 +70,10 @@ class Packed:
 
 
 def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
-    """An arrangement in which no GPU is beyond its limits at any hour; too large work is alone."""
+    """An arrangement in which no GPU is beyond its limits at any hour.
+
+    A workload that is beyond them by itself stays alone.
+    """
     ordered = sorted(loads, key=lambda each: (-each.size, each.key))
     bins: list[_Bin] = []
     has_room: list[_Bin] = []

@@ -101,7 +101,10 @@ def is_fragmented(free: Mapping[str, float], wanted: int) -> bool:
 def room_for(
     wanted: int, free: Mapping[str, int], residents: Mapping[str, Sequence[MovableResident]]
 ) -> Defragmentation | None:
-    """The fewest moves of residents, then the fewest GPUs moved, that free so many on a node."""
+    """The fewest moves, then the fewest GPUs moved, that free so many on one node.
+
+    `free` and `residents` are by node: GPUs without a holder, and work that may be moved.
+    """
     best: tuple[int, int, str] | None = None
     found: Defragmentation | None = None
     for node in sorted(free):
@@ -180,7 +183,12 @@ def disruption_of(view: FleetWorkload) -> int:
 
 
 def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
-    """What advice that holds over both spans would free, each GPU once, of those held alone."""
+    """What the advice would free, each GPU once.
+
+    Only advice that holds over both of its spans counts, so that the grace of a class is over, and
+    only GPUs that the workload holds alone. Of what a workload could do without, those on the node
+    with most of them are taken. Autoscaling frees nothing that is needed at this hour.
+    """
     devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
     held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
     own: dict[str, _Holder] = {}

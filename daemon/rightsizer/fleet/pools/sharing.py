@@ -66,7 +66,11 @@ class SmallWorkload:
 def small_work(
     views: Iterable[FleetWorkload], minimum_coverage_ratio: float, busy_ratio: float
 ) -> tuple[SmallWorkload, ...]:
-    """Workloads of one pool that may share, by key, busier than `busy_ratio` at some hour."""
+    """Workloads of one pool that may share, by key, whose hours are those of most.
+
+    Enough of their hours must be known; one that was never busier than `busy_ratio` is idle, and
+    shares nothing.
+    """
     given = sorted(views, key=lambda each: each.case.key)
     tenants = Counter(device.uuid for each in given for device in each.case.devices)
     found = [
@@ -151,7 +155,11 @@ def plan_sharing(
     busy_ratio: float,
     alternating_ratio: float,
 ) -> SharingPlan:
-    """Workloads of one namespace together, in turns or not; of several, and the rest, in slices."""
+    """Workloads of one namespace together; those of several, and the rest, in MIG slices.
+
+    Without a board nothing is cut. Workloads take turns where more than one was at work, by
+    `busy_ratio`, in at most `alternating_ratio` of the hours.
+    """
     by_key = {each.load.key: each for each in given}
     gpus, at_least, alone = [], 0, []
     # Within a namespace nothing has to keep workloads apart.

@@ -37,7 +37,11 @@ class QuerySpan:
         return self._allowed.get(step, POINTS_MAXIMUM)
 
     def succeed(self, step: Nanoseconds, points: int, *, was_refused: bool) -> None:
-        """Count an answer: a refusal lowers what is queried, successes in a row raise it."""
+        """Count an answer, after more points had been refused or not.
+
+        What was allowed after a refusal is queried from then on; after some successes in a row
+        more is tried again, as another query may be lighter.
+        """
         with self._lock:
             if was_refused:
                 self._allowed[step] = points

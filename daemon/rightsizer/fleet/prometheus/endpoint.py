@@ -130,7 +130,11 @@ WaitingCallback: TypeAlias = "Callable[[float, float], object]"
 
 
 class Endpoint:
-    """The API below `/api/v1` of one store, for many threads; raises `ValueError` for settings."""
+    """The API below `/api/v1` of one store; for many threads.
+
+    Raises:
+        ValueError: the address or the credentials cannot be used.
+    """
 
     def __init__(
         self,
@@ -193,7 +197,14 @@ class Endpoint:
     def ask(
         self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
     ) -> bytes | StoreLimit:
-        """The body of an answer, or what was too much; a busy store is waited for."""
+        """The body of an answer, or what was too much for the store.
+
+        A store that restarts or is busy is waited for. Where less may be asked for in place of
+        it, a queue that is full is given time once.
+
+        Raises:
+            StoreError: it does not answer, or refuses for another reason.
+        """
         settings = self._settings
         attempt, waited = 0, 0.0
         while True:
@@ -269,7 +280,12 @@ def _limit_of(failure: Failure) -> StoreLimit | None:
 
 
 def _secret(settings: StoreSettings, key: str) -> str:
-    """The text of the file that a setting names, which may be replaced at any time."""
+    """The text of the file that a setting names; kubelets and Vault agents replace such files.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is empty.
+    """
     path = getattr(settings, key)
     if not path:
         return ""

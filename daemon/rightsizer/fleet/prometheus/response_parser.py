@@ -52,7 +52,11 @@ class ParsedResponse:
 
 
 def parse_response(raw: bytes) -> ParsedResponse:
-    """The answer in a body; what `ValueError` says completes "the store answered with"."""
+    """The answer in a body.
+
+    Raises:
+        ValueError: it is no such answer; the message completes "the store answered with".
+    """
     try:
         envelope, series = _cut(raw)
     except (ValueError, TypeError):
@@ -84,7 +88,14 @@ def parse_response(raw: bytes) -> ParsedResponse:
 
 
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
-    """What is around the series, and the series; no quoted text can hold what is searched for."""
+    """What is around the series, and the series.
+
+    No quoted text can hold what is searched for, as its quotes have backslashes.
+
+    Raises:
+        ValueError: the text is not written as usual.
+        TypeError: it has samples that are no numbers.
+    """
     opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
@@ -109,7 +120,11 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
 
 
 def _slowly(result: Any) -> SampledSeries:
-    """A series that was read as JSON, without the samples that are no numbers."""
+    """A series that was read as JSON, without the samples that are no numbers.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(result, dict) or "histogram" in result or "histograms" in result:
         raise ValueError("native histograms, which this program does not read; ask for another")
     try:
@@ -123,7 +138,11 @@ def _slowly(result: Any) -> SampledSeries:
 
 
 def _nanoseconds(seconds: Floats) -> NDArray[np.int64]:
-    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds."""
+    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds.
+
+    Raises:
+        ValueError: no clock is that wrong.
+    """
     if not np.all((seconds >= 0) & (seconds < _END_OF_TIME)):
         raise ValueError("a time that is none")
     return np.rint(seconds * 1000).astype(np.int64) * _MILLISECOND
@@ -136,7 +155,11 @@ def _labels(metric: Any) -> Mapping[str, str]:
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any]:
-    """The envelope of a success; `ValueError` says what it is instead."""
+    """The envelope of a success.
+
+    Raises:
+        ValueError: it is none, or not of a success.
+    """
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):

@@ -27,7 +27,10 @@ def any_of(values: Iterable[str]) -> str:
 def selector(
     metric: str, labels: Mapping[str, str | Iterable[str]] | None = None, *further: str
 ) -> str:
-    """A selector whose labels have these values, or one of several; of none, nothing at all."""
+    """A selector of a metric, or of any, whose labels have these values, or one of several each.
+
+    Several values that are none match nothing at all. Further matchers that are empty are left out.
+    """
     matchers = [
         f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _matcher(name, tuple(wanted))
         for name, wanted in (labels or {}).items()
@@ -77,7 +80,11 @@ class Matchers:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The matchers of a setting, in braces or not; raises `ValueError` for aught else."""
+        """The matchers of a setting, in braces or not.
+
+        Raises:
+            ValueError: there is something else in it.
+        """
         inner = text.strip()
         if inner.startswith("{") and inner.endswith("}"):
             inner = inner[1:-1].strip()

@@ -1,6 +1,8 @@
 """What was there and is not any more: silent nodes, GPUs that are gone, lost profiling.
 
-Where a scheduler lists the nodes of a cluster, only those that it still lists count.
+What is not seen is no use to anything and is in no other figure, so that nothing else tells of it.
+A node that a scheduler has let go is missed by no one: where one lists the nodes of a cluster, only
+those that it still lists count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """GPUs that nothing holds, node by node, and of the nodes that are partly used pool by pool.
 
-It stands for the rule `idle` of each GPU; how many GPUs a pool needs at all, `idle_pool` says.
+The rule `idle` says it of each GPU, which of a fleet is a list that is not read. How many GPUs a
+pool needs at all is judged by `idle_pool`, from weeks of who held them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,7 @@
 """Pools with enough free GPUs for a job, and no node that has as many of them.
 
-Jobs wait, or were seen in the pool; services and notebooks alone are moved for them.
+The jobs are those that wait, and those that were seen in the pool. The moves are of services and
+notebooks alone: what trains is not interrupted for it.
 """
 
 from collections.abc import Sequence

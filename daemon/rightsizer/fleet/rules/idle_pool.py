@@ -1,6 +1,7 @@
-"""Pools of which some GPUs were not needed at any moment of a week: how many can go, which nodes.
+"""Pools of which some GPUs were not needed at any moment: how many can go, and which nodes.
 
-Diurnal load is left to the rule `pool_autoscale`.
+Not said before every hour of a week was seen, nor while work waits for the pool or what is held
+of it grows to its end. Diurnal load is left to the rule `pool_autoscale`.
 """
 
 from typing import Final

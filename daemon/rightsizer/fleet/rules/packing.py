@@ -1,6 +1,7 @@
 """Small workloads of a pool that would do with fewer GPUs between them: who goes with whom.
 
-Services and notebooks with a GPU of their own; strangers are kept apart by MIG slices.
+Only services and notebooks with one GPU of their own, whose compute and memory are known at nearly
+every hour. Strangers are kept apart by MIG slices. Batch jobs are never packed.
 """
 
 from typing import Final

@@ -35,7 +35,10 @@ _WEEKS: Final = 2
 
 
 def node_load(pool: FleetPool) -> ReplicaLoad | None:
-    """The load of a pool whose nodes are alike, in nodes by five minutes; `None` where unknown."""
+    """The load of a pool whose nodes are alike, in nodes; `None` where nothing is known.
+
+    It is by five minutes, each as the worst moment of its hour.
+    """
     sizes = {size for size in pool.size_by_node.values() if size}
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None

@@ -1,4 +1,8 @@
-"""Pools that will soon be full, by the line through the most that was held at once each day."""
+"""Pools of which more is held every day, and which will soon be full.
+
+By the line through the most that was held at once each day, where it surely grows and reaches the
+pool's size within the horizon. Work that waits already is evidence, no forecast.
+"""
 
 from typing import Final
 

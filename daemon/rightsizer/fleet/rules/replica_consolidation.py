@@ -50,7 +50,10 @@ class Replicated:
 def replicated(
     view: FleetWorkload, minimum_coverage_ratio: float, market: Market
 ) -> Replicated | None:
-    """A service whose replicas may have others beside them, each taken for the busiest."""
+    """A service whose replicas may have others beside them; `None` where it is none.
+
+    Its replicas share its load as their needs do, and each is taken for the busiest.
+    """
     case, count = view.case, view.gpus
     is_cut = any(device.mig for device in case.devices)
     is_apart = view.has_separate_pods or (not is_cut and is_known_apart(case, market))

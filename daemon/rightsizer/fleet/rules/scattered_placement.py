@@ -1,4 +1,8 @@
-"""Batch jobs on more nodes than their GPUs need, while fewer would have room for them."""
+"""Jobs of several GPUs on more nodes than they need, while fewer would have room for them.
+
+What they exchange then goes over the network instead of NVLink or the host. Said of batch jobs
+alone: the replicas of a service lie apart on purpose.
+"""
 
 from collections.abc import Mapping
 from typing import Final

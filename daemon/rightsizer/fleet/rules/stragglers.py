@@ -1,4 +1,8 @@
-"""Nodes that are the slow ones of several jobs, where `rank_imbalance` tells of a GPU in one."""
+"""Nodes that are the slow ones of several jobs.
+
+Which GPU lags in one job is said by the rule `rank_imbalance`; a node that lags in every job has a
+fault of its own, which no single job can show.
+"""
 
 from functools import partial
 from typing import Final

@@ -1,6 +1,7 @@
-"""Work on dear boards that would fit cheaper ones in another pool which were never needed.
+"""Work on dear boards that would fit cheaper ones which stand empty in another pool.
 
-How far a board is too large for its work is judged as the rule `overprovisioned` does.
+How far a workload is too large for its board is judged as the rule `overprovisioned` does. Only
+boards are named of which the fleet has GPUs that were never needed, and none is promised twice.
 """
 
 from typing import Final, NamedTuple

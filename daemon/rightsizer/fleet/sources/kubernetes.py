@@ -55,7 +55,11 @@ def object_labels(
     by: Sequence[str],
     span: LookbackSpan,
 ) -> list[Mapping[str, str]]:
-    """Labels of a metric's series, `names` being labels that may hold a name, and names."""
+    """The labels of a metric's series over a span, for objects of some names.
+
+    `names` has the labels that may hold the name, and the names; `by` the labels that are wanted
+    beside those and the namespace.
+    """
     labels, wanted = names
     listed = ", ".join(dict.fromkeys((*NAMESPACE_LABELS, *labels, *by)))
     found: list[Mapping[str, str]] = []
@@ -171,7 +175,10 @@ _SLICES: Final = 7
 def waiting_pods(
     store: MetricStore, owners: PodOwners, selectors: Sequence[str], now: Nanoseconds
 ) -> tuple[WaitingWork, ...]:
-    """Pending pods without a node, by workload; the preferred labels of pools come first."""
+    """What waits now, by workload: pending pods that have no node yet.
+
+    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, the preferred ones first.
+    """
     gpus: defaultdict[Pod, float] = defaultdict(float)
     for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
         mig = _SLICE.match(series.labels.get("resource", ""))

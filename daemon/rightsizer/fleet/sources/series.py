@@ -64,7 +64,10 @@ def divided(
     ask: Callable[[MetricStore], Iterable[_Value]],
     labels: Sequence[str] = ("uuid",),
 ) -> list[_Value]:
-    """An answer about devices, by parts of them where it is too much; `labels` may hold a uuid.
+    """An answer about devices; where it is too much at once, that about a part of them at a time.
+
+    `ask` must come to the same of all devices as of all parts one after the other. `labels` may
+    hold a device's uuid; where several do, the first of a series counts.
 
     Raises:
         StoreError: the store does not answer, or allows no part either.
@@ -142,7 +145,12 @@ def names_of(
     labels: Sequence[str] = (),
     within: str = "",
 ) -> frozenset[str]:
-    """Metrics that have series, now or `within` a duration; `labels` may hold a device's uuid."""
+    """Those of some metrics that have series, now or `within` a duration before.
+
+    `labels` may hold the uuid of a series' device.
+
+    Where all at once are too much they are asked for one by one, and one of them by devices.
+    """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
         series = f"{{{one_of('__name__', some)}}}"
@@ -167,7 +175,10 @@ _MOMENTS: Final[Nanoseconds] = 900 * NANOSECONDS_PER_SECOND
 
 
 def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozenset[str]:
-    """Those of some metrics that had series in some quarter of an hour of a grid."""
+    """Those of some metrics that had series on the days of a grid, which need not be over.
+
+    They are looked for each quarter of an hour: at the end of today nothing is there yet.
+    """
     query = f"count by (__name__) ({{{one_of('__name__', names)}}})"
     found = store.range(query, grid.start + _MOMENTS, grid.end, _MOMENTS)
     return frozenset(series.labels["__name__"] for series in found)

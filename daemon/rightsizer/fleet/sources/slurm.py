@@ -66,7 +66,11 @@ def waiting_jobs(
     pools: Mapping[str, str],
     now: Nanoseconds,
 ) -> tuple[WaitingWork, ...]:
-    """What waits for GPUs, by partition; `nodes` are by partition, `pools` by the node's name."""
+    """What waits now, by partition; what waits for CPUs alone is left out.
+
+    `nodes` are those of each partition as far as an exporter has them, `pools` those of the nodes
+    with GPUs.
+    """
     for queue in _QUEUES:
         pending = _jobs(store, queue.pending, queue.label, now)
         if not pending:

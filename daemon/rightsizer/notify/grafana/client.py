@@ -283,7 +283,10 @@ class GrafanaClient:
         return next((id_ for id_ in matches if isinstance(id_, int) and id_), None)
 
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
-        """Whether an annotation tells of the note's advice; a lost database reuses ids."""
+        """Whether an annotation tells of the note's advice.
+
+        An id alone says nothing: a Grafana that lost its database gives it to another annotation.
+        """
         result = self._http.request("GET", f"{_PATH}/{annotation_id}")
         if isinstance(result, Failure):
             return False if result.status in _GONE else result

@@ -47,7 +47,12 @@ class GrafanaSettings(ServerSettings):
 def read_token(
     settings: GrafanaSettings, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The token as it is now, or `None`; raises `OSError`, or `ValueError` for a file of none."""
+    """The token as it is now; `None` where none is configured.
+
+    Raises:
+        OSError: the token's file cannot be read.
+        ValueError: the file does not hold a token.
+    """
     path = Path(settings.token_file) if settings.token_file else None
     if folder := environment.get("CREDENTIALS_DIRECTORY"):
         credential = Path(folder) / CREDENTIAL_NAME

@@ -47,7 +47,11 @@ def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
     external_url: str,
     resend_seconds: float,
 ) -> Iterator[Form]:
-    """An alert for each device, as Prometheus's are, so that one may inhibit the other."""
+    """An alert for each device, as Prometheus's alerts are, so that one may inhibit the other.
+
+    They are sent every so many seconds, and end by themselves if they are not sent again. `now` is
+    wall time, `titles` is what people call the devices, and the link begins with the URL.
+    """
     uuids = advice.finding.culprits or advice.finding.devices
     for uuid in uuids if 0 < len(uuids) <= _DEVICES_NAMED else ("",):
         form = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
@@ -116,7 +120,10 @@ CHANGE_VERSION: Final = 1
 
 
 def change_of(event: AdviceEvent, node: str) -> str:
-    """What happened, when, to which advice, and where; a message keeps its `delivery`."""
+    """The body: what happened, when, to which advice, and on which machine.
+
+    `delivery` is the same however often a message is sent, so that a receiver can tell.
+    """
     return json.dumps(
         {
             "version": CHANGE_VERSION,

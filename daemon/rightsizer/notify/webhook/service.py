@@ -32,7 +32,11 @@ _FIRST_PAUSE_SECONDS: Final = 60.0
 
 
 class Webhook(Delivery[str]):
-    """Sends changes from the outbox as JSON, or all that is open as alerts, like Prometheus."""
+    """Sends changes from the outbox as JSON, or what is open now as alerts.
+
+    Alerts need no outbox: as Prometheus does, each run sends all that fires and what ended
+    lately, so that an agent or Alertmanager that lost something has all of it a run later.
+    """
 
     _trouble = "webhook_trouble"
     _counters: ClassVar = {

@@ -90,7 +90,11 @@ _CHATS: Final = frozenset(
 
 
 def checked_address(url: str) -> str:
-    """The same address, if one can post to it; `ValueError` never tells the secret path."""
+    """The same address, if it can be posted to; a query may be part of it.
+
+    Raises:
+        ValueError: it cannot; the message never holds the path, which may be a secret.
+    """
     parts = urlsplit(url)
     if parts.hostname in _CHATS:
         raise ValueError(
@@ -111,7 +115,12 @@ def checked_address(url: str) -> str:
 
 
 def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """The address as it is now; raises `OSError`, or `ValueError` for a file of none."""
+    """The address as it is now.
+
+    Raises:
+        OSError: its file cannot be read.
+        ValueError: the file holds none.
+    """
     if settings.url:
         return settings.url
     path = _path(settings.url_file, environment)
@@ -122,14 +131,24 @@ def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.
 
 
 def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The bearer token as it is now, or `None`; raises `OSError` or `ValueError` of its file."""
+    """The bearer token as it is now; `None` where no file is named.
+
+    Raises:
+        OSError: its file cannot be read.
+        ValueError: the file does not hold a token.
+    """
     return read_token_file(_path(token_file, environment)) if token_file else None
 
 
 def read_headers(
     settings: WebhookSettings, environment: Mapping[str, str] = os.environ
 ) -> Mapping[str, str]:
-    """The further headers as they are now; `ValueError` names the line, not its content."""
+    """The further headers as they are now.
+
+    Raises:
+        OSError: their file cannot be read.
+        ValueError: a line is no header; the message names the line and not its content.
+    """
     if not settings.headers_file:
         return {}
     path = _path(settings.headers_file, environment)

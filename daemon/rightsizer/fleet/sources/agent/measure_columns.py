@@ -1,4 +1,8 @@
-"""Measures of the accounts (`accounting.usage`), as means and peaks of intervals bound them."""
+"""What devices did in each interval, as the accounts' own measures, from means and peaks.
+
+`accounting.usage` says what each measure is of a single reading; here it is bounded by what the
+means and peaks of an interval can say.
+"""
 
 from __future__ import annotations
 

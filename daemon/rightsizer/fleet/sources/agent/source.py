@@ -44,7 +44,11 @@ def devices_of(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> dict[str, FleetDevice]:
-    """The devices by uuid, from `rightsizer_device_info`'s labels, the latest of each first."""
+    """The devices by uuid.
+
+    `infos` has labels of `rightsizer_device_info`, of each device the latest first; `shares` are of
+    a whole GPU, and `figures` by field of `Device`, both by uuid.
+    """
     latest: dict[str, Mapping[str, str]] = {}
     for labels in infos:
         if labels.get("uuid"):

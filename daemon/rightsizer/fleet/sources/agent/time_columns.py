@@ -64,7 +64,11 @@ class TimePresence:
 
 
 def presence_of(states: Columns, grid: Grid) -> TimePresence:
-    """What the seconds by state say; ranges are extrapolated, so that they may be a hair long."""
+    """What the seconds by state say: intervals without any are not there.
+
+    A range that does not begin with a scrape is extended by up to an interval, so that states may
+    come out longer than the interval by a hair.
+    """
     totals: Floats = sum(states.values(), np.zeros(()))
     step = seconds(grid.step)
     factors = step / np.maximum(totals, step)
@@ -154,7 +158,11 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
 def demands_of(
     buckets: Columns, peaks: Mapping[Measure, Floats], known: Floats, working_power_ratio: float
 ) -> list[dict[Resource, Histogram]]:
-    """Each device's distributions, spread in a bucket as intervals' peaks; memory by peaks."""
+    """Each device's distributions over the days by resource, idle time included.
+
+    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it. The peaks
+    of memory, which hardly moves, are its distribution. Known seconds are by interval.
+    """
     unknown = np.full((len(known), len(_EDGES)), np.nan)
     nothing = np.full_like(known, np.nan)
     names = ("sm_work", "dram", "busy", "power")

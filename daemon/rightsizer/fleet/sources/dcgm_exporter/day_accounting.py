@@ -81,7 +81,12 @@ class WatchedDevices:
 def accounted_days(
     watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
 ) -> Iterator[DayFrame]:
-    """The frame of each device as an agent would account for it, an interval a reading."""
+    """The frame of each device from what was read of it, accounted for as an agent would.
+
+    An interval is one reading at its end, and accounts for itself alone: one that was not read
+    stays unknown. Peaks are upper bounds: utilization, power and clocks may peak at different
+    moments.
+    """
     grid, length = watched.grid, watched.known_seconds
     facts, is_read, never = DeviceFacts(watched.devices), length > 0.0, np.zeros_like(length, bool)
     holders = HolderColumns(watched.devices, watched.holdings, grid)

@@ -80,7 +80,14 @@ class ExporterPresence:
 
     @property
     def has_own_series(self) -> bool:
-        """Whether a device has a series of its own beside its holders' (dcgm-exporter#594)."""
+        """Whether the device has a series of its own while workloads hold it.
+
+        dcgm-exporter writes it since 4.6.0-4.8.3 with `--kubernetes-virtual-gpus`, for the fields
+        whose value it divides among the pods (dcgm-exporter#594).
+
+        A device that short jobs held for a part of every interval has no full one to show how many
+        samples are all of them, so that the usual number counts too.
+        """
         own = self.counts.get(None)
         held = [column for holder, column in self.counts.items() if holder is not None]
         if own is None or not held:
@@ -90,7 +97,11 @@ class ExporterPresence:
         return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
-        """How much of each interval was watched, by the samples of the day's fullest one."""
+        """How much of each interval was watched, by the fleet's usual time between two samples.
+
+        Exporters of one fleet may be scraped at different intervals, so that the fullest
+        interval of a device's day shows how many samples are all of them.
+        """
         length = seconds(grid.step)
         by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
         fullest = by_day.max(axis=(0, 2))
@@ -119,7 +130,11 @@ def presences(
 def held_runs(
     presence: ExporterPresence, workloads: Mapping[Workload, Workload]
 ) -> tuple[DeviceHolding, ...]:
-    """Each workload's part of the device by its samples, as runs of the same share."""
+    """Each workload's part of the device, as runs of intervals with the same share.
+
+    Pods of one workload that follow each other are one workload. Of holders that share
+    an interval, each has the part of its samples, for an exporter says nothing of what each takes.
+    """
     counts = dict(presence.counts)
     if presence.has_own_series:
         own = counts.pop(None)

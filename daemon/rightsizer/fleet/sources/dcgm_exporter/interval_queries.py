@@ -1,4 +1,8 @@
-"""How a metric of dcgm-exporter is asked for by the five minutes of the clock, raw and recorded."""
+"""How a metric of dcgm-exporter is asked for by interval: of its samples, and of what was recorded.
+
+A recorded sample stands for the same five minutes of the clock as a step of a raw query, so that
+each gives what the other does.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -54,7 +58,11 @@ class IntervalQuery:
         return f"{self.level}:{metric}:{self.operation}"
 
     def rule(self, metric: str, more: Iterable[str]) -> str:
-        """The expression that records the last whole five minutes, once late samples are in."""
+        """The expression that records a metric.
+
+        A group is evaluated at a moment of its own; the subquery is of the last whole five
+        minutes of the clock, once late samples are in.
+        """
         span, grace = (each // _MINUTE for each in (RECORDED_STEP, GRACE))
         inside = self.raw(f"{metric}[{span}m]", more)
         return f"last_over_time(({inside})[{span}m:{span}m] offset {grace}m)"

@@ -62,7 +62,11 @@ class DayQueries:
     """Of the grid, by whether it was recorded; as one that was not where there are none."""
 
     def read(self, query: IntervalQuery, metrics: Collection[str]) -> list[SampledSeries]:
-        """What a query gives of each metric; a divided one has its own mean beside the parts."""
+        """What a query gives of each metric, by interval.
+
+        Where holders' series have parts of a mean and the device's own has all of it, that is
+        beside it, and larger; it is not recorded.
+        """
         divided = [name for name in metrics if query is MEAN and name in self.divided]
         answers = [self._answers(query, name) for name in metrics]
         answers += [self._raw(OWN_MEAN, name, self._whole, _NO_HOLDER) for name in divided]
@@ -134,7 +138,10 @@ def by_device(
     *,
     is_of_card: bool = False,
 ) -> Floats:
-    """An answer with a row for each device, the largest of its series; or of cards alone."""
+    """An answer with a row for each device; of several series of one, the largest value.
+
+    What `is_of_card` is about the whole GPU even where a MIG instance's labels are on it.
+    """
     found = np.full((len(rows), grid.count), np.nan)
     places, kept = list[int](), []
     for series in answer:
@@ -150,7 +157,11 @@ def by_device(
 
 
 def alive(values: Floats, former: Floats) -> Floats:
-    """The first values where they can be: a profiling counter may die at 0 (dcgm-exporter#662)."""
+    """The first values where they can be.
+
+    A profiling counter may die and read 0 for good, while the driver's own figure goes on
+    (dcgm-exporter#662).
+    """
     return np.where((values == 0.0) & (former >= _AT_WORK), former, values)
 
 
@@ -183,7 +194,11 @@ class ThrottleReasons:
 
     @property
     def shares(self) -> Floats:
-        """For how much of each interval its mask held; exact between two values."""
+        """For how much of each interval its mask held.
+
+        Of a mask that changes between two values, which it does in practice, the mean gives
+        the share of each exactly.
+        """
         width = np.where(self.most > self.least, self.most - self.least, np.nan)
         share = np.clip((self.mean - self.least) / width, 0.0, 1.0)
         is_unknown = np.isnan(self.most) | np.isnan(self.mean)

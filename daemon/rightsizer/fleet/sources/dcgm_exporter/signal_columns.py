@@ -1,4 +1,7 @@
-"""Signals of many devices' intervals, as `accounting.signals` has them of one reading."""
+"""Signals of many devices' intervals, and what they come to by resource.
+
+What `accounting.signals` says of one reading, over whole columns; a test holds that they agree.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,11 @@ def clock_ratio(signals: SignalColumns, facts: DeviceFacts) -> Floats:
 def dead_counters(
     signals: SignalColumns, settings: SignalSettings, is_read: Floats, were_dead: Floats
 ) -> Floats:
-    """Where profiling counters have died at 0 (dcgm-exporter#662) until one of them moves."""
+    """Where profiling counters that read 0 have died (dcgm-exporter#662), for the device works.
+
+    They stay so from interval to interval until one of them moves. `were_dead` says where they
+    were known to be so before.
+    """
     is_at_rest = signals.highest(*COUNTERS) == 0.0
     dead = were_dead | (
         (signals[Signal.GPU_BUSY] >= settings.suspect_busy_ratio)

@@ -48,7 +48,11 @@ def add_serving_signals(
     signals: Mapping[Pod, ServingSignals],
     grid: Grid,
 ) -> None:
-    """Add the signals of the engines on each device: the fullest cache, sums of all else."""
+    """Add to each device the signals of the engines on it.
+
+    The pressure is the application's: each GPU of an engine on several has the same. Of several
+    engines on one device the fullest cache counts, and the sum of all else.
+    """
     for device in presences.keys() & rows.keys():
         for pod in sorted(pods_of(presences[device].counts.keys())):
             for signal, column in signals.get(pod, {}).items():
@@ -69,7 +73,11 @@ _USUAL_RESOLUTION_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DcgmExporterSource:
-    """Reads all versions; an interval is judged by its mean, and idle if nothing ran in it."""
+    """Reads dcgm-exporters of all versions; judges each interval as an agent would.
+
+    An interval is judged by its mean, as one state. It is idle only where nothing ran in all of
+    it, so that idle time is never put too high, and alternation within it is not seen.
+    """
 
     settings: FleetSettings = field(default_factory=FleetSettings)
     books: EntrySettings = field(default_factory=EntrySettings)
@@ -101,7 +109,10 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """Some devices on the days of a grid, duplicates of a scrape taken once."""
+        """Some devices on the days of a grid, duplicates of a scrape taken once.
+
+        What was recorded is read in place of samples; devices that were not, by their samples.
+        """
         names = dcgm.presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:

@@ -1,4 +1,9 @@
-"""States, conditions and pressure of many devices' intervals, as `accounting` has them of one."""
+"""States and conditions of many devices' intervals, and what pressed on their applications.
+
+What `accounting.classification`, `accounting.conditions` and `PressureDetector` say of one
+interval, over whole columns; a test holds that they agree. An exporter knows nothing of the host,
+of processes and of links' generations, and so of no state and condition that rests on them.
+"""
 
 from __future__ import annotations
 
