@@ -3,14 +3,26 @@
 from typing import Final
 
 from rightsizer.telemetry.nvml.collector import NvmlCollector
-from rightsizer.telemetry.nvml.collectors import board, gpm, health, nvlink, processes, utilization
+from rightsizer.telemetry.nvml.collectors import (
+    clocks,
+    gpm,
+    health,
+    memory,
+    nvlink,
+    pcie,
+    power,
+    processes,
+    temperature,
+    utilization,
+)
 
 COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
-    *(gpm.GPM, utilization.UTILIZATION, board.MEMORY, board.POWER, utilization.ENGINES),
-    *(board.CLOCKS, board.CLOCK_EVENTS, board.VIOLATIONS, board.TEMPERATURE, board.PCIE),
-    *(board.PCIE_COUNTERS, board.PCIE_THROUGHPUT, nvlink.NVLINK_THROUGHPUT, processes.PROCESSES),
-    *(board.POWER_LIMIT, board.CLOCK_LIMITS, board.PERFORMANCE_STATE, board.TEMPERATURE_MARGIN),
-    *(board.FANS, board.BAR1, utilization.ENCODER_SESSIONS, board.PCIE_REPLAYS),
-    *(processes.OTHER_PROCESSES, processes.PROCESS_UTILIZATION, nvlink.NVLINK, nvlink.FABRIC),
-    *(health.ECC, health.RETIRED_PAGES, health.REMAPPED_ROWS, health.RECOVERY),
+    *(gpm.GPM, utilization.UTILIZATION, memory.MEMORY, power.POWER, utilization.ENGINES),
+    *(clocks.CLOCKS, clocks.CLOCK_EVENTS, power.VIOLATIONS, temperature.TEMPERATURE, pcie.PCIE),
+    *(pcie.PCIE_COUNTERS, pcie.PCIE_THROUGHPUT, nvlink.NVLINK_THROUGHPUT, processes.PROCESSES),
+    *(power.POWER_LIMIT, clocks.CLOCK_LIMITS, clocks.PERFORMANCE_STATE),
+    *(temperature.TEMPERATURE_MARGIN, temperature.FANS, memory.BAR1, utilization.ENCODER_SESSIONS),
+    *(pcie.PCIE_REPLAYS, processes.OTHER_PROCESSES, processes.PROCESS_UTILIZATION),
+    *(nvlink.NVLINK, nvlink.FABRIC, health.ECC, health.RETIRED_PAGES, health.REMAPPED_ROWS),
+    health.RECOVERY,
 )

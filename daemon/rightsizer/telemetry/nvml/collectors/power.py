@@ -1,0 +1,67 @@
+"""Power draw, energy and limit of whole boards; for how long power and heat held the clocks."""
+
+from operator import attrgetter
+from typing import Final
+
+import pynvml
+
+from rightsizer.model.frozen import replace
+from rightsizer.model.signal import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import FieldKey
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
+
+_MILLI: Final = 1e-3
+_NANO: Final = 1e-9
+_CALL: Final = "nvmlDeviceGetTotalEnergyConsumption"
+_ENERGY: Final = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+_ASKED_ENERGY: Final = NvmlValue(Signal.ENERGY_JOULES, ((_CALL,),), scale=_MILLI)
+_COUNTED_ENERGY: Final = replace(_ASKED_ENERGY, field=_ENERGY)
+
+
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    # A mean over a second from Ampere on but for GA100, the present draw before.
+    builder.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
+    # Where the field counts nothing, the function may.
+    (_ASKED_ENERGY if handle.field(_ENERGY) == 0 else _COUNTED_ENERGY).read(handle, builder)
+
+
+def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:
+    part = attrgetter("violationTime")
+    return NvmlValue(signal, (("nvmlDeviceGetViolationStatus", policy),), field, _NANO, part)
+
+
+POWER: Final = NvmlCollector(
+    "power",
+    (Signal.POWER_WATTS, Signal.ENERGY_JOULES),
+    _read,
+    fields=(_ENERGY,),
+    is_essential=True,
+    settles=True,
+)
+# The least of the operator's limit and what board and chassis allow.
+POWER_LIMIT: Final = NvmlCollector.of(
+    "power_limit",
+    NvmlValue(
+        Signal.POWER_LIMIT_WATTS,
+        (("nvmlDeviceGetEnforcedPowerLimit",), ("nvmlDeviceGetPowerManagementLimit",)),
+        scale=_MILLI,
+    ),
+    is_slow=True,
+    part_of="power",
+)
+VIOLATIONS: Final = NvmlCollector.of(
+    "violations",
+    _violation(
+        Signal.POWER_VIOLATION_SECONDS,
+        pynvml.NVML_FI_DEV_PERF_POLICY_POWER,
+        pynvml.NVML_PERF_POLICY_POWER,
+    ),
+    _violation(
+        Signal.THERMAL_VIOLATION_SECONDS,
+        pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL,
+        pynvml.NVML_PERF_POLICY_THERMAL,
+    ),
+    part_of="power",
+)

@@ -1,0 +1,61 @@
+"""Temperatures of GPU and memory, the margin to the slowdown, and the fastest fan."""
+
+from typing import Final
+
+import pynvml
+
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
+
+_CALLS: Final = (
+    ("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+    ("nvmlDeviceGetTemperatureV", pynvml.NVML_TEMPERATURE_GPU),
+)
+_MEMORY: Final = pynvml.NVML_FI_DEV_MEMORY_TEMP
+_NO_SENSOR: Final = NvmlFailure(
+    Missing.NOT_SUPPORTED, "nvmlDeviceGetFieldValues", "0 degrees: there is no memory sensor"
+)
+_NO_FAN: Final = NvmlFailure(Missing.NOT_SUPPORTED, "nvmlDeviceGetNumFans", "the board has no fan")
+_FAN_OVERSHOOT_RATIO: Final = 1.0
+"""The driver counts in parts of the intended maximum, which a fan may pass (NVML API reference,
+nvmlDeviceGetFanSpeed)."""
+
+
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    builder.put(Signal.TEMPERATURE_CELSIUS, handle.ask_first(*_CALLS))
+    memory = handle.field(_MEMORY)
+    builder.put(Signal.MEMORY_TEMPERATURE_CELSIUS, _NO_SENSOR if memory == 0 else memory)
+
+
+def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    count = handle.ask_once("nvmlDeviceGetNumFans")
+    if isinstance(count, NvmlFailure) or is_blank(count):
+        fastest = handle.ask("nvmlDeviceGetFanSpeed")
+    else:
+        speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
+        known = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
+        fastest = max(known) if known else next(iter(speeds), _NO_FAN)
+    builder.put_percent(Signal.FAN_SPEED, fastest, _FAN_OVERSHOOT_RATIO)
+
+
+TEMPERATURE: Final = NvmlCollector(
+    "temperature",
+    (Signal.TEMPERATURE_CELSIUS, Signal.MEMORY_TEMPERATURE_CELSIUS),
+    _read,
+    fields=(_MEMORY,),
+)
+# From Hopper on there are no fixed thresholds: the driver tells how far away they are, and by how
+# much they are passed.
+TEMPERATURE_MARGIN: Final = NvmlCollector.of(
+    "temperature_margin",
+    NvmlValue(Signal.TEMPERATURE_MARGIN_CELSIUS, (("nvmlDeviceGetMarginTemperature",),)),
+    is_slow=True,
+    part_of="temperature",
+)
+FANS: Final = NvmlCollector(
+    "fans", (Signal.FAN_SPEED,), _read_fans, is_slow=True, part_of="temperature"
+)
