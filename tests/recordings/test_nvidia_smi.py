@@ -201,3 +201,32 @@ def test_a_log_without_what_it_needs_is_refused(
     with pytest.raises(RecordingError, match=told) as error:
         replay(write(text))
     assert "log.csv" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-01-31T12:00:00.000123456Z ",
+        "[pod/gpu-logger-x7k2p/logger] 2026-01-31T12:00:00.000123456Z ",
+        "Jan  1 12:00:00 node01 gpulog[4711]: ",
+        "gpulog-1  | ",
+    ],
+)
+def test_lines_with_what_a_collector_of_logs_put_before_them(
+    replay: Replays, write: Writes, data: Path, prefix: str
+) -> None:
+    """As many words as before the heading are left out, wherever a line is."""
+    lines = (data / "eight_h100.csv").read_text().splitlines(keepends=True)
+    played = replay(write("-- Logs begin --\n" + "".join(prefix + line for line in lines)))
+    plain = replay(data / "eight_h100.csv")
+    assert [each.readings for each in played.snapshots] == [
+        each.readings for each in plain.snapshots
+    ]
+
+
+def test_lines_of_two_pods_are_refused(replay: Replays, write: Writes, data: Path) -> None:
+    """Each may be on a node of its own, with GPUs of the same indexes."""
+    lines = (data / "eight_h100.csv").read_text().splitlines(keepends=True)
+    text = "".join(f"[pod/gpulog-{pod}/log] {line}" for pod in "ab" for line in lines)
+    with pytest.raises(RecordingError, match=r"is of \[pod/gpulog-b/log\], and what is before of"):
+        replay(write(text))

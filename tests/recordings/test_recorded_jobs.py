@@ -14,6 +14,7 @@ from recordings import START
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
@@ -73,6 +74,21 @@ def test_of_two_that_work_while_others_spin_none_is_named() -> None:
     assert named(found) == ["0-1,3-5,7"]
 
 
+@pytest.mark.parametrize("seconds", [600, 3600])
+def test_the_rank_that_is_waited_for_is_found_among_others_that_work(seconds: int) -> None:
+    """The others are busy throughout, but draw power only when it works too."""
+
+    def course(index: int, second: int) -> Moment:
+        if index < 4:
+            return AT_WORK
+        if second % 60 < 20:
+            return 0.97, 600.0 + random.Random(9 * second + index).random() * 40, 0.7
+        return (0.12, 140.0, 0.7) if index == 7 else SPINNING
+
+    (job,) = inferred(course, seconds=seconds)
+    assert gpu_list(job.devices) == "4-7"
+
+
 def test_two_that_are_busy_at_little_power_are_no_job() -> None:
     """Both may launch small kernels."""
     assert inferred(lambda *_: SPINNING, gpus=2) == []
@@ -128,6 +144,18 @@ def test_gpus_that_have_nothing_to_do_with_each_other_stay_apart(seed: int, inte
 def test_a_log_of_more_gpus_than_a_node_has_is_of_several_nodes() -> None:
     """Nothing is inferred between machines."""
     assert inferred(lambda *_: SPINNING, gpus=17) == []
+
+
+def test_an_index_that_two_gpus_have_is_of_several_nodes() -> None:
+    """No list of indexes would say which of them are of a job."""
+    loads = LoadSeriesBuilder()
+    devices = [replace(gpu(index % 2), uuid=f"GPU-{index}") for index in range(4)]
+    for second in range(600):
+        values = {Signal.GPU_BUSY: float(second % 9 < 4), Signal.POWER_WATTS: 300.0}
+        for device in devices:
+            loads.see(RecordingRow(second * NANOSECONDS_PER_SECOND, device.uuid, values))
+    assert inferred_jobs(loads.series(NANOSECONDS_PER_SECOND), devices) == []
+    assert named(inferred_jobs(loads.series(NANOSECONDS_PER_SECOND), devices[:2])) == ["0-1"]
 
 
 def test_gpus_with_a_process_in_common_are_of_one_job(tmp_path: Path) -> None:

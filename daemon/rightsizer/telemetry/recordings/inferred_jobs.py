@@ -18,7 +18,7 @@ from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list
 from rightsizer.telemetry.recordings.survey import Load, LoadSeries
 
 _MOST_DEVICES: Final = 16
-"""Of one node; a log of more is one of several nodes."""
+"""Of one node; a log of more, or with an index twice, is one of several nodes."""
 _FEWEST_MOMENTS: Final = 30
 """Known of both GPUs: below it a correlation of .6 is one of chance in a thousand pairs."""
 _MEMORY_STEP: Final = 0.1
@@ -54,8 +54,6 @@ _ONLY_OTHER: Final = 0.9
 """How sure it is, if the group is, that the only other GPU at work belongs to it."""
 _RUN: Final = 5
 """Moments in which allocations in one direction are one."""
-_MOST_PAIRED: Final = 1024
-"""Moments that are compared at most."""
 _STEP_T: Final = 6.0
 """Student's t of a correlation: of chance in less than a pair in ten million."""
 
@@ -70,7 +68,8 @@ class JobEvidence(NamedTuple):
 def inferred_jobs(loads: Mapping[str, LoadSeries], devices: Sequence[Device]) -> list[RecordedJob]:
     """The jobs that the loads of the devices tell."""
     usable = [device for device in devices if device.uuid in loads and _is_of_a_node(device)]
-    if not 1 < len(usable) <= _MOST_DEVICES:
+    indexes = [device.index for device in usable if device.has_index]
+    if not 1 < len(usable) <= _MOST_DEVICES or len({*indexes}) < len(indexes):
         return []
     compared = {device.uuid: _compared_load(loads[device.uuid], device) for device in usable}
     groups: dict[str, dict[str, JobEvidence]] = {uuid: {} for uuid in compared}
@@ -96,8 +95,9 @@ class _ComparedLoad(NamedTuple):
 
     series: LoadSeries
     busy: Sequence[float]
-    changes: Sequence[float]
-    """Of the load from moment to moment."""
+    changes: Mapping[Load, Sequence[float]]
+    """Of busy share and watts from moment to moment: a rank that is waited for is busy when it
+    works, those that wait always are, and all draw power when they work."""
     allocations: Sequence[int]
     """Moments in which memory is taken or given back."""
     spins: frozenset[int]
@@ -111,7 +111,10 @@ def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
     return _ComparedLoad(
         series,
         busy,
-        [after - before for before, after in pairwise(varying)],
+        {
+            load: [after - before for before, after in pairwise(series.values[load])]
+            for load in (Load.BUSY, Load.WATTS)
+        },
         _allocations(series.values[Load.MEMORY]),
         _spins(busy, watts, device.power_limit_watts),
         sum(not math.isnan(value) for value in varying),
@@ -153,7 +156,7 @@ def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
     if min(one.moments, other.moments) < _FEWEST_MOMENTS:
         return None
     found = (
-        _in_step(one.changes, other.changes),
+        *(_in_step(one.changes[load], other.changes[load]) for load in one.changes),
         _allocated_together(one, other),
         _spin_together(one, other),
     )
@@ -170,11 +173,9 @@ def _shared_process(one: LoadSeries, other: LoadSeries) -> JobEvidence | None:
 
 
 def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None:
-    stride = 1 + min(len(one), len(other)) // _MOST_PAIRED
+    # None is left out by rule: what changes every few moments could be all that is.
     pairs = [
-        (a, b)
-        for a, b in zip(one[::stride], other[::stride], strict=False)
-        if not math.isnan(a) and not math.isnan(b)
+        (a, b) for a, b in zip(one, other, strict=True) if not math.isnan(a) and not math.isnan(b)
     ]
     if len(pairs) < _FEWEST_MOMENTS:
         return None

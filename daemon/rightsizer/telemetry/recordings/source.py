@@ -76,7 +76,9 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
             "and record again"
         )
-    shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
+    # JSON that is written for people begins with a bracket alone.
+    start = first if len(first) > 1 else " ".join(text.head)
+    shown = start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
     names = ", ".join(known.name for known in FORMATS)
     if column_map is not None:
         remedy = f"no pattern of {column_map.name} fits its name; add one under 'files'"

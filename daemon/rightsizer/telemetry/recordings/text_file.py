@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -29,6 +29,9 @@ _PACKERS: Final = {
 }
 _PARQUET: Final = b"PAR1"
 _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
+_PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
+"""A heading behind what a collector of logs put before each line, as `kubectl logs --timestamps`,
+`docker compose logs` or journalctl."""
 _SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
@@ -95,7 +98,11 @@ class TextFile:
             with contextlib.suppress(*_TORN), self._text() as stream:
                 while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
                     lines += filter(None, (line.strip(),))
-            self.head = tuple(lines)
+            prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
+            self._prefix_words = max(
+                (len(found["prefix"].split()) for found in prefixed), default=0
+            )
+            self.head = tuple(map(self._without_prefix, lines))
             """The first lines that are not blank, without the space around them."""
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -113,7 +120,8 @@ class TextFile:
             yield number, f"{self._heading}\n"
         with self._text() as stream:
             try:
-                for number, line in enumerate(stream, 1):
+                numbered = enumerate(stream, 1)
+                for number, line in self._unprefixed(numbered) if self._prefix_words else numbered:
                     yield number, line
             except _TORN as error:
                 notes.count("compressed file breaks off here; read up to it", number, str(error))
@@ -146,6 +154,27 @@ class TextFile:
         """Remove what was kept of a pipe."""
         if self._spool is not None:
             self._spool.close()
+
+    def _unprefixed(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        source = ""
+        for number, line in lines:
+            # `kubectl logs --prefix` begins with the pod, which may be on another node.
+            if line.startswith("["):
+                pod, _, _ = line.partition(" ")
+                if source and pod != source:
+                    raise RecordingError(
+                        f"{self.name}:{number}: is of {pod}, and what is before of {source}; write "
+                        "the log of each to a file, and replay each node by itself"
+                    )
+                source = pod
+            yield number, self._without_prefix(line)
+
+    def _without_prefix(self, line: str) -> str:
+        """A line as it was before a collector of logs wrote its own words before it."""
+        if not self._prefix_words:
+            return line
+        words = line.split(maxsplit=self._prefix_words)
+        return words[-1] if len(words) > self._prefix_words else line
 
     def _text_encoding(self, start: bytes) -> str:
         if self._packed:
