@@ -128,7 +128,7 @@ UNFINISHED: Final = {
     "an empty one": (b'{"a": 1, "traceEvents": [{}]}', "a trace without events; record again"),
     "cut before": (b'{"traceEvents": [', "a trace that is cut off before an event"),
     "cut within": (b'{"traceEvents": [{"ph": "X", "na', "wait until the profiler has finished"),
-    "another's": (b'{"traceEvents": [{"ph": "X"}]}', "of no known format: it begins with"),
+    "another's": (b'{"traceEvents": [{"ph": "X"}]}', "a trace of no profiler that is known"),
     "no trace": (b'{"events": [', "of no known format: it begins with"),
 }
 
@@ -147,7 +147,7 @@ def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, od
     (tmp_path / "whole.json").write_bytes(FILES[ProfileFormat.PYTORCH])
     read = read_files([tmp_path], LIMITS)
     assert [each.source for each in read.profiles] == ["whole.json"]
-    is_unknown = told.startswith("of no known format")
+    is_unknown = "known" in told
     assert [each.source for each in read.broken] == ([] if is_unknown else ["trace.json"])
 
 

@@ -312,11 +312,20 @@ def test_a_run_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> 
         profile_of(text, tmp_path)
 
 
+def test_a_run_that_profiled_no_kernel_says_what_to_check(tmp_path: Path) -> None:
+    """Another form of its output would have no kernel either."""
+    text = "==PROF== Connected to process 1 (/a)\n==WARNING== No kernels were profiled.\n"
+    with pytest.raises(ProfileError, match="profiled none; add --target-processes all"):
+        profile_of(text, tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "words\n", '"ID","Kernel Name"\n"0","k"\n', "a,b\n1,2\n"])
 def test_a_file_without_a_page_is_refused(text: str, tmp_path: Path) -> None:
     """With the command that writes one."""
     assert not NSIGHT_COMPUTE.recognizes(Head("x.csv", text.encode()))
-    with pytest.raises(ProfileError, match=r"^kernels\.csv: no kernel .*ncu --csv --page raw"):
+    with pytest.raises(
+        ProfileError, match=r"^kernels\.csv: no table of kernels .*ncu --csv --page raw"
+    ):
         profile_of(text, tmp_path)
 
 

@@ -174,7 +174,10 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
 
     assert profile.devices == ()
     assert profile.notes == (
-        "No kernel in it: it was recorded without a GPU, or with host activities only.",
+        (
+            "No kernel in it: it was recorded without a GPU, with host activities only, or on a "
+            "device whose events are not read."
+        ),
     )
 
 
@@ -278,7 +281,7 @@ TOP = st.dictionaries(
 BEYOND_64_BITS = {"ph": "X", "cat": "user_annotation", "name": "a", "ts": 2.0**63 / 1e3, "dur": 9}
 
 
-@given(st.lists(EVENT, max_size=8), TOP)
+@given(st.lists(EVENT, min_size=1, max_size=8), TOP)
 @example([{**BEYOND_64_BITS, "cat": "kernel"}, BEYOND_64_BITS], {})
 def test_values_of_wrong_types_never_end_in_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, events: list[Any], top: dict[str, Any]
@@ -291,6 +294,24 @@ def test_values_of_wrong_types_never_end_in_a_traceback(
 
     assert profile.events == len(events)
     assert sum(profile.unread.values()) <= len(events)
+
+
+def test_merged_traces_of_several_processes_are_refused(tmp_path: Path) -> None:
+    """Their numbers of launches are the same, and their steps are not each other's."""
+    trace = KinetoTrace().launch(1, 0, 5).kernel("a", 6, 10, correlation=1)
+    merged = [
+        {**each, "pid": f"[TP0{rank}] {each['pid']}"} for rank in (0, 1) for each in trace.events
+    ]
+    trace.events = merged
+
+    with pytest.raises(ProfileError, match=r"several processes were merged .* files of the ranks"):
+        profile_of(trace, tmp_path)
+
+
+def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
+    """It tells nothing of a GPU, not even that there was none."""
+    with pytest.raises(ProfileError, match="a trace without events; record again"):
+        profile_of(KinetoTrace(), tmp_path)
 
 
 def test_a_torn_trace_shows_what_came_before(tmp_path: Path) -> None:

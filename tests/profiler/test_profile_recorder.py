@@ -92,7 +92,7 @@ def test_before_its_first_kernel_a_step_waits_for_the_host() -> None:
 
 
 def test_launches_are_counted_by_call_and_kernels_by_launch() -> None:
-    """A graph's kernels come by one call; a kernel shorter than its launch is short."""
+    """A graph's kernels come by one call, and none of them is short beside that of all."""
     device = only(
         recorded(
             launch(1, 0, 10),
@@ -102,10 +102,12 @@ def test_launches_are_counted_by_call_and_kernels_by_launch() -> None:
             kernel(70, 99, correlation=2),
             launch(3, 61, 62),
             kernel(99, 100, correlation=4),
+            launch(5, 62, 72),
+            kernel(100, 104, correlation=5),
         )
     )
 
-    assert device.launches == LaunchUse(count=2, host_seconds=20e-9, short_kernels=1, matched=3)
+    assert device.launches == LaunchUse(count=3, host_seconds=30e-9, short_kernels=1, matched=4)
 
 
 def test_a_profile_without_launches_says_nothing_of_them() -> None:

@@ -114,3 +114,32 @@ def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, rem
     path.write_bytes(b"\x80\x04\x12\x00binary")
     with pytest.raises(ProfileError, match=remedy):
         open_profile(path, ReadLimits())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\x80\x04\x95.}(segments", "a pickle"),
+        ("<html><title>GPU Memory Timeline HTML</title>", "a view of PyTorch's memory"),
+        ("[[1.7e15, 1.8e15], [[0, 1], [0, 2]]]", "a view of PyTorch's memory"),
+        ('{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "an execution trace of PyTorch"),
+        ("---  ---\n  Name    Self CPU %  Self CUDA\n", "the printed table"),
+        ("\x18\x00\x1a\x0dbrain.Event:2", "an event file of TensorBoard"),
+        ('[{"frame": {"name": "ROOT"}, "metrics": {}}]', "a profile of Triton's Proton"),
+        ("==7== NVPROF is profiling process 7\n", "a profile of nvprof"),
+        ('"Kind","Agent_Id","Queue_Id"\n', "a table of rocprof"),
+        ('"Name","Calls","TotalDurationNs"\n', "a table of rocprof"),
+        ('"GPU ID","Op Name","TC Eligible","Using TC"\n', "a table of DLProf"),
+        ("timestamp, index, utilization.gpu [%]\n", "telemetry, not a profile"),
+        ('{"$schema": "https://www.speedscope.app/file-format-schema.json"}', "the host alone"),
+        ("main;train;forward 12\nmain;load 3\n", "the host alone"),
+        ("<!DOCTYPE html>\n<html>", "a page made of a profile"),
+        ('[{"name": "x", "ph": "X", "ts": 1}]', "of no profiler that is known"),
+    ],
+)
+def test_other_files_are_named_with_what_to_export(tmp_path: Path, text: str, told: str) -> None:
+    """By how they begin, in one line."""
+    path = tmp_path / "run"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ProfileError, match=rf"run: [^;]*{told}[^;]*; (?:record|name|run) .+"):
+        open_profile(path, ReadLimits())

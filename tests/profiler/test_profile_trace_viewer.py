@@ -37,6 +37,13 @@ def read_events(folder: Path, *events: Any) -> Profile:
     return read_bytes(folder, json.dumps({"traceEvents": [*NAMES, *events, {}]}).encode())
 
 
+def test_a_profile_of_a_tpu_is_not_called_one_of_the_host(tmp_path: Path) -> None:
+    """Nothing of it is judged, and that is said."""
+    plane = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:TPU:0"}}
+    profile = read_events(tmp_path, plane, KERNEL)
+    assert "There is no kernel of a GPU in it: TPUs worked" in profile.notes[0]
+
+
 def test_it_says_what_its_xspace_says(tmp_path: Path) -> None:
     """All times and kernels; what it does not hold is a GPU's size, and when time 0 was."""
     path = tmp_path / "host.xplane.pb"

@@ -184,7 +184,7 @@ class LaunchUse:
     host_seconds: float
     """Summed, in these calls."""
     short_kernels: int = 0
-    """Kernels shorter than the launch that brought them."""
+    """Kernels shorter than a launch that brought them alone."""
     matched: int = 0
     """Kernels whose launch is in the profile."""
 

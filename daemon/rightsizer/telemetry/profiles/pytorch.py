@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import (
     CopyKind,
     DeviceProfile,
@@ -40,6 +41,9 @@ from rightsizer.telemetry.profiles.tables import KernelTable
 from rightsizer.telemetry.profiles.time_line import Column, Interval, MemoryCurve
 from rightsizer.telemetry.profiles.time_use import Launches
 
+NO_EVENTS: Final = (
+    "a trace without events; record again, with steps between the profiler's start and its stop"
+)
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
 _MEASURED: Final = (
@@ -102,6 +106,7 @@ class PyTorchEvents:
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
         self._threads: dict[tuple[str, str], int] = {}
+        self._process: str | None = None
         self._awaited: Column = array("q")
         """Numbers of copies in which the host waits, whatever their call is named."""
         self.latest: Nanoseconds = 0
@@ -246,12 +251,23 @@ class PyTorchEvents:
         if is_wait := is_wait_call(name):
             self._recorder.stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
+            self._refuse_merged(str(event.get("pid")))
             self._recorder.launch(correlation, *span, self._thread(event))
             if "Memcpy" in name and not is_wait:
                 self._copy_calls.add(correlation, *span)
                 self._copy_threads[correlation] = self._thread(event)
             return True
         return is_wait
+
+    def _refuse_merged(self, process: str) -> None:
+        """Raise where a second process launches: their numbers and steps mean different things."""
+        if self._process is None:
+            self._process = process
+        elif process != self._process:
+            raise ProfileError(
+                "traces of several processes were merged in it, whose launches and steps cannot be "
+                "told apart; name the files of the ranks, as many as there are"
+            )
 
     def _annotation(self, event: Event, _: _Arguments, span: Interval) -> bool:
         name = _name(event)
@@ -361,6 +377,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     for event in trace:
         events.take(event)
     events.finish()
+    if not trace.count and not trace.fault:
+        raise ProfileError(NO_EVENTS)
     # The list had another name until 2021.
     listed = (trace.values.get(key) for key in ("deviceProperties", "computeProperties"))
     facts = dict(_listed_devices(next(filter(None, listed), None)))
@@ -415,7 +433,10 @@ def _notes(
             "times of kernels are those of the profiler's ranges, and idle time is not known."
         )
     elif not any(device.time for device in devices):
-        yield "No kernel in it: it was recorded without a GPU, or with host activities only."
+        yield (
+            "No kernel in it: it was recorded without a GPU, with host activities only, or on a "
+            "device whose events are not read."
+        )
     if events.copies_without_size:
         yield f"The sizes of {events.copies_without_size} copies are not in it."
 

@@ -7,11 +7,14 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.files import natural_order
+from rightsizer.io.codec import convert
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile
@@ -26,7 +29,7 @@ from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE
 from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS
 from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.telemetry.profiles.printed_text import excerpt
-from rightsizer.telemetry.profiles.pytorch import PYTORCH
+from rightsizer.telemetry.profiles.pytorch import NO_EVENTS, PYTORCH
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked, other_packing
 from rightsizer.telemetry.profiles.tensorflow_page import TENSORFLOW_PAGE
 from rightsizer.telemetry.profiles.trace_viewer import TRACE_VIEWER
@@ -47,23 +50,33 @@ FORMATS: Final[tuple[ProfileReader, ...]] = (
     *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
 )
 """In the order in which they are tried: the more particular first."""
-_UNREAD: Final[Mapping[str, str]] = {
-    r"\.(?:overview_page|input_pipeline|\w+_stats)\.pb(?:\.gz)?$": (
-        "a page of TensorFlow's profiler in its binary form; name the .xplane.pb of its run, or "
-        "export overview_page or input_pipeline_analyzer as JSON"
-    ),
-    r"\.(?:pickle|pkl|pt)$": (
-        "a pickle, which is never opened: it could run anything; record with torch.profiler and "
-        "name what `export_chrome_trace` writes"
-    ),
-    r"\.(?:pftrace|perfetto-trace)$": (
-        "a binary trace for Perfetto; record with torch.profiler, Nsight Systems or JAX, and name "
-        "the JSON, the SQLite export or the .xplane.pb"
-    ),
-}
-"""Files of profilers that are not read, by their names, and what to name in their place."""
+_TOLD_BYTES: Final = 1 << 12
+"""Of its beginning, that tell what a file is that is not read."""
 _HEAD_BYTES: Final = 1 << 18
 """Enough for what PyTorch writes before its events, and a launcher before a program's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherFile:
+    """A kind of file that is not read, and what to name in its place."""
+
+    what: str
+    instead: str
+    name: str = ""
+    head: str = ""
+
+    def fits(self, head: Head) -> bool:
+        """By the ending of its name, or how it begins."""
+        begins = head.data[:_TOLD_BYTES].decode("latin-1")
+        return bool(
+            (self.name and re.search(self.name, head.name))
+            or (self.head and re.search(self.head, begins))
+        )
+
+
+@cache
+def _other_files() -> tuple[_OtherFile, ...]:
+    return convert(load_beside(__file__, "other_files.yaml"), tuple[_OtherFile, ...])
 
 
 def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
@@ -179,10 +192,7 @@ def _unfinished(data: bytes) -> str:
             "profiler has finished writing, copy it again, or record again"
         )
     if isinstance(events, list) and not any(events):
-        return (
-            "a trace without events; record again, with steps between the profiler's start and "
-            "its stop"
-        )
+        return NO_EVENTS
     return ""
 
 
@@ -313,7 +323,7 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     else:
         begins = f"it begins with '{excerpt(head.data)}'"
         unknown = f"of no known format: {begins}; looked for {_known()}"
-        told = (why for ending, why in _UNREAD.items() if re.search(ending, head.name))
+        told = (f"{each.what}; {each.instead}" for each in _other_files() if each.fits(head))
         fault = _unfinished(head.data) or next(told, unknown)
     raise ProfileError(f"{path}: {fault}")
 

@@ -46,6 +46,8 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
 }
 
 
+_SHORT, _OTHER = 1, 2
+"""Of a launch that was seen: of one kernel alone, shorter than it is; any other."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
 
@@ -212,11 +214,14 @@ class LaunchCounter:
             self.threads[launches.thread(row)] += 1
             call = ended - began
             self._matched += 1
-            self._short += end - start < call
             if not self._seen[row]:
-                self._seen[row] = 1
+                self._seen[row] = _SHORT if end - start < call else _OTHER
+                self._short += end - start < call
                 self._count += 1
                 self._host += call
+            elif self._seen[row] == _SHORT:
+                self._seen[row] = _OTHER
+                self._short -= 1
             yield start, end, began
 
     def use(self) -> LaunchUse | None:

@@ -31,7 +31,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     for event in events:
         trace.take(event)
     devices = trace.recorder.devices()
-    notes = [device_note(devices)]
+    notes = [device_note(devices, trace.unread)]
     if events.count >= _CAP:
         notes.append("It holds a million events, where its writer stops: the shortest are missing.")
     if events.fault:

@@ -32,7 +32,7 @@ _LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Devic
 """Columns that tell one launch from the next."""
 _RULE_CHARACTERS: Final = 1000
 DEVICE_NAME: Final = "device__attribute_display_name"
-_ERROR_CODE: Final = re.compile(r"==ERROR==.*?\b(ERR_[A-Z_]+)")
+_ERROR_CODE: Final = re.compile(r"==(?:ERROR|WARNING)==.*?\b(ERR_[A-Z_]+|No kernels were profiled)")
 _SAMPLED_LINES: Final = 2000
 
 

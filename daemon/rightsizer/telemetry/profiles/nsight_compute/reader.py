@@ -227,12 +227,17 @@ def _begins_table(lines: Sequence[str], place: int) -> bool:
 def _nothing(path: Path, codes: Sequence[str]) -> str:
     why = f" ({', '.join(codes[:5])})" if codes else ""
     why += "; write one with `ncu --csv --page details` or `ncu --csv --page raw`"
+    if "No kernels were profiled" in codes:
+        why = (
+            ": Nsight Compute profiled none; add --target-processes all for programs that start "
+            "others, and check -k, --launch-skip and --launch-count"
+        )
     if "ERR_NVGPUCTRPERM" in codes:
         why = (
             ": the profiler was not allowed to read the GPU's counters (ERR_NVGPUCTRPERM); run it "
             "as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
         )
-    return f"{path.name}: no kernel is in it{why}"
+    return f"{path.name}: no table of kernels is in it{why}"
 
 
 NSIGHT_COMPUTE: Final = ProfileReader(ProfileFormat.NSIGHT_COMPUTE, recognizes, read)

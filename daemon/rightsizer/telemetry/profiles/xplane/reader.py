@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -231,11 +231,11 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 def _profile(path: Path, space: SpaceReader) -> Profile:
     devices = space.recorder.devices()
     notes = list(space.messages)
-    if space.planes["TPU"]:
-        notes.append(f"It has {space.planes['TPU']} TPU planes, which are counted and not read.")
     if space.idle_gpus:
         notes.append(f"{space.idle_gpus} of its {space.planes['GPU']} GPUs did nothing.")
-    notes.append(device_note(devices))
+    if space.planes["TPU"]:
+        notes.append(f"It has {space.planes['TPU']} TPU planes, which are counted and not read.")
+    notes.append(device_note(devices, space.unread))
     return Profile(
         format=ProfileFormat.XPLANE,
         source=path.name,
@@ -249,10 +249,12 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
     )
 
 
-def device_note(devices: Iterable[DeviceProfile]) -> str:
+def device_note(devices: Iterable[DeviceProfile], unread: Mapping[str, int]) -> str:
     """What limits any profile of XLA."""
     if any(each.time for each in devices):
         return "XLA does not write which GPU it is, only its size."
+    if any("TPU" in each for each in unread):
+        return "There is no kernel of a GPU in it: TPUs worked, and GPUs alone are judged."
     return "There is no kernel of a GPU in it: the host alone was recorded, or no GPU worked."
 
 
