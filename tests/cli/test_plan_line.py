@@ -96,6 +96,8 @@ def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: 
     ("word", "gpus"),
     [
         ("RTX PRO 6000", {"RTX-PRO-6000-SE", "RTX-PRO-6000-WS"}),
+        ("4090", {"RTX4090"}),
+        ("A6000", {"RTX-A6000"}),
         ("a100:3g.40gb", {"A100-PCIE-80GB:3g.40gb", "A100-SXM4-80GB:3g.40gb"}),
         ("96GB", {"H100-SXM5-96GB", "GH200-96GB", "H20", "RTX-PRO-6000-SE", "RTX-PRO-6000-WS"}),
     ],
@@ -173,6 +175,8 @@ def test_longer_sequences_take_more_of_the_same_rate() -> None:
     [
         ({"model": "llama-3.1-8b", "rps": "20", "out": "500"}, 10_000),
         ({"model": "llama-3.1-8b", "tokens_per_second": "3k"}, 3000),
+        ({"model": "llama-3.1-8b", "rps": "600/min", "out": "500"}, 5000),
+        ({"model": "sdxl", "rps": "1.8k / h"}, 0.5),
         ({"model": "bert-base", "tokens_per_second": "12800", "in": "128"}, 100),
         ({"model": "bert-base", "sequences_per_second": "7"}, 7),
         ({"model": "sdxl", "images_per_second": "5"}, 5),
@@ -226,7 +230,7 @@ def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
     ("word", "task"),
     [
         ("full", ModelTask.TRAINING),
-        ("lora", ModelTask.FINETUNE_LORA),
+        ("LoRA", ModelTask.FINETUNE_LORA),
         ("qlora", ModelTask.FINETUNE_QLORA),
     ],
 )

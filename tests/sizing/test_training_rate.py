@@ -128,6 +128,17 @@ def test_adapters_train_faster_and_unpacking_costs() -> None:
     assert unpacked < adapted
 
 
+def test_repeating_the_forward_pass_costs_more_of_a_step_beside_adapters() -> None:
+    """Two of three products are left where weights have no gradient, and half as many repeated."""
+    short = Training(4, sequence=64)
+    plain, again = (
+        rate(replace(short, recompute=kind), Parallelism(), task=ModelTask.FINETUNE_LORA)
+        for kind in (Recompute.NONE, Recompute.FULL)
+    )
+    ratio = plain.tokens_per_second.value / again.tokens_per_second.value
+    assert 1.33 < ratio <= 1.5
+
+
 def test_utilization_beside_frozen_weights_counts_what_is_computed() -> None:
     """They take two thirds of the products: more tokens, about as much of the peak as before."""
     for board, tensor in itertools.product(("A30", "RTX5090", A100.key), (1, 2)):

@@ -48,6 +48,22 @@ def test_residual_networks_are_met(board: str, images: float) -> None:
     assert rate.value == pytest.approx(images, rel=0.3)
 
 
+@pytest.mark.parametrize(
+    ("board", "flops", "parameters", "milliseconds"),
+    [
+        ("T4", 68.0e9, 20.1e6, 4.7),
+        ("T4", 194.9e9, 56.9e6, 11.3),
+        ("A100-SXM4-80GB", 78.9e9, 25.9e6, 1.83),
+        ("A100-SXM4-80GB", 257.8e9, 68.2e6, 3.53),
+    ],
+)
+def test_one_image_is_met(board: str, flops: float, parameters: float, milliseconds: float) -> None:
+    """YOLO11 and YOLOv8 in TensorRT, one image at a time (docs.ultralytics.com, models)."""
+    model = ConvolutionalNetwork(parameters, flops, image=640)
+    found = served(model, board, 1.0).batch_seconds
+    assert found.low < milliseconds / 1e3 < found.high
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_more_hardware_makes_more(model: SampleModel) -> None:
     """A faster board, and replicas, which multiply what one makes."""

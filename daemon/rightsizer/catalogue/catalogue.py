@@ -20,7 +20,9 @@ _SOURCES: Final = "sources"
 _SOURCE: Final = "source"
 _ASSUMPTIONS: Final = "assumptions"
 _NO_FIGURES: Final = frozenset({_SOURCE, "notes", "verified"})
-_NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
+_NOISE: Final = re.compile(
+    r"nvidia|tesla|geforce|quadro|rtx|grid|amd|instinct|generation|[^a-z0-9]+"
+)
 _MIG: Final = re.compile(r"\bmig[\s-]+\d+[cg]\.[\w.+-]+.*", re.DOTALL)
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 _MEMORY: Final = re.compile(r"(\d+)(?:g|gb|gib)")

@@ -44,6 +44,9 @@ SPELLINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("chunk", "chunk_seconds"), "chunk_seconds"),
 }
 """The field of a load that each key stands for, rates as they are."""
+_PERIOD: Final = re.compile(r"(.*[^\s/])\s*/\s*(s|min|h|day)")
+"""`600/min`."""
+_PERIOD_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 LOAD_WORDS: Final = tuple(SPELLINGS)
 """Every key of a load; each may stand beside the model too, as on the command line."""
 _MEANT: Final[Mapping[str, str]] = {
@@ -250,4 +253,9 @@ def _value(row: Row, word: str, key: str) -> float | None:
         value = row.milliseconds(word, is_bare=word == key)
         is_text = isinstance(row.values[word], str)
         return value if value is None or key.endswith("_ms") or not is_text else value / 1e3
-    return row.amount(word, -_MOST, _MOST)
+    found = _PERIOD.fullmatch(str(row.values[word])) if key in _RATES and key != _STREAMS else None
+    if found is None:
+        return row.amount(word, -_MOST, _MOST)
+    row.values = {**row.values, word: found[1]}
+    rate = row.amount(word, -_MOST, _MOST)
+    return None if rate is None else rate / _PERIOD_SECONDS[found[2]]

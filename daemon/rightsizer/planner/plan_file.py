@@ -263,11 +263,12 @@ def _precision(row: Row) -> Row:
 
 def _training(row: Row) -> tuple[ModelTask, Training]:
     """The task, by its word or by that of the command line, and how it is trained."""
-    task, word = read_choice(row, "task", ModelTask), row.values.get("train")
+    task, given = read_choice(row, "task", ModelTask), row.values.get("train")
+    word = given.lower() if isinstance(given, str) else given
     inner = row.row("training")
     values = read_fields(inner, Training)
     if word is not None and word not in _TRAIN:
-        row.fault("train", f"{shown(word)} is not known; take one of {', '.join(_TRAIN)}")
+        row.fault("train", f"{shown(given)} is not known; take one of {', '.join(_TRAIN)}")
     elif word is not None:
         if task not in {None, _TRAIN[word]}:
             row.fault("train", f"the task is {task} already; leave one of them out")

@@ -62,8 +62,8 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
         return None
     value = row.values[key]
     known = [str(each) for each in choices]
-    if isinstance(value, str) and value in known:
-        return choices(value)
+    if isinstance(value, str) and value.lower() in known:
+        return choices(value.lower())
     near = near_words(str(value), known)
     hint = f"did you mean '{near[0]}'? Known are" if near else "take one of"
     row.fault(key, f"{shown(value)} is not known; {hint} {', '.join(known)}")

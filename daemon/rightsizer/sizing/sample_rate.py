@@ -47,7 +47,7 @@ _RANDOM_READ_RATIO: Final = 0.5
 _DECODER_FLOPS: Final = 9.5e6
 """Of one pixel that latents are decoded to: about 2.5 TFLOP for 512 by 512 (recalled)."""
 _KERNEL_SECONDS: Final = 5e-4
-"""The least that one pass takes, whatever it computes."""
+"""What one pass takes beside what it computes and moves: starting its kernels, one by one."""
 _UPDATE_BYTES: Final = 30.0
 _GRADIENT_BYTES: Final = 2.0
 _EXPOSED_RATIO: Final = 0.41
@@ -128,7 +128,7 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
         seconds += sums * _EXPOSED_RATIO + trained * _UPDATE_BYTES / bandwidth
     passes = model.steps if isinstance(model, Diffusion) and not trains else 1
     seconds += flops / _speed(model, requirement, board)
-    return SampleStep(batch, max(seconds / ranks, _KERNEL_SECONDS * passes), flops)
+    return SampleStep(batch, seconds / ranks + _KERNEL_SECONDS * passes, flops)
 
 
 def forward_flops(model: SampleModel, *, trains: bool = False) -> float:

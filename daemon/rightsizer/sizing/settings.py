@@ -205,7 +205,8 @@ class TrainingSettings:
             Source: assumed: two sockets of 100 GB/s and more, shared by eight GPUs
         recompute_ratio: What full recomputation adds to a step; less than the third of a forward
             pass, as it leaves room for larger micro batches.
-        fused_recompute_ratio: The same where kernels are fused: the forward pass once more.
+        fused_recompute_ratio: The same where kernels are fused, and beside adapters: the forward
+            pass once more.
             Source: counted; 29 to 32% over selective recomputation in arXiv:2205.05198, table 5
         selective_ratio: The same of selective recomputation.
             Source: arXiv:2205.05198, table 4: 4% over no recomputation

@@ -108,7 +108,9 @@ class TrainingStep:
         ranks = layout.tensor * layout.pipeline
         tokens = self._tokens / ranks
         is_fused = _is_fused(requirement, layout)
-        whole = settings.fused_recompute_ratio if is_fused else settings.recompute_ratio
+        # Beside adapters nothing was fitted to runs whose micro batches grow with the room.
+        is_counted = is_fused or not self._trains_all
+        whole = settings.fused_recompute_ratio if is_counted else settings.recompute_ratio
         repeated = {Recompute.NONE: 0.0, Recompute.SELECTIVE: settings.selective_ratio}
         again = 1.0 + repeated.get(requirement.training.recompute, whole)
         batches, board = self._batches, self.board
@@ -117,15 +119,17 @@ class TrainingStep:
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
         scores = 0.0 if requirement.training.flash_attention else shape.scores
         plain = _achieved(board, Precision.BF16)
-        linear = self._product_seconds(is_fused=is_fused) * tokens * again
+        # The same forward pass is a larger part of a step without gradients of weights.
+        repeats = 1.0 + (again - 1.0) * (1.0 if self._trains_all else _FLOPS / _FROZEN_FLOPS)
+        linear = self._product_seconds(is_fused=is_fused) * tokens * repeats
         attention = attended / (plain * settings.attention_ratio) * again
         elements = traffic * shape.layers * shape.hidden * tokens / bandwidth * again
         written = scores * settings.score_traffic * tokens / bandwidth * again
         unpacking = 0.0
         if requirement.task is ModelTask.FINETUNE_QLORA:
             # Parameters of 4 bits that one GPU unpacks for a micro batch, each in every pass.
-            repeats = 1.0 if requirement.training.recompute is Recompute.FULL else 0.0
-            unpacked = (_PASSES + repeats) * shape.count.layers / ranks
+            once_more = requirement.training.recompute is Recompute.FULL
+            unpacked = (_PASSES + once_more) * shape.count.layers / ranks
             unpacking = unpacked * settings.unpacking_traffic / bandwidth
         exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds
         shards = layout.data if requirement.training.zero_stage > 0 else 1
