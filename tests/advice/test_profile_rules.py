@@ -97,7 +97,7 @@ def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
     finding = host_bound.RULE.judge([found])
 
     assert finding.action is Action.FIX_INPUT_PIPELINE
-    assert "60.0 ms of a step in DataLoader" in finding.summary
+    assert "50.0 ms of a step in DataLoader" in finding.summary
     assert finding.evidence["spans"] == {"DataLoader": 0.6}
     assert finding.evidence["saved_seconds_per_step_high"] == 0.05
     assert finding.evidence["saved_seconds_per_step_low"] == 0.025

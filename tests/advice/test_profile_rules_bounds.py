@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile, SpanKind
+from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.profiler.rules import PROFILE_RULES, host_bound, launch_bound, storage_bound
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
@@ -40,6 +42,24 @@ def _stepped(cause: str, spent: float, more: float, busy: float) -> Profile:
         return open_profile(trace.write(Path(folder)), ReadLimits())
 
 
+def _apart(loads: bool) -> Profile:  # noqa: FBT001 - a parameter of the test.
+    """Steps of some 4 ms, marked without the 4 ms between them, in a loader or not."""
+    trace, at = KinetoTrace(), 1_000_000.0
+    for step in range(STEPS):
+        begin = at
+        for number in range(KERNELS):
+            correlation = step * KERNELS + number + 1
+            trace.launch(correlation, at, LAUNCH)
+            trace.kernel("gemm", at + LAUNCH, 328.0, correlation=correlation)
+            at += LAUNCH + 328.0
+        trace.annotation(f"ProfilerStep#{step}", begin, at - begin)
+        if loads:
+            trace.annotation(f"enumerate(DataLoader)#{CAUSES[0]}", at, 4000.0)
+        at += 4000.0
+    with TemporaryDirectory() as folder:
+        return open_profile(trace.write(Path(folder)), ReadLimits())
+
+
 def _given(finding: Finding) -> tuple[float, float]:
     """At most: of the span, and seconds of a step."""
     found = finding.evidence
@@ -47,6 +67,23 @@ def _given(finding: Finding) -> tuple[float, float]:
     assert isinstance(ratio, float)
     assert isinstance(step, float)
     return ratio, step
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_what_lies_between_marked_steps_is_of_the_steps(loads: bool) -> None:  # noqa: FBT001
+    """Of six steps and five waits between them: a program's time, whatever its ranges leave out."""
+    found = _apart(loads)
+    finding = host_bound.RULE.judge([found])
+    ratio, step = _given(finding)
+    length = finding.evidence["step_seconds"]
+
+    assert ratio == pytest.approx(20 / 44, abs=0.01)
+    assert isinstance(length, float)
+    assert step / length == pytest.approx(ratio, abs=0.01)
+    assert not loads or "3.3 ms of a step" in finding.summary
+    run = profiled_run([found], built_in())
+    assert run.time.host_wait == pytest.approx(ratio, abs=0.01)
+    assert run.step_seconds == pytest.approx(length)
 
 
 def test_a_loader_gives_no_more_than_its_own_time() -> None:

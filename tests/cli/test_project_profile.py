@@ -101,6 +101,14 @@ def test_another_board_than_the_recorded_one_is_refused(tmp_path: Path, capsys: 
     assert "gpu: the profile was recorded on" in capsys.readouterr().err
 
 
+def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    """As it is by every rule: what is missing may be what filled the time."""
+    trace = named(loader_bound_trace(tmp_path, "loader.json"))
+    trace.write_text(trace.read_text(encoding="utf-8")[:-2000], encoding="utf-8")
+    assert main(["project", str(asked(tmp_path)), "--profile", str(trace)]) == 1
+    assert "loader.json breaks off" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [

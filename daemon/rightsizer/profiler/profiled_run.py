@@ -5,9 +5,14 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import Profile, TimeUse
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.profiler.rules.rule import ProfiledMember, members_of, no_time_line, source_of
+from rightsizer.model.profile import Profile
+from rightsizer.profiler.rules.rule import (
+    ProfiledMember,
+    members_of,
+    no_time_line,
+    source_of,
+    torn_text,
+)
 from rightsizer.profiler.settings import ProfileSteadySettings
 from rightsizer.sizing.workload_profile import ProfiledRun, ProfiledTime
 
@@ -28,6 +33,8 @@ def profiled_run(
             f"{source}: {no_time_line(profiles)}; take a trace of the program on a GPU with "
             "PyTorch Profiler, Nsight Systems or JAX"
         )
+    if torn := torn_text(profiles):
+        raise ProfileError(torn)
     _refuse_unsteady(source, members, settings)
     names = {each.device.device.name for each in members} - {""}
     boards = {name: catalogue.find(name) for name in sorted(names)}
@@ -37,7 +44,7 @@ def profiled_run(
         )
     name = next(iter(boards), "")
     peaks = [each.device.memory_peak_bytes for each in members]
-    steps = [step.end - step.start for each in members for step in each.device.steps]
+    steps = [length for each in members if (length := each.step_seconds) is not None]
     matched = sum(each.matched_ratio for each in members) / len(members)
     return ProfiledRun(
         source=source,
@@ -46,7 +53,7 @@ def profiled_run(
         board=boards.get(name),
         time=_time(members),
         steps=max(len(each.device.steps) for each in members),
-        step_seconds=sum(steps) / len(steps) / NANOSECONDS_PER_SECOND if steps else None,
+        step_seconds=sum(steps) / len(steps) if steps else None,
         memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
         is_launch_known=matched >= settings.matched_minimum_ratio,
     )
@@ -72,11 +79,8 @@ def _refuse_unsteady(
 
 
 def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
-    """Of steps where they are marked, else from the first kernel to the last."""
-    times: list[TimeUse] = []
-    for member in members:
-        steps = [each.time for each in member.device.steps if each.time.span_seconds > 0.0]
-        times += steps or [member.time]
+    """Of steps and what lies between where they are marked, else of all."""
+    times = [time for member in members for time in member.step_times]
     span = sum(each.span_seconds for each in times)
     collective = sum(each.exposed_collective_seconds for each in times)
     copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)

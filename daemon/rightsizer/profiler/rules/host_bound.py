@@ -72,7 +72,7 @@ def _of_loader(
     )
     spans, step = _longest(worst, SpanKind.LOADER), ""
     if steps := worst.device.steps:
-        mean = sum(each.loader_seconds for each in steps) / len(steps)
+        mean = sum(each.loader_wait_seconds for each in worst.step_times) / len(steps)
         step = f", {mean * 1e3:,.1f} ms of a step"
     named = f" in {spans[0].name}" if spans else ""
     return ProfileVerdict(

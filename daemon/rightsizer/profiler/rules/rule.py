@@ -62,9 +62,26 @@ class ProfiledMember:
 
     @property
     def step_seconds(self) -> float | None:
-        """The mean length of its steps; `None` where the profile marks none."""
-        lengths = [each.end - each.start for each in self.device.steps]
-        return sum(lengths) / len(lengths) / NANOSECONDS_PER_SECOND if lengths else None
+        """The mean length of its steps with what lies between; `None` where none is marked."""
+        steps = self.device.steps
+        return self._steps_seconds / len(steps) if steps else None
+
+    @property
+    def step_times(self) -> tuple[TimeUse, ...]:
+        """Of its steps, or its own where that is nearer to the time from the first to the last.
+
+        Ranges that a program marks may leave out what it waits for between two of them.
+        """
+        steps = tuple(each.time for each in self.device.steps if each.time.span_seconds > 0.0)
+        between = self._steps_seconds - sum(each.span_seconds for each in steps)
+        around = abs(self.time.span_seconds - self._steps_seconds)
+        return steps if steps and between <= around else (self.time,)
+
+    @property
+    def _steps_seconds(self) -> float:
+        """From the start of its first step to the end of its last."""
+        steps = self.device.steps
+        return (steps[-1].end - steps[0].start) / NANOSECONDS_PER_SECOND if steps else 0.0
 
     @property
     def loader_wait_ratio(self) -> float:
@@ -159,7 +176,7 @@ class Gain:
         ratio = min(1.0, member.share(exposed(member.time)))
         step, length, steps = None, member.step_seconds, member.device.steps
         if length is not None:
-            most = min(length, sum(exposed(each.time) for each in steps) / len(steps))
+            most = min(length, sum(map(exposed, member.step_times)) / len(steps))
             step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
         return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
 
@@ -285,14 +302,19 @@ class ProfileRule(Generic[ProfileSettingsT]):
         )
 
 
+def torn_text(profiles: Sequence[Profile]) -> str:
+    """Which files break off: no share of their time holds for every completion of them."""
+    if not (torn := [each.source for each in profiles if not each.is_whole]):
+        return ""
+    return (
+        f"{', '.join(torn)} breaks off, and what is missing may be what filled the time; wait "
+        "until the profiler has finished, copy it again, or record again"
+    )
+
+
 def _refuse_torn(profiles: Sequence[Profile]) -> None:
-    """Raise where a file breaks off: no share of its time holds for every completion of it."""
-    if torn := [each.source for each in profiles if not each.is_whole]:
-        why = (
-            f"{', '.join(torn)} breaks off, and what is missing may be what filled the time; wait "
-            "until the profiler has finished, copy it again, or record again"
-        )
-        raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
+    if torn := torn_text(profiles):
+        raise NoVerdictError(Reason.INSUFFICIENT_DATA, torn)
 
 
 def _confidence(factors: Mapping[str, float]) -> dict[str, Any]:
