@@ -348,8 +348,8 @@ def test_what_is_wrong_with_a_load_names_the_right_form(
     [
         (("--model", "bert-base", "--tpot", "5ms"), "tpot is given and not looked at: BERT-base"),
         (("--model", "resnet-50", "--in", "300"), "in is given and not looked at: ResNet-50 works"),
-        (("--model", "7B", "--tokens", "1e9"), "training is given and not looked at"),
-        (("--model", "7B", "--train", "lora", "--rps", "3"), "load is given and not looked at"),
+        (("--model", "7B", "--tokens", "1e9"), "tokens is given and not looked at"),
+        (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given and not looked at"),
     ],
 )
 def test_what_a_model_has_no_use_for_is_said(words: tuple[str, ...], note: str, ask: Ask) -> None:

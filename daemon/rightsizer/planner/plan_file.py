@@ -107,9 +107,10 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
         words = {"load": LOAD_WORDS, "training": ("tokens",)}.get(part, ())
-        has = given.get(part) or any(given.get(word) for word in words)
-        if has and not is_used:
-            yield f"{part} is given and not looked at: the task is {task}; take task: {other}"
+        stated = next((word for word in (part, *words) if given.get(word)), None)
+        if stated and not is_used:
+            remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")
+            yield f"{stated} is given and not looked at: the task is {task}; {remedy}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
         return
     if task.trains:
