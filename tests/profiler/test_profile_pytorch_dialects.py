@@ -177,3 +177,14 @@ def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path)
     profile = profile_of(KinetoTrace(deviceProperties=listed).kernel("a", 0, 1, device=5), tmp_path)
 
     assert profile.devices[0].device == ProfiledDevice("5", 5)
+
+
+def test_turns_of_a_serving_engine_are_one_span(tmp_path: Path) -> None:
+    """Each is named by how many requests and tokens it has, as by vLLM."""
+    trace = KinetoTrace()
+    for turn in range(60, 64):
+        trace.annotation(f"execute_context_0(0)_generation_{turn}({turn})", turn * 10, 5)
+        trace.kernel("gemm", turn * 10 + 1, 3)
+
+    (found,) = profile_of(trace, tmp_path).host_spans
+    assert (found.name, found.count) == ("execute_context_0(0)_generation", 4)

@@ -20,7 +20,7 @@ from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches, Product
 
 _LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
 _MODULE: Final = "nn.Module: "
-_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
+_TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 _DEEPEST: Final = 64
 """Calls within each other that are told apart; deeper ones count for the last of them."""
@@ -222,7 +222,7 @@ class CallStacks:
 
 def without_turn(name: str) -> str:
     """A name without the number at its end, which counts turns, layers or instances."""
-    return _TURN.sub("", name)
+    return _TURN.sub("", name) or name
 
 
 class FrameTree:

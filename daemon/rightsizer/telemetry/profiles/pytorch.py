@@ -18,6 +18,7 @@ from rightsizer.model.profile import (
     ProfileFormat,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.profiles.call_stacks import without_turn
 from rightsizer.telemetry.profiles.json_events import (
     Event,
     JsonEvents,
@@ -275,7 +276,7 @@ class PyTorchEvents:
             self._has_steps = True
             self._recorder.step(name, *span)
         else:
-            self._recorder.host_span(span_kind(name), name, *span)
+            self._recorder.host_span(span_kind(name), without_turn(name), *span)
             self._recorder.stacks.module(self._thread(event), name, span)
         return True
 
