@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiles_built import device, kernel, profile, step
-from rightsizer.model.profile import KernelFamily, KernelUse
+from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
 from rightsizer.profiler.figures import family_change_row, kernels_changed_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, kernel_changes
 
+A100 = "NVIDIA A100-SXM4-80GB"
 PRODUCT, COPY = KernelFamily.MATRIX_PRODUCT, KernelFamily.COPY
 STEPS = tuple(step(each) for each in range(4))
 
@@ -53,6 +54,29 @@ def test_families_and_kernels_are_compared_per_step() -> None:
         "cast": pytest.approx(0.2),
     }
     assert found.kernels[0].name == "gemm_c"
+
+
+def test_other_boards_and_counts_are_told() -> None:
+    """The change is theirs too; what a file does not name differs from nothing."""
+    kernels = (kernel("gemm_a", seconds=0.4, family=PRODUCT),)
+    boards = [
+        ProfiledWorkload("training", (profile(*each),), ())
+        for each in (
+            (device(device=ProfiledDevice("0", 0, A100), kernels=kernels),),
+            (device(kernels=kernels), device(kernels=kernels)),
+            (device(device=ProfiledDevice("0", 0, ""), kernels=kernels),),
+        )
+    ]
+    before, after, unnamed = boards
+    (told,) = answer_form([after], [before])["workloads"]
+    assert told["against"]["warnings"] == [
+        "Recorded on other boards: NVIDIA A100-SXM4-80GB before, NVIDIA H100 80GB HBM3 after.",
+        "Recorded on another number of GPUs: 1 before, 2 after.",
+    ]
+    assert "on other boards" in profile_text(answer_form([after], [before]))
+    assert "on other boards" in profile_document(answer_form([after], [before]))
+    (told,) = answer_form([unnamed], [before])["workloads"]
+    assert told["against"]["warnings"] == []
 
 
 def test_without_steps_they_are_compared_per_gpu() -> None:

@@ -13,6 +13,7 @@ from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import (
     KernelChanges,
     ProfiledWorkload,
+    differences,
     kernel_changes,
     profile_changes,
 )
@@ -170,6 +171,7 @@ def _workload(
         if before is None
         else {
             "workload": before.name,
+            "warnings": list(differences(before.profiles, found.profiles)),
             "changes": [
                 {**asdict(each), "ratio": each.ratio}
                 for each in profile_changes(before.profiles, found.profiles)

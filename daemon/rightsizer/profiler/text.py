@@ -26,6 +26,8 @@ def profile_text(answer: ProfileForm) -> str:
             lines += _profile(profile)
         lines += _telemetry(form["telemetry"])
         if against := form["against"]:
+            for warning in against["warnings"]:
+                lines += ["", *wrapped(warning, 2)]
             header = (f"  against {against['workload']}", "before", "after", "ratio")
             rows = [figures.change_row(each) for each in against["changes"]]
             lines += ["", *(_table(header, rows) or aligned(header, (), ()))]

@@ -92,6 +92,20 @@ def profile_changes(
     return tuple(each for each in found if each.before or each.after)
 
 
+def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[str, ...]:
+    """What else changed than the program, a sentence each: boards, and how many work."""
+    first, second = ([each.device for each in members_of(side)] for side in (before, after))
+    boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
+    found = []
+    if all(boards) and boards[0] != boards[1]:
+        was, now = (" and ".join(each) for each in boards)
+        found.append(f"Recorded on other boards: {was} before, {now} after.")
+    if first and second and len(first) != len(second):
+        counts = f"{len(first)} before, {len(second)} after"
+        found.append(f"Recorded on another number of GPUs: {counts}.")
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelChange:
     """A kernel or all of a family: its seconds of a step, or of a GPU where a file has no steps."""
