@@ -1,4 +1,4 @@
-"""Advice as marks on every time series."""
+"""Recommendations as marks on every time series."""
 
 from grafana_foundation_sdk.builders.dashboard import AnnotationQuery, AnnotationTarget
 from grafana_foundation_sdk.cog.builder import Builder
@@ -16,18 +16,18 @@ def annotations() -> list[Builder[Annotation]]:
         # The SDK types this target as a query, which Grafana's own annotations are not; it takes
         # the builder all the same.
         AnnotationQuery()
-        .name("Advice")
+        .name("Recommendations")
         .datasource(DataSourceRef("grafana", "-- Grafana --"))
         .enable(enable=True)
         .icon_color("orange")
         .target(AnnotationTarget().type("tags").tags(["rightsizer"]).match_any(False).limit(100)),
-        _metric("Advice opened (from metrics)", "yellow")
+        _metric("Recommendations opened (from metrics)", "yellow")
         .expr(f"{advice('rightsizer_advice_opened_timestamp_seconds')} * 1000")
         .use_value_for_time(use_value_for_time=True)
         .title_format("{{reason}}")
         .text_format("{{action}} {{workload}} {{uuid}}")
         .tag_keys("finding"),
-        _metric("Advice closed (from metrics)", "green")
+        _metric("Recommendations closed (from metrics)", "green")
         .expr(f"{growth('rightsizer_advice_outcomes_total')} > 0")
         .title_format("{{reason}} {{outcome}}")
         .text_format("{{instance}}")

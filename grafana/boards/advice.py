@@ -34,7 +34,7 @@ def advice_board() -> Dashboard:
     """All panels in their places."""
     return board(
         Board.ADVICE,
-        "Advice",
+        "Recommendations",
         "Recommendations: confidence, savings, outcomes.",
         (
             Section("Open", (*_numbers(), advice_table().height(10))),
@@ -55,7 +55,7 @@ def _numbers() -> list[Panel]:
     age = f"time() - min({select('rightsizer_advice_opened_timestamp_seconds')})"
     return [
         number(
-            "Open advice",
+            "Open recommendations",
             "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),
@@ -85,9 +85,9 @@ def _numbers() -> list[Panel]:
             CONFIDENCE,
         )
         .decimals(0)
-        .no_value("No open advice"),
+        .no_value("No open recommendations"),
         number("Oldest", "Age of the oldest open recommendation.", "s", over(age)).no_value(
-            "No open advice"
+            "No open recommendations"
         ),
         number(
             "Realized",
@@ -112,13 +112,13 @@ def _kinds() -> list[Panel]:
             "Open recommendations by reason.",
             "short",
             now(pieces("reason"), "{{reason}}"),
-        ).no_value("No open advice"),
+        ).no_value("No open recommendations"),
         bars(
             "By action",
             "Open recommendations by action.",
             "short",
             now(pieces("action"), "{{action}}"),
-        ).no_value("No open advice"),
+        ).no_value("No open recommendations"),
     ]
 
 
@@ -135,13 +135,13 @@ def _outcomes() -> list[Panel]:
         cells(closed),
     )
     return [
-        sorted_by(panel, "pieces").span(12).no_value("No advice was closed"),
+        sorted_by(panel, "pieces").span(12).no_value("No recommendation was closed"),
         lines(
             "Outcomes over time",
             "Recommendations closed in each step, by outcome.",
             "short",
             over(f"sum by (outcome) ({growth(_OUTCOMES)})", "{{outcome}}"),
-        ).no_value("No advice was closed"),
+        ).no_value("No recommendation was closed"),
         bars(
             "Realized by rule",
             "Verified savings in GPU-hours.",
@@ -155,7 +155,7 @@ def _outcomes() -> list[Panel]:
         .span(12)
         .no_value("None seen yet"),
         lines(
-            "Open advice over time",
+            "Open recommendations over time",
             "Open recommendations by node.",
             "short",
             over(select("rightsizer_advice_open"), "{{instance}}"),
@@ -185,7 +185,7 @@ def _recommender() -> list[Panel]:
     last = select("rightsizer_recommender_last_success_timestamp_seconds")
     return [
         lines(
-            "Age of the advice",
+            "Age of the recommendations",
             "Time since the recommender last succeeded.",
             "s",
             over(f"time() - {last}", "{{instance}}"),

@@ -32,7 +32,7 @@ def estate() -> Dashboard:
         (
             Section("The last run", _numbers()),
             Section("Pools and teams", (_pools(), *_courses())),
-            Section("Advice", (_advice(), *_findings())),
+            Section("Recommendations", (_advice(), *_findings())),
             Section("Sources and queries", (*_sources(), *_store())),
             Section("The service", _service(), is_folded=True),
         ),
@@ -77,7 +77,7 @@ def _numbers() -> list[Panel]:
             COVERAGE,
         ).decimals(0),
         number(
-            "Open advice",
+            "Open recommendations",
             "Open cluster-wide recommendations.",
             "short",
             over(f"sum({of_service(served('rightsizer_advice_open'))})"),
@@ -164,7 +164,7 @@ def _advice() -> Panel:
     panel = rows(
         "What to do in the cluster",
         "One line for each piece; `rightsizer explain --fleet ID` and the service's page tell all "
-        "about it. What a node's own agent advises is on the dashboard Advice.",
+        "about it. What a node's own agent advises is on the dashboard Recommendations.",
         (
             Column("cluster"),
             Column("finding"),
@@ -185,7 +185,7 @@ def _advice() -> Panel:
         cells(of("savings_dollars_per_hour"), letter="D"),
         hidden=("instance",),
     )
-    return sorted_by(panel, "GPUs saved").no_value("No open advice")
+    return sorted_by(panel, "GPUs saved").no_value("No open recommendations")
 
 
 def _findings() -> list[Panel]:

@@ -125,7 +125,7 @@ def _numbers() -> list[Panel]:
         ).decimals(0),
         number("Idle", "GPUs that are idle, held or not.", "short", over(_idle_gpus())).decimals(1),
         number(
-            "Open advice",
+            "Open recommendations",
             "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),
@@ -192,7 +192,7 @@ def _nodes() -> Panel:
             Column("B", "used", "percentunit", 0, USED),
             Column("C", "GPU-hours wasted", GPU_HOURS, 1),
             Column("D", "GPUs idle now", "short", 1),
-            Column("E", "open advice", "short", 0),
+            Column("E", "open recommendations", "short", 0),
         ),
         cells(_gpus(_NODE)),
         cells(_used_share(_NODE), letter="B"),

@@ -43,7 +43,7 @@ def gpu() -> Dashboard:
             Section("Energy and heat", (power(), energy_by_cause(), *_heat())),
             Section("Links", _links()),
             Section("Holders", _workloads()),
-            Section("Advice", (advice_table(),)),
+            Section("Recommendations", (advice_table(),)),
             Section("Distributions", distributions(), is_folded=True),
         ),
         extras=(window(),),

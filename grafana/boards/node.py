@@ -23,7 +23,7 @@ def node() -> Dashboard:
         "Where every second of every GPU went, and what size it should have been.",
         (
             Section("Overview", (*numbers(), wasted_by_cause(), explanation())),
-            Section("Advice", (advice_table(),)),
+            Section("Recommendations", (advice_table(),)),
             Section(
                 "Where the time went", (strip(), states_over_time().span(24), states_by_device())
             ),

@@ -39,7 +39,7 @@ def workload() -> Dashboard:
             Section("Energy", (_energy(), _energy_by_cause())),
             Section("What it holds", _holdings()),
             Section("Serving", _serving(), is_folded=True),
-            Section("Advice", (advice_table(),)),
+            Section("Recommendations", (advice_table(),)),
         ),
     )
 
@@ -72,7 +72,7 @@ def _numbers() -> list[Panel]:
             over(f"max({held(select('rightsizer_requests_waiting'))})"),
         ).no_value("No serving engine"),
         number(
-            "Open advice",
+            "Open recommendations",
             "Recommendations for it.",
             "short",
             now(f"count(count by (id) ({select('rightsizer_advice_info')})) or vector(0)"),

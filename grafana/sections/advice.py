@@ -36,4 +36,4 @@ def advice_table() -> Panel:
         cells(advice("rightsizer_advice_savings_dollars_per_hour"), letter="D"),
         cells(advice("rightsizer_advice_risk_ratio"), letter="E"),
     )
-    return sorted_by(panel, "confidence").no_value("No open advice")
+    return sorted_by(panel, "confidence").no_value("No open recommendations")

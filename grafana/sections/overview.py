@@ -49,7 +49,7 @@ def numbers() -> list[Panel]:
             now(f"sum({_WASTED}) / 3600"),
         ).decimals(0),
         number(
-            "Open advice",
+            "Open recommendations",
             "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),

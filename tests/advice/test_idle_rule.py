@@ -35,6 +35,12 @@ def test_held_and_idle_is_a_complaint() -> None:
     assert found.evidence["idle_ratio"] == {"GPU-0": 1.0}
 
 
+def test_nearly_always_idle_is_not_told_as_always() -> None:
+    """A minute of work within ten hours is not none."""
+    found = RULE.judge(case([window({HELD: 9.98, BUSY: 0.02})], JOB))
+    assert found.summary == "GPU 0: held by llama but idle >99% of the last 10 h."
+
+
 def test_empty_and_idle_is_its_own_reason() -> None:
     """No one holds it, so no one need be asked."""
     found = RULE.judge(case([window({EMPTY: 2, HELD: 0.5})]))

@@ -120,7 +120,8 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
     text = capsys.readouterr().out
     still_open = [each for each in REPORT.advice if each.is_open]
     assert text.endswith(
-        f"{len(still_open)} recommendations are open. 'rightsizer explain ID' tells why.\n"
+        f"{len(still_open)} recommendations are open. "
+        f"'rightsizer explain ID --url {url}' tells why.\n"
     )
     assert all(each.id in text for each in still_open)
 

@@ -139,7 +139,7 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
     with capture_node(tmp_path, room=CaptureStorageSettings(minimum_free_ratio=1.0)) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.waits is not None
-        assert node.waits.startswith("the file system of the drop folder is nearly full: ")
+        assert node.waits.startswith("the drop folder's file system is nearly full: ")
     repository = DurableRepository()
     repository.put(record(1, CaptureOutcome.CALLED, workload="slurm/other", started=EPOCH))
     with capture_node(tmp_path, repository, room=CaptureStorageSettings(quota_bytes=2**20)) as node:

@@ -1,5 +1,6 @@
 """The page by keyboard and ear: everything can be reached, in the order it is read."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from publish_reports import node_report
@@ -46,6 +47,17 @@ def test_the_first_stop_skips_to_the_report() -> None:
     assert places[: len(order)] == order
     rest = ["theme", "pause", "?span=1h", "?span=30d", "summary"]
     assert [places.index(place) for place in rest] == sorted(map(places.index, rest))
+
+
+def test_link_to_the_report_document_needs_a_history() -> None:
+    """A person gets the document, not its JSON; without a history there is none to make."""
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
+    report = node_report()
+    bare = replace(report, agent=replace(report.agent, gauges={}))
+    assert "rightsizer_history_size_bytes" in report.agent.gauges
+    href = 'href="api/v1/report/document"'
+    assert href in page.render(report, NOW).decode()
+    assert href not in page.render(bare, NOW).decode()
 
 
 def test_links_stay_below_the_prefix() -> None:

@@ -15,7 +15,7 @@ from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.units import Nanoseconds, format_duration, percent_text, seconds
 from rightsizer.model.window import Window
 
 _CAUSES: Final = {
@@ -166,7 +166,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     evidence_name: str = "share_ratio",
     is_of_active_time: bool = False,
     observation: Observation | None = None,
-    absent: str = "{what} {share:.0%} of the {time}",
+    absent: str = "{what} {share} of the {time}",
 ) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or an abstention.
 
@@ -204,10 +204,10 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         "threshold_ratio": settings.on_ratio,
     }
     if share < settings.on_ratio:
-        text = absent.format(what=what, share=share, time=time)
+        text = absent.format(what=what, share=percent_text(share), time=time)
         return subject.find_nothing(f"{subject.name}: {text}.", opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
-    summary = f"{names_of(seen)}{subject.holder}: {what} {share:.0%} of {span}"
+    summary = f"{names_of(seen)}{subject.holder}: {what} {percent_text(share)} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)
 
 
@@ -297,7 +297,7 @@ class Bottleneck:
         if (best := strongest(case)) not in (None, self.state):
             return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
         if (most := max(lost[device.uuid] for device in seen.devices)) < settings.lost_ratio:
-            cost = f"{most:.0%} of all time on {names_of(seen.devices)}"
+            cost = f"{percent_text(most)} of all time on {names_of(seen.devices)}"
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen
 

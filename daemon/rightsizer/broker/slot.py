@@ -10,7 +10,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.model.topology import Placement
-from rightsizer.model.units import GIB, format_duration
+from rightsizer.model.units import GIB, format_duration, percent_text
 
 _DIVIDED: Final = "divided into MIG instances; ask for one of those by its profile"
 _NO_INSTANCE: Final = (
@@ -263,7 +263,7 @@ def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         if (demand := slot.demand.get(resource)) is None:
             return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
         if demand > most:
-            return SlotObstacle.NEEDS, f"what is on it needs {demand:.0%} of its {name}"
+            return SlotObstacle.NEEDS, f"what is on it needs {percent_text(demand)} of its {name}"
     return None
 
 

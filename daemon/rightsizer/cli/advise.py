@@ -61,9 +61,9 @@ def open_lines(forms: Sequence[Form]) -> list[str]:
     return [*lines, ""] if forms else []
 
 
-def _open_count(count: int) -> str:
+def _open_count(count: int, flags: str = "") -> str:
     are = counted(count, "recommendation is", "recommendations are")
-    return f"{are} open." + (" 'rightsizer explain ID' tells why." if count else "")
+    return f"{are} open." + (f" 'rightsizer explain ID{flags}' tells why." if count else "")
 
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
@@ -110,7 +110,8 @@ def _of_agent(arguments: argparse.Namespace) -> int:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     form = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
     still_open = [each for each in form["advice"] if each["closed"] is None]
-    answer(arguments, form, "\n".join([*open_lines(still_open), _open_count(len(still_open))]))
+    count = _open_count(len(still_open), f" --url {arguments.url}")
+    answer(arguments, form, "\n".join([*open_lines(still_open), count]))
     return 0
 
 

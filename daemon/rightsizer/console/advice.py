@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from rightsizer.console.text import wrapped
 from rightsizer.model.finding import Action, Finding, typical, worth_rank
+from rightsizer.model.units import percent_text
 from rightsizer.report.labels import action_label, gpus_label, reason_label
 
 _HOURS_A_DAY: Final = 24.0
@@ -34,7 +35,7 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
     best = next((each["description"] for each in advice["options"] if each["target"]), "")
     told = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
-    rest = f"confidence {advice['confidence']:.2f}, risk {risk}"
+    rest = f"confidence {percent_text(advice['confidence'])}, risk {risk}"
     yield from wrapped(f"{told}{_savings(advice['savings'])}; {rest}", 4, 0)
 
 
@@ -43,7 +44,7 @@ def finding_line(finding: Finding) -> str:
     action = (
         "" if finding.action is Action.NONE else f"{action_label(finding.action, finding.kind)}; "
     )
-    return f"{finding.id}  {finding.summary} [{action}confidence {finding.confidence:.2f}]"
+    return f"{finding.id}  {finding.summary} [{action}confidence {percent_text(finding.confidence)}]"
 
 
 def _savings(savings: Mapping[str, Any]) -> str:

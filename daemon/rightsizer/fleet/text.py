@@ -10,7 +10,7 @@ from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.model.finding import Reason
-from rightsizer.model.units import MIB, format_duration
+from rightsizer.model.units import MIB, format_duration, percent_text
 from rightsizer.report.labels import first_names, readable_name
 
 _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
@@ -158,7 +158,7 @@ def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     until = datetime.fromtimestamp(form["time"], UTC)
     title = (
         f"{gpus} in {pools}, {workloads}, over {format_duration(form['lookback_seconds'])} to "
-        f"{until:%Y-%m-%d %H:%M} UTC; {form['coverage_ratio']:.0%} of the time is known."
+        f"{until:%Y-%m-%d %H:%M} UTC; {percent_text(form['coverage_ratio'])} of the time is known."
     )
     use, usage = form["use"], form["usage"]
     asked = (

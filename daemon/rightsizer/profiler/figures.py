@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from rightsizer.model.units import percent_text
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
 
@@ -100,9 +101,11 @@ def lost_text(workload: ProfileForm) -> str:
     if parts["compute"] >= _NEARLY_ALL:
         return ""
     rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda each: -each[1])
-    told = [f"{CAUSES[part]} {ratio:.0%}" for part, ratio in rest if ratio >= _HALF_PERCENT]
+    told = [
+        f"{CAUSES[part]} {percent_text(ratio)}" for part, ratio in rest if ratio >= _HALF_PERCENT
+    ]
     whose = "The GPU that computes least does so" if len(parts_of) > 1 else "The GPU computes"
-    return f"{whose} {parts['compute']:.0%} of the time; {', '.join(told)}"
+    return f"{whose} {percent_text(parts['compute'])} of the time; {', '.join(told)}"
 
 
 def gain_text(finding: dict[str, Any]) -> str:
@@ -110,8 +113,8 @@ def gain_text(finding: dict[str, Any]) -> str:
     for option in finding["options"]:
         low, high = option["time_ratio_low"], option["time_ratio_high"]
         if low is not None and high is not None:
-            least = f"{1 - high:.0%} to" if 1 - high >= _HALF_PERCENT else "up to"
-            return f"{least} {1 - low:.0%} less time{_per_step(finding['evidence'])}"
+            least = f"{percent_text(1 - high)} to" if 1 - high >= _HALF_PERCENT else "up to"
+            return f"{least} {percent_text(1 - low)} less time{_per_step(finding['evidence'])}"
     return ""
 
 
@@ -174,7 +177,7 @@ def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[s
             time_text(each["seconds"]),
             f"{each['seconds'] / whole:.1%}",
             {True: "yes", False: "no", None: "-"}[each["uses_tensor_cores"]],
-            *("-" if each[name] is None else f"{each[name]:.0%}" for name in _MEASURED),
+            *("-" if each[name] is None else percent_text(each[name]) for name in _MEASURED),
         )
         for each in kernels
     ]

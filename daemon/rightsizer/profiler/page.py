@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from rightsizer.model.units import percent_text
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import ProfileForm, change_row, judged_time, size_text, time_text
 from rightsizer.profiler.page_charts import (
@@ -69,7 +70,7 @@ def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
         return
     for name, title, detail in _TILES:
         share = sum(each[name] for each in times) / span
-        yield title, f"{share:.0%}", detail.format(span=time_text(span))
+        yield title, percent_text(share), detail.format(span=time_text(span))
     steps = [step["seconds"] for each in devices for step in each["steps"]]
     mean = time_text(sum(steps) / len(steps)) if steps else "-"
     yield "A step", mean, f"mean of {len(steps)}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import (
     CAUSES,
     ProfileForm,
@@ -88,7 +89,7 @@ def steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:
         parts = colored(each["time"])
         whole = sum(parts.values())
         told = ", ".join(
-            f"{WORDS[part]} {value / whole:.0%}" for part, value in parts.items() if value
+            f"{WORDS[part]} {percent_text(value / whole)}" for part, value in parts.items() if value
         )
         tip = f"{each['name']}, {time_text(each['seconds'])}: {told}"
         columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
@@ -160,7 +161,7 @@ class RooflinePoint:
     def row(self) -> Sequence[str]:
         """What a table says of it."""
         time = f"{self.calls:,}", time_text(self.seconds)
-        speed = rate_text(self.rate), f"{self.intensity:,.3g}", f"{self.reached:.0%}"
+        speed = rate_text(self.rate), f"{self.intensity:,.3g}", percent_text(self.reached)
         return (short_text(self.name, _LONGEST_FRAME), self.number_format, *time, *speed)
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import percent_text
 
 _T = TypeVar("_T")
 _STRETCHED: Final = ' preserveAspectRatio="none"'
@@ -55,7 +56,7 @@ _WIDEST: Final = 1.25
 def bar(name: str, share: float, kind: str) -> str:
     """A part of a whole."""
     drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
-    return figure((100, 10), name, f"{share:.0%}", drawn, "split")
+    return figure((100, 10), name, percent_text(share), drawn, "split")
 
 
 def fit_bar(name: str, demand: float | None, need: float | None) -> str:
@@ -67,7 +68,7 @@ def fit_bar(name: str, demand: float | None, need: float | None) -> str:
     if demand is not None:
         parts.append(f'<path class="demand" d="{box(0, 2, scale * min(demand, _WIDEST), 6)}"/>')
     parts.append(f'<path class="capacity" d="M{scale:g} 0V10"/>')
-    told = "not known" if need is None else f"needs {need:.0%} of what there is"
+    told = "not known" if need is None else f"needs {percent_text(need)} of what there is"
     return figure((100, 10), name, told, parts, "split fit")
 
 
@@ -314,7 +315,7 @@ def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> s
     told, paths, reached = [], dict[str, list[str]](), 0.0
     for part, value in parts.items():
         if value:
-            told.append(f"{words[part]} {value / whole:.0%}")
+            told.append(f"{words[part]} {percent_text(value / whole)}")
             width = value / whole * 100
             paths[part] = [box(reached, 0, width, 10)]
             reached += width

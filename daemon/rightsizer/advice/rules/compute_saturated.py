@@ -17,7 +17,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
@@ -87,10 +87,10 @@ def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
     )
     if case.workload_class is WorkloadClass.SERVING and not is_application_read:
         return subject.abstain(
-            f"its SMs are at their limit {most:.0%} of the time, and no serving engine tells "
-            "whether users wait; name its endpoint in the configuration"
+            f"its SMs are at their limit {percent_text(most)} of the time, and no serving engine "
+            "tells whether users wait; name its endpoint in the configuration"
         )
-    summary = f"{subject.name}: SMs at their limit {most:.0%} of the time: well used."
+    summary = f"{subject.name}: SMs at their limit {percent_text(most)} of the time: well used."
     evidence = dict(found.evidence) | {"saturated_ratio": most}
     return subject.find_nothing(summary, found.confidence_factors, evidence)
 

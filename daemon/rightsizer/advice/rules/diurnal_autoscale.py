@@ -25,7 +25,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.units import format_duration, percent_text, seconds
 from rightsizer.model.workload import WorkloadClass
 
 _WEEKS: Final = 2
@@ -111,7 +111,7 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     margin = best.saved_ratio - settings.on_ratio
     if margin < 0.0 or best.short_ratio > settings.most_short_ratio:
         summary = (
-            f"{subject.name}: following the load would save {best.saved_ratio:.0%} of "
+            f"{subject.name}: following the load would save {percent_text(best.saved_ratio)} of "
             f"the GPU time and be short {best.short_ratio:.1%} of the time."
         )
         return subject.find_nothing(summary, load.factors(case, -margin), evidence)
@@ -156,8 +156,8 @@ def _complaint(
         action=Action.AUTOSCALE,
         summary=(
             f"{who} of {case.workload.name if case.workload else ''}: diurnal load; autoscaling "
-            f"would have used {best.saved_ratio:.0%} fewer GPU-hours, with {best.short_ratio:.1%} "
-            "of the time under capacity."
+            f"would have used {percent_text(best.saved_ratio)} fewer GPU-hours, with "
+            f"{best.short_ratio:.1%} of the time under capacity."
         ),
         factors=factors,
         risk=risk,

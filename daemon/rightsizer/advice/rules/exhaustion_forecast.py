@@ -14,7 +14,7 @@ from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason,
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
-from rightsizer.model.units import GIB, Nanoseconds, nanoseconds
+from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
 from rightsizer.model.workload import WorkloadClass
 
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
@@ -132,7 +132,7 @@ def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
         summary=(
             f"{subject.name} of {name}: the {forecast.what} grows by {grows} a day and reaches its "
             f"end in {forecast.days_low:.0f} to {forecast.days_high:.0f} days "
-            f"({trend.level_ratio:.0%} of such forecasts hold)."
+            f"({percent_text(trend.level_ratio)} of such forecasts hold)."
         ),
         factors={
             "coverage": min(window.coverage_ratio for window in case.windows),

@@ -13,7 +13,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
-from rightsizer.model.units import DAY_SECONDS, HOUR, format_duration, seconds
+from rightsizer.model.units import DAY_SECONDS, HOUR, format_duration, percent_text, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
@@ -97,7 +97,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     }
     factors = direct_factors(case, share, min(settings.certain_ratio, settings.on_ratio))
     if share < settings.on_ratio:
-        summary = f"{subject.name}: active {1 - share:.0%} of the time."
+        summary = f"{subject.name}: active {percent_text(1 - share)} of the time."
         return subject.find_nothing(summary, opposite(factors), evidence)
     if _is_usual(case, settings):
         summary = f"{subject.name}: idle, as at these hours of every day."
@@ -106,8 +106,9 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     evidence |= soon.evidence
     if soon.is_costly(settings):
         summary = (
-            f"{subject.name}: idle {share:.0%} of the time{soon.since}, but likely to work again "
-            f"within {format_duration(settings.resume_seconds)} ({soon.probability:.0%})."
+            f"{subject.name}: idle {percent_text(share)} of the time{soon.since}, but likely to "
+            f"work again within {format_duration(settings.resume_seconds)} "
+            f"({percent_text(soon.probability)})."
         )
         return subject.find_nothing(summary, opposite(factors), evidence)
     risk = soon.risk
@@ -119,7 +120,9 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     # A share that reads 100% says nothing beside since when.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
     told = (
-        soon.since.removeprefix(",") if is_whole else f" {share:.0%} of {subject.span}{soon.since}"
+        soon.since.removeprefix(",")
+        if is_whole
+        else f" {percent_text(share)} of {subject.span}{soon.since}"
     )
     return subject.complain(
         reasons=(reason,),

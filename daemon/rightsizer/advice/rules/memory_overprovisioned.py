@@ -13,7 +13,7 @@ from rightsizer.model.finding import Action, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
 
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
@@ -60,7 +60,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
         "memory_need_ratio": {uuid: round(need or 0.0, 4) for uuid, need in needs.items()},
         "threshold_ratio": settings.on_ratio,
     }
-    summary = f"{subject.name}: the largest need leaves {free:.0%} of the memory free"
+    summary = f"{subject.name}: the largest need leaves {percent_text(free)} of the memory free"
     if free < settings.on_ratio:
         return subject.find_nothing(f"{summary}.", factors, evidence)
     unused = min(each.overprovisioned or 0.0 for each in fits)

@@ -12,7 +12,7 @@ from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reaso
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, Tier
-from rightsizer.model.units import GIB, format_duration
+from rightsizer.model.units import GIB, format_duration, percent_text
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
 
@@ -87,7 +87,7 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return _too_large(subject, over, settings, evidence)
     if (least := min(map(_over_at_least, fits))) < settings.on_ratio:
         factors = sizing_factors(case, settings.on_ratio - over)
-        summary = f"{subject.name}: the largest need leaves {over:.0%} free."
+        summary = f"{subject.name}: the largest need leaves {percent_text(over)} free."
         return subject.find_nothing(summary, factors, evidence)
     return subject.complain(
         kind=FindingKind.INEFFICIENT,
@@ -95,7 +95,7 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         action=Action.NONE,
         summary=(
             f"{subject.name}: the SMs are occupied, yet what they compute would "
-            f"leave {least:.0%} of the GPU free."
+            f"leave {percent_text(least)} of the GPU free."
         ),
         factors=sizing_factors(case, least - settings.on_ratio),
         risk=Risk.UNKNOWN,
@@ -124,7 +124,7 @@ def _too_large(
         action=best.action or Action.NONE,
         summary=(
             f"{subject.name}{subject.holder}: even the largest need, with its margin, "
-            f"leaves {over:.0%} of the GPU free."
+            f"leaves {percent_text(over)} of the GPU free."
         ),
         factors=sizing_factors(case, over - settings.on_ratio),
         risk=best.risk,

@@ -11,6 +11,7 @@ from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Observation
+from rightsizer.model.units import percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -49,7 +50,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         evidence_name="cycles_ratio",
         why_unsupported=_UNSEEN,
         observation=Observation.LOAD_CYCLES,
-        absent="cycles of work and pause at a steady pace {share:.0%} of the {time}",
+        absent="cycles of work and pause at a steady pace {share} of the {time}",
     )
     if isinstance(seen, Finding):
         return seen
@@ -59,7 +60,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         "busy_ratio": {uuid: round(busy, 4) for uuid, (_, busy) in paces.items()},
     }
     period, busy = paces[max(seen.devices, key=lambda each: seen.shares[each.uuid]).uuid]
-    pace = f", busy {busy:.0%} of each {period:.2g} s"
+    pace = f", busy {percent_text(busy)} of each {period:.2g} s"
     if case.workload_class is WorkloadClass.SERVING:
         return seen.find_nothing(f"{pace}; a service works as its requests come", evidence)
     return seen.complain(

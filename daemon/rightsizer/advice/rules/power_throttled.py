@@ -18,7 +18,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
-from rightsizer.model.units import seconds
+from rightsizer.model.units import percent_text, seconds
 from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
@@ -119,7 +119,7 @@ def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]
     lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
     first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
     clock = first.status.clock_ratio
-    now = "" if clock is None else f"; its clock is at {clock:.0%} of its maximum"
+    now = "" if clock is None else f"; its clock is at {percent_text(clock)} of its maximum"
     return seen.complain(
         f". The limit of {names_of([first.device])} is {first.watts:.0f} W, "
         f"{first.default_watts - first.watts:.0f} W below the board's default of "

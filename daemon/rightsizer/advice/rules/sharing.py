@@ -22,7 +22,7 @@ from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
 
 _REASONS: Final = {
@@ -63,7 +63,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     factors = sizing_factors(case, abs(free - settings.on_ratio))
     evidence: dict[str, object] = {"free_ratio": round(free, 4)}
     if free < settings.on_ratio:
-        summary = f"{subject.name}: the largest need leaves {free:.0%} free."
+        summary = f"{subject.name}: the largest need leaves {percent_text(free)} free."
         return subject.find_nothing(summary, factors, evidence)
     pairs = workload_pairs(case, settings.colocation)
     options = _options(subject, pairs, settings)
@@ -79,7 +79,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,
         summary=(
-            f"{subject.name} of {name}: {round(free, 4):.0%} of the GPU is free for "
+            f"{subject.name} of {name}: {percent_text(round(free, 4))} of the GPU is free for "
             f"another workload; best: {best.description}."
         ),
         factors=factors,

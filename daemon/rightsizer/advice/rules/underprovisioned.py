@@ -15,6 +15,7 @@ from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
+from rightsizer.model.units import percent_text
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -82,8 +83,8 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
-            f"{names_of(short)}{subject.holder}: short of {', '.join(what)} {share:.0%} of "
-            f"{subject.span}, while requests waited."
+            f"{names_of(short)}{subject.holder}: short of {', '.join(what)} {percent_text(share)} "
+            f"of {subject.span}, while requests waited."
         ),
         factors=factors,
         risk=options[0].risk if options else Risk.VERY_LOW,

@@ -13,7 +13,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration
+from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.registry import SCHEDULER_KINDS
@@ -116,7 +116,7 @@ class PoolSubject(CaseSubject):
             known = format_duration(self.known_seconds)
             return self.abstain(f"only {known} of who held its GPUs is known")
         if self.coverage_ratio < settings.minimum_coverage_ratio:
-            return self.abstain(f"only {self.coverage_ratio:.0%} of the span is known")
+            return self.abstain(f"only {percent_text(self.coverage_ratio)} of the span is known")
         if not self.covers_cycle:
             return self.abstain("the history does not cover every hour of a week")
         return None

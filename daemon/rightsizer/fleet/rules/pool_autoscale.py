@@ -26,7 +26,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_autoscale"
 _PLACES: Final = 6
@@ -129,8 +129,8 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
     saved, short = planned.saved_ratio, planned.short_ratio
     if saved < settings.on_ratio or short > settings.most_short_ratio:
         summary = (
-            f"{pool.name}: a schedule would save {max(0.0, saved):.0%} of its nodes' time and "
-            f"leave it short {short:.1%} of the time."
+            f"{pool.name}: a schedule would save {percent_text(max(0.0, saved))} of its nodes' "
+            f"time and leave it short {short:.1%} of the time."
         )
         return subject.find_nothing(summary, subject.factors(0.0), _evidence(outlook))
     return _complaint(subject, outlook, saved - settings.on_ratio)
@@ -150,7 +150,7 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
         action=Action.AUTOSCALE,
         summary=(
             f"{pool.name}: diurnal load; {least} to {most} nodes instead of {load.size} would "
-            f"have used {planned.saved_ratio:.0%} fewer node-hours, with "
+            f"have used {percent_text(planned.saved_ratio)} fewer node-hours, with "
             f"{planned.short_ratio:.1%} of the time under capacity."
         ),
         factors=subject.factors(margin),

@@ -13,7 +13,7 @@ from rightsizer.fleet.rules.rule import pool_rule, weekly_conduct
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_exhaustion"
 _SOON_DAYS: Final = 14.0
@@ -66,7 +66,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         summary=(
             f"{subject.name}: the most that is held at once grows by "
             f"{trend.slope_per_day:.1f} GPUs a day and reaches all {subject.size} in {low:.0f} "
-            f"to {high:.0f} days ({trend.level_ratio:.0%} of such forecasts hold)."
+            f"to {high:.0f} days ({percent_text(trend.level_ratio)} of such forecasts hold)."
         ),
         factors=factors,
         risk=Risk.VERY_LOW,

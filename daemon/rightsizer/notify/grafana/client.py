@@ -12,7 +12,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
 from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"
@@ -154,7 +154,7 @@ def _text(event: AdviceEvent) -> str:
     lines = [
         heading + summary,
         f"Action: {readable_name(finding.action)}",
-        f"Confidence: {finding.confidence:.0%}, risk: {finding.risk.value}",
+        f"Confidence: {percent_text(finding.confidence)}, risk: {finding.risk.value}",
         f"Where: {finding.workload or 'no known workload'} on {', '.join(named)}{more}",
         *_decision(advice),
     ]

@@ -9,7 +9,13 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.model.units import (
+    DAY_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    format_duration,
+    percent_text,
+)
 from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
@@ -214,11 +220,11 @@ def _of_the_workload(course: WorkloadCourse | None, settings: CaptureTimingSetti
     if unsteadiness is None or course.covered_seconds < settings.steady_seconds:
         return f"it was not watched for {_told(settings.steady_seconds)} yet"
     if course.active_ratio < settings.minimum_active_ratio:
-        return f"it is at work for {course.active_ratio:.0%} of the time"
+        return f"it is at work for {percent_text(course.active_ratio)} of the time"
     if unsteadiness > settings.unsteadiness_maximum_ratio:
         return (
-            f"it is not steady: the shares of its states changed by {unsteadiness:.0%} within "
-            f"{_told(course.covered_seconds)}"
+            f"it is not steady: the shares of its states changed by {percent_text(unsteadiness)} "
+            f"within {_told(course.covered_seconds)}"
         )
     return None
 

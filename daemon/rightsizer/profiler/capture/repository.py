@@ -16,7 +16,7 @@ from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import astuple, dataclass
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, percent_text, seconds
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 
 _SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | stat.S_IXOTH
@@ -197,7 +197,7 @@ class CaptureStorage:
             return f"the drop folder cannot be looked at: {(error.strerror or str(error)).lower()}"
         free = disk.f_bavail / disk.f_blocks if disk.f_blocks else 0.0
         if free < self._settings.minimum_free_ratio:
-            return f"the file system of the drop folder is nearly full: {free:.0%} are free"
+            return f"the drop folder's file system is nearly full: {percent_text(free)} are free"
         return None
 
     def prune(

@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile
+from rightsizer.model.units import percent_text
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileCommunicationBoundSettings
@@ -56,7 +57,7 @@ def _summary(worst: ProfiledMember, ratio: float) -> str:
         return "No collective is in it."
     return (
         f"{worst.key} runs collectives with no other kernel beside them {ratio:.1%} of the time; "
-        f"{overlap:.0%} of their time is hidden."
+        f"{percent_text(overlap)} of their time is hidden."
     )
 
 

@@ -8,6 +8,7 @@ from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
+from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import short_text
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
@@ -52,7 +53,7 @@ class _JudgedKernel:
         why = ", ".join(each.text for each in self.causes)
         if self.throughput_ratio is None:
             return why
-        at = f"{self.throughput_ratio:.0%} of its peak"
+        at = f"{percent_text(self.throughput_ratio)} of its peak"
         said = {
             "compute": f"SM throughput is at {at}",
             "memory": f"memory throughput is at {at}",
@@ -88,7 +89,7 @@ def judge(
     name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
     return ProfileVerdict(
-        f"{name} ({share:.0%} of the kernels' time): {shown.text}.",
+        f"{name} ({percent_text(share)} of the kernels' time): {shown.text}.",
         {"certainty": probability_above(ratio, runs, settings.on_ratio)},
         {
             "inefficient_ratio": round(ratio, 4),
@@ -128,7 +129,8 @@ def _causes(
 ) -> Iterator[_Cause]:
     excess, threads = counters.excess_sectors_ratio, counters.active_threads
     if limit != "compute" and excess and excess >= settings.excess_sectors_minimum_ratio:
-        text = f"{excess:.0%} of the sectors that it moves are of no use (uncoalesced access)"
+        share = percent_text(excess)
+        text = f"{share} of the sectors that it moves are of no use (uncoalesced access)"
         yield _Cause(text, excess, "coalesce")
     if limit == "latency":
         yield from _room(kernel, counters, settings)
@@ -144,7 +146,7 @@ def _room(
     waves, room = counters.waves or 0.0, counters.theoretical_occupancy_ratio
     tail = 1.0 / (floor(waves) + 1)
     if 0 < waves < 1:
-        text = f"its blocks fill {waves:.0%} of the multiprocessors' room"
+        text = f"its blocks fill {percent_text(waves)} of the multiprocessors' room"
         yield _Cause(text, 1.0 - waves, "more_blocks")
     elif waves > floor(waves) and tail >= settings.tail_minimum_ratio:
         text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
@@ -160,7 +162,7 @@ def _room(
         known = {name: round(blocks) for name, blocks in limits.items() if blocks}
         least = min(known.values(), default=None)
         by = " and ".join(name for name, blocks in known.items() if blocks == least)
-        text = f"{by or 'what it takes'} leave room for {room:.0%} of the warps"
+        text = f"{by or 'what it takes'} leave room for {percent_text(room)} of the warps"
         yield _Cause(text, 1.0 - room, "raise_occupancy")
 
 

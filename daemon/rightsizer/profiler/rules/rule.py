@@ -20,7 +20,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 ProfileSettingsT = TypeVar("ProfileSettingsT")
@@ -334,7 +334,7 @@ def outlier_text(member: ProfiledMember, minimum_ratio: float) -> str:
     if not seconds or member.host_wait_ratio < _WORTH_NAMING:
         return ""
     part = seconds / member.time.host_wait_seconds
-    return f"; {part:.0%} of the wait is one of {seconds * 1e3:,.1f} ms, which is no rate"
+    return f"; {percent_text(part)} of the wait is one of {seconds * 1e3:,.1f} ms, which is no rate"
 
 
 def over(

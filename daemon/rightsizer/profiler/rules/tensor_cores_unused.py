@@ -6,6 +6,7 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
+from rightsizer.model.units import percent_text
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileTensorCoresUnusedSettings
@@ -34,7 +35,7 @@ def judge(
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     kernels = _products(worst, False)[:_MOST_NAMED]
     return ProfileVerdict(
-        f"{worst.key} multiplies matrices without tensor cores {ratio:.0%} of the time.",
+        f"{worst.key} multiplies matrices without tensor cores {percent_text(ratio)} of the time.",
         rule.factors_of(worst, ratio, settings.on_ratio),
         {
             "device": worst.key,
