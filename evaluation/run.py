@@ -7,6 +7,7 @@ nothing else.
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evaluation.options import Options
 from measured import DOCUMENT, machine, rewrite
+from rightsizer.model.units import format_duration
 
 LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
@@ -71,9 +73,11 @@ def main(arguments: Sequence[str]) -> int:
     place = f"Measured on: {machine()}.\n"
     print(place, flush=True)
     parts = [place]
-    for title, module, folder in EVALUATIONS:
-        if only.lower() not in title.lower():
-            continue
+    chosen = [each for each in EVALUATIONS if only.lower() in each[0].lower()]
+    began = time.monotonic()
+    for number, (title, module, folder) in enumerate(chosen, 1):
+        passed = format_duration(round(time.monotonic() - began))
+        print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
         part = "\n".join([f"### {title}\n", *_told(module, folder, options)])
         print(part, flush=True)
         parts.append(part)

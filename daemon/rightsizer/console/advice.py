@@ -44,7 +44,8 @@ def finding_line(finding: Finding) -> str:
     action = (
         "" if finding.action is Action.NONE else f"{action_label(finding.action, finding.kind)}; "
     )
-    return f"{finding.id}  {finding.summary} [{action}confidence {percent_text(finding.confidence)}]"
+    sure = f"confidence {percent_text(finding.confidence)}"
+    return f"{finding.id}  {finding.summary} [{action}{sure}]"
 
 
 def _savings(savings: Mapping[str, Any]) -> str:
