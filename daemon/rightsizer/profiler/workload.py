@@ -97,8 +97,9 @@ def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[st
     first, second = ([each.device for each in members_of(side)] for side in (before, after))
     boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
     found = []
-    if all(boards) and boards[0] != boards[1]:
-        was, now = (" and ".join(each) for each in boards)
+    was, now = (" and ".join(each) for each in boards)
+    # A name that says more may be of the same board: A100, A100-SXM4-40GB.
+    if was and now and was not in now and now not in was:
         found.append(f"Recorded on other boards: {was} before, {now} after.")
     if first and second and len(first) != len(second):
         counts = f"{len(first)} before, {len(second)} after"
