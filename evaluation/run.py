@@ -77,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     for number, (title, module, folder) in enumerate(chosen, 1):
         passed = format_duration(round(time.monotonic() - began))
-        print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
         part = "\n".join([f"### {title}\n", *_told(module, folder, options)])
         print(part, flush=True)
         parts.append(part)

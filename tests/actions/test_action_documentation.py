@@ -40,12 +40,12 @@ def _example() -> ActionSettings:
 def _advised() -> tuple[float, Risk]:
     """How sure and how risky it is to release an idle GPU, as the tutorial shows it."""
     shown = re.search(
-        r"^  Release the GPU .*?confidence ([\d.]+), risk ([a-z ]+)$",
+        r"^  Release the GPU .*?confidence >?(\d+)%, risk ([a-z ]+)$",
         (DOCS / "tutorial.md").read_text("utf-8"),
         FLAGS,
     )
     assert shown is not None
-    return float(shown[1]), Risk(shown[2].title().replace(" ", ""))
+    return int(shown[1]) / 100, Risk(shown[2].title().replace(" ", ""))
 
 
 def test_the_example_would_release_the_idle_notebook() -> None:

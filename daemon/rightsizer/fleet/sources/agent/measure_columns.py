@@ -71,7 +71,7 @@ def _measures(
     """The measures, from their means or from their peaks; `bound` is compute without profiling."""
     found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
     if Measure.MEMORY_BYTES in found:
-        totals = _facts(device.memory_total_bytes for device in devices)
+        totals = _facts((device.memory_total_bytes for device in devices), least=1.0)
         found[Measure.MEMORY] = found[Measure.MEMORY_BYTES] / totals
     work = columns.get("sm_work", np.full_like(bound, np.nan))
     compute, tensor, clock = work, columns.get("tensor"), answers.means.get("clock")
@@ -101,16 +101,16 @@ def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measu
     }
     found: dict[str, dict[Measure, Floats]] = {"mean": {}, "peak": {}}
     for measure, of_devices in rates.items():
-        rate = _facts(of_devices)
+        rate = _facts(of_devices, least=1.0)
         for part, columns in found.items():
             if (busier := links.get(f"{measure.value}_{part}")) is not None:
                 columns[measure] = np.minimum(1.0, busier / rate)
     return found
 
 
-def _facts(values: Iterable[float | None]) -> Floats:
-    """A fact of each device, in a row each; `nan` where it is unknown or 0."""
-    return np.array([[value or np.nan] for value in values], float)
+def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
+    """A fact of each device, in a row each; `nan` where it is unknown, 0 or below the least."""
+    return np.array([[value if value and value >= least else np.nan] for value in values], float)
 
 
 def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
