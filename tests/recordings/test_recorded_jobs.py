@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from readings import gpu
 from recordings import START
@@ -72,78 +70,6 @@ def test_of_two_that_work_while_others_spin_none_is_named() -> None:
     """Which of them is waited for cannot be told."""
     found = inferred(lambda index, _: AT_WORK if index in {2, 6} else SPINNING)
     assert named(found) == ["0-1,3-5,7"]
-
-
-@pytest.mark.parametrize("seconds", [600, 3600])
-def test_the_rank_that_is_waited_for_is_found_among_others_that_work(seconds: int) -> None:
-    """The others are busy throughout, but draw power only when it works too."""
-
-    def course(index: int, second: int) -> Moment:
-        if index < 4:
-            return AT_WORK
-        if second % 60 < 20:
-            return 0.97, 600.0 + random.Random(9 * second + index).random() * 40, 0.7
-        return (0.12, 140.0, 0.7) if index == 7 else SPINNING
-
-    (job,) = inferred(course, seconds=seconds)
-    assert gpu_list(job.devices) == "4-7"
-
-
-def test_two_that_are_busy_at_little_power_are_no_job() -> None:
-    """Both may launch small kernels."""
-    assert inferred(lambda *_: SPINNING, gpus=2) == []
-
-
-def test_load_that_rises_and_falls_in_step_is_of_one_job() -> None:
-    """Each four by its own steps, whatever else differs."""
-    chance = random.Random(1)
-    steps = [[chance.random() < 0.7 for _ in range(600)] for _ in range(2)]
-
-    def course(index: int, at: int) -> Moment:
-        return AT_WORK if steps[index // 4][at] else (0.1 * chance.random(), 200.0, 0.6)
-
-    jobs = inferred(course)
-    assert named(jobs) == ["0-3", "4-7"]
-    assert {job.workload.confidence_ratio for job in jobs} == {0.95}
-
-
-def test_memory_taken_and_given_back_together_is_of_one_job() -> None:
-    """And the job is there as long as it holds memory."""
-
-    def course(index: int, at: int) -> Moment:
-        is_there = 100 <= at < 400 if index < 2 else 50 * index <= at < 60 * index + 200
-        return (0.9, 600.0, 0.5) if is_there else EMPTY
-
-    (job,) = inferred(course, gpus=4)
-    assert gpu_list(job.devices) == "0-1"
-    assert (job.start, job.end) == (
-        (START + 100) * NANOSECONDS_PER_SECOND,
-        (START + 400) * NANOSECONDS_PER_SECOND,
-    )
-
-
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1 << 32), interval=st.sampled_from([1, 5, 15]))
-def test_gpus_that_have_nothing_to_do_with_each_other_stay_apart(seed: int, interval: int) -> None:
-    """Whatever their jobs' times and steps are."""
-    chance = random.Random(seed)
-    starts = [chance.randrange(0, 900) for _ in range(8)]
-    lengths = [chance.randrange(100, 2000) for _ in range(8)]
-    duty = [chance.uniform(0.3, 0.95) for _ in range(8)]
-
-    def course(index: int, at: int) -> Moment:
-        if not starts[index] <= at < starts[index] + lengths[index]:
-            return EMPTY
-        return AT_WORK if chance.random() < duty[index] else (0.0, 110.0, 0.7)
-
-    found = inferred(course, seconds=1800, interval=interval)
-    # Two of eight may have started and ended within the same moments.
-    assert sum(len(job.devices) for job in found) <= 2
-
-
-def test_a_log_of_more_gpus_than_a_node_has_is_of_several_nodes() -> None:
-    """Nothing is inferred between machines."""
-    assert inferred(lambda *_: SPINNING, gpus=17) == []
 
 
 def test_an_index_that_two_gpus_have_is_of_several_nodes() -> None:

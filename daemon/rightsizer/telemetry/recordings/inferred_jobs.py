@@ -54,6 +54,8 @@ _ONLY_OTHER: Final = 0.9
 """How sure it is, if the group is, that the only other GPU at work belongs to it."""
 _RUN: Final = 5
 """Moments in which allocations in one direction are one."""
+_MOST_PAIRED: Final = 1024
+"""Moments that are compared at most."""
 _STEP_T: Final = 6.0
 """Student's t of a correlation: of chance in less than a pair in ten million."""
 
@@ -95,9 +97,8 @@ class _ComparedLoad(NamedTuple):
 
     series: LoadSeries
     busy: Sequence[float]
-    changes: Mapping[Load, Sequence[float]]
-    """Of busy share and watts from moment to moment: a rank that is waited for is busy when it
-    works, those that wait always are, and all draw power when they work."""
+    changes: Sequence[float]
+    """Of the load from moment to moment."""
     allocations: Sequence[int]
     """Moments in which memory is taken or given back."""
     spins: frozenset[int]
@@ -111,10 +112,7 @@ def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
     return _ComparedLoad(
         series,
         busy,
-        {
-            load: [after - before for before, after in pairwise(series.values[load])]
-            for load in (Load.BUSY, Load.WATTS)
-        },
+        [after - before for before, after in pairwise(varying)],
         _allocations(series.values[Load.MEMORY]),
         _spins(busy, watts, device.power_limit_watts),
         sum(not math.isnan(value) for value in varying),
@@ -156,7 +154,7 @@ def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
     if min(one.moments, other.moments) < _FEWEST_MOMENTS:
         return None
     found = (
-        *(_in_step(one.changes[load], other.changes[load]) for load in one.changes),
+        _in_step(one.changes, other.changes),
         _allocated_together(one, other),
         _spin_together(one, other),
     )
@@ -173,9 +171,11 @@ def _shared_process(one: LoadSeries, other: LoadSeries) -> JobEvidence | None:
 
 
 def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None:
-    # None is left out by rule: what changes every few moments could be all that is.
+    stride = 1 + min(len(one), len(other)) // _MOST_PAIRED
     pairs = [
-        (a, b) for a, b in zip(one, other, strict=True) if not math.isnan(a) and not math.isnan(b)
+        (a, b)
+        for a, b in zip(one[::stride], other[::stride], strict=False)
+        if not math.isnan(a) and not math.isnan(b)
     ]
     if len(pairs) < _FEWEST_MOMENTS:
         return None
