@@ -12,7 +12,7 @@ from rightsizer.profiler.figures import family_change_row, kernels_changed_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.text import profile_text
-from rightsizer.profiler.workload import ProfiledWorkload, kernel_changes
+from rightsizer.profiler.workload import ProfiledWorkload, differences, kernel_changes
 
 A100 = "NVIDIA A100-SXM4-80GB"
 PRODUCT, COPY = KernelFamily.MATRIX_PRODUCT, KernelFamily.COPY
@@ -77,6 +77,22 @@ def test_other_boards_and_counts_are_told() -> None:
     assert "on other boards" in profile_document(answer_form([after], [before]))
     (told,) = answer_form([unnamed], [before])["workloads"]
     assert told["against"]["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("NVIDIA A100", "NVIDIA A100-SXM4-80GB", 0),
+        ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", 1),
+        ("NVIDIA L40S", "NVIDIA L4", 1),
+    ],
+)
+def test_a_name_that_says_more_may_be_of_the_same_board(before: str, after: str, told: int) -> None:
+    """Up to the end of a word, so that no A10 is taken for an A100."""
+    first, second = (
+        (profile(device(device=ProfiledDevice("0", 0, name))),) for name in (before, after)
+    )
+    assert len(differences(first, second)) == told
 
 
 def test_without_steps_they_are_compared_per_gpu() -> None:

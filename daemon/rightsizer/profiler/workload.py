@@ -98,13 +98,17 @@ def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[st
     boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
     found = []
     was, now = (" and ".join(each) for each in boards)
-    # A name that says more may be of the same board: A100, A100-SXM4-40GB.
-    if was and now and was not in now and now not in was:
+    if was and now and not (_may_mean(was, now) or _may_mean(now, was)):
         found.append(f"Recorded on other boards: {was} before, {now} after.")
     if first and second and len(first) != len(second):
         counts = f"{len(first)} before, {len(second)} after"
         found.append(f"Recorded on another number of GPUs: {counts}.")
     return tuple(found)
+
+
+def _may_mean(name: str, longer: str) -> bool:
+    """Whether a name that says more may be of the same board: A100 and A100-SXM4, not A10."""
+    return longer == name or longer.startswith((f"{name} ", f"{name}-"))
 
 
 @dataclass(frozen=True, slots=True)
