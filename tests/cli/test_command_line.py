@@ -235,7 +235,7 @@ def test_every_fault_of_a_configuration_is_told_at_once(
         ["5:1", "history"],
         ["6:7", "log.format"],
     ]
-    assert "write it like '10m'" in said[0]
+    assert "write it like '10m' or '1h30m'" in said[0]
     assert "did you mean 'interval'?" in said[1]
     assert "between 0.5 and 1" in said[2]
     assert "must be a mapping" in said[3]
@@ -251,9 +251,33 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
 
     assert main(["check-config", str(file)]) == 78
     (line,) = faults_of(capsys)
-    assert re.match(r"rightsizer: .*bad\.yaml:[23]:\d+: web(\.listen_addresses)?: ", line)
-    assert "listen_addresses" in line
+    assert re.match(r"rightsizer: .*bad\.yaml:3:3: web\.listen_addresses: 'here' is not", line)
     assert "'here' is not an address; write it like ':19400'" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("listen_addresses: []", "listen_addresses: names no address, so that nobody is answered"),
+        ("listen_addresses: [':80', ':80']", "listen_addresses: ':80' is listed twice"),
+        ("listen_addresses: ['http://[::]:80']", "write it like ':19400'"),
+        ("route_prefix: gpu", "route_prefix: 'gpu' is not a path"),
+    ],
+)
+def test_web_settings_without_use_are_refused(
+    text: str, told: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """An agent that answers nobody runs only where it is told to wait for systemd's sockets."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(f"web: {{{text}}}\n")
+
+    assert main(["check-config", str(file)]) == 78
+    (line,) = faults_of(capsys)
+    assert ":1:7: web." in line
+    assert told in line
+
+    file.write_text("web: {listen_addresses: [], systemd_socket: true}\n")
+    assert main(["check-config", str(file)]) == 0
 
 
 def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> None:
@@ -329,3 +353,12 @@ def test_advice_from_where_no_history_is(tmp_path: Path, capsys: Captured) -> No
 def test_the_default_history_is_the_agents() -> None:
     """`advise` without a flag looks where the agent writes."""
     assert Settings().history.path == "/var/lib/rightsizer/history.db"
+
+
+def test_hints_name_the_command_as_it_was_called() -> None:
+    """By its path in a checkout whose environment is not active, else by its name alone."""
+    script = str(Path(sys.executable).with_name("rightsizer"))
+    for path, named in (("/usr/bin", script), (f"{Path(script).parent}:/usr/bin", "rightsizer")):
+        asked, environment = [script, "advise", "--zzz"], {"PATH": path}
+        told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+        assert f"'{named} advise --help' lists what it takes" in told.stderr

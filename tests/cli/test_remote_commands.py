@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Final, Self
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import bcrypt
 import pytest
@@ -26,9 +28,12 @@ from publish_reports import node_report
 from publish_stories import NOW
 from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
-from rightsizer.console.node_table import NodeFrame, node_rows
+from rightsizer.console.node_screen import frame_of
+from rightsizer.console.node_table import NodeFrame, TableView, node_rows, shown_rows
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.errors import RightsizerError
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.authenticator import Authenticator, Passwords
@@ -50,7 +55,7 @@ class Place:
         self.password_file = folder / "password"
         self.password_file.write_text("secret\n")
 
-    def url(self, web_config: str = "") -> str:
+    def url(self, web_config: str = "", *, is_open: bool = False) -> str:
         """The address of a server."""
         path = self.folder / "web.yml"
         path.write_text(web_config)
@@ -61,7 +66,9 @@ class Place:
             latest=lambda: REPORT,
             exposition=MetricsExposition(lambda: REPORT),
             wall_time=lambda: NOW,
-            access=WebAccess(guard=Authenticator(file.current, passwords), allows_changes=True),
+            access=WebAccess(
+                guard=Authenticator(file.current, passwords), allows_changes=True, is_open=is_open
+            ),
             local_routes=AdviceApi(self.book, RuleTree()).routes,
         )
         server.start()
@@ -92,8 +99,8 @@ def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
 
     def advice(found: str, dollars: float) -> dict[str, object]:
         savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
-        about = {"id": found, "severity": "medium", "devices": ["GPU-0"], "closed": None}
-        return {**about, "savings": savings}
+        about = {"id": found, "severity": "medium", "confidence": 0.9, "culprits": []}
+        return {**about, "devices": ["GPU-0"], "closed": None, "savings": savings}
 
     device = {
         "uuid": "GPU-0",
@@ -111,6 +118,39 @@ def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
     (row,) = node_rows(NodeFrame(report, {"devices": []}))
     assert row.advice is not None
     assert row.advice["id"] == "dear"
+
+
+def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captured) -> None:
+    """GPUs stand as their recommendations do in `advise`, behind those that are down."""
+    url = place.url()
+    assert main(["advise", "--url", url]) == 0
+    text = capsys.readouterr().out
+    advice = [each.finding for each in REPORT.advice if each.is_open]
+    advice.sort(key=lambda each: text.index(each.summary[:40]))
+    expected = [each.device.uuid for each in REPORT.devices if each.down]
+    for finding in advice:
+        expected += sorted(finding.devices, key=lambda uuid: uuid not in finding.culprits)
+
+    frame = frame_of(RemoteAgent(HttpClient(url, HttpSettings())))
+    rows = shown_rows(frame, TableView())
+    assert [row.uuid for row in rows][: len(expected)] == expected
+    with urlopen(url, timeout=10) as answer:
+        page = answer.read().decode()
+    assert re.findall(r'id="row-([^"]+)"', page)[: len(expected)] == expected
+
+
+def test_anyone_may_claim_where_nothing_is_at_stake(place: Place, capsys: Captured) -> None:
+    """As on a demonstration; a page of another site may not even there."""
+    url = place.url(is_open=True)
+    (advice_id,) = (each.id for each in place.book.advice if each.is_open)
+    assert main(["claim", advice_id, "--url", url]) == 0
+    assert capsys.readouterr().out.startswith("Claimed by ")
+    with urlopen(url, timeout=10) as answer:
+        assert 'value="claim"' in answer.read().decode()
+    foreign = Request(f"{url}/api/v1/advice/{advice_id}/snooze", b"{}", method="POST")
+    foreign.add_header("Origin", "http://example.org")
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(foreign, timeout=10)
 
 
 def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
@@ -264,13 +304,13 @@ class Terminal:
 def test_live_view_obeys_keys(place: Place) -> None:
     """Selecting tells the advice and its command; s sorts, / filters, q quits."""
     with Terminal("top", "--url", place.url(), "--interval", "1") as terminal:
-        assert terminal.shows("s sort: wasted")
+        assert terminal.shows("s sort: savings")
         terminal.press("\x1b[B")
         assert terminal.shows("No open advice.")
         terminal.press("\x1b[B\x1b[Bjk")
         assert terminal.shows("rightsizer explain ")
         terminal.press("s")
-        assert terminal.shows("s sort: gpu")
+        assert terminal.shows("s sort: wasted")
         terminal.press("/nothing-like-it\r")
         assert terminal.shows("No GPU matches 'nothing-like-it'.")
         terminal.press("q")

@@ -92,7 +92,7 @@ def test_what_may_be_absent_can_be_taken_away(text: str) -> None:
     [
         ("JOB__INTERVAL", "10x", "'10x' is not a duration; write it like '10m'"),
         ("JOB__INTERVAL", "", "must be a duration (got nothing); write it like '10m'"),
-        ("JOB__SHARE", "2", "must be between 0 and 1 (got 2.0)"),
+        ("JOB__SHARE", "2", "must be between 0 and 1 (got 2); it is a ratio: for 2% write 0.02"),
         ("STORE__COLOR", "gren", "did you mean 'green'?"),
         ("LISTEN", ":80", "must be a list of text (got ':80'); write it like [':80']"),
         ("POLICIES", "[{class: red, mtach: 1}]", "[0].mtach: unknown key; did you mean 'match'?"),

@@ -77,7 +77,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_the_file() -> None:
     text = """\
 stores: {spare: {colour: red}}
 job:
-  share: 1.5
+  share: -1.5
   interval: 10x
 listne: []
 policies:
@@ -87,8 +87,8 @@ policies:
 
     assert faults(text) == [
         "sample.yaml:1:18: stores.spare.colour: unknown key; did you mean 'color'?",
-        "sample.yaml:3:3: job.share: must be between 0 and 1 (got 1.5)",
-        "sample.yaml:4:3: job.interval: '10x' is not a duration; write it like '10m'",
+        "sample.yaml:3:3: job.share: must be between 0 and 1 (got -1.5)",
+        "sample.yaml:4:3: job.interval: '10x' is not a duration; write it like '10m' or '1h30m'",
         "sample.yaml:5:1: listne: unknown key; did you mean 'listen'?",
         "sample.yaml:7:5: policies[0].class: must be one of red, green, blue (got 'rot')",
         "sample.yaml:8:5: policies[1].class: is required (one of red, green, blue)",
@@ -100,7 +100,8 @@ policies:
     ("text", "told"),
     [
         ("job: {zzz: 1}", "unknown key; known keys: interval, jitter, share, workers, enabled"),
-        ("job: {interval: 600}", "600 has no unit; write it like '10m'"),
+        ("job: {interval: 600}", "600 has no unit; write it like '600s' or '10m'"),
+        ("job: {interval: -1s}", "job.interval: '-1s' is negative; leave out the -"),
         ("job: {interval: true}", "must be a duration (got true); write it like '10m'"),
         ("job: {interval: }", "must be a duration (got nothing); write it like '10m'"),
         ("job: {interval: 2h}", "must be between 1s and 1h (got '2h')"),
@@ -111,7 +112,18 @@ policies:
         ("job: {workers: '2'}", "must be a whole number (got '2'); write it in digits"),
         ("job: {share: .nan}", "must be a number (got nan)"),
         ("job: {share: half}", "must be a number (got 'half')"),
-        ("job: {enabled: 1}", "must be true or false (got 1)"),
+        ("job: {share: 95%}", "(got '95%'); it is a ratio: for 95% write 0.95"),
+        ("job: {share: 95}", "must be between 0 and 1 (got 95); it is a ratio: for 95% write 0.95"),
+        ("job: {share: 950}", "must be between 0 and 1 (got 950)"),
+        ("job: {enabled: 1}", "must be true or false (got 1); write true without quotes"),
+        ("job: {enabled: 'off'}", "(got 'off'); write false without quotes"),
+        ("work: {job: {share: 1}}", "work: unknown key; did you mean 'job'?"),
+        ("policies: {class: red}", "(got a mapping); begin each with '- '"),
+        (
+            "store: {path: ~/x}",
+            ":1:9: store.path: '~/x' is no whole path, and no shell",
+        ),
+        ("store: {path: $HOME/x}", "store.path: '$HOME/x' is no whole path"),
         ("job: 10m", "must be a mapping (got '10m'); write it like {interval: ...}"),
         ("policies: red", "must be a list of mappings (got 'red'); write it like [{"),
         ("worker: 3", "worker: unknown key; did you mean 'job.workers'?"),

@@ -21,6 +21,7 @@ from rightsizer.model.topology import (
     Topology,
 )
 from rightsizer.model.workload import Holding
+from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
@@ -28,7 +29,6 @@ from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import (
     cost_label,
     expected_label,
-    facts_of,
     outcome_label,
     reasons_label,
     risk_label,
@@ -206,7 +206,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
         "$0.80 to 1.90 an hour",
     )
     assert whole.savings is not None
-    assert savings_label(whole.savings) == "costs $0.50 more an hour"
+    assert savings_label(whole.savings) == "costs $12 more a day"
     assert expected_label(whole) == "its memory does not fit"
     bare = Option("give it back", Risk.UNKNOWN)
     assert (risk_label(bare.risk), time_label(bare), cost_label(bare)) == (
@@ -217,9 +217,11 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (1.0, 2.0, "$1.00 to 2.00 an hour"),
-        (-2.0, -1.0, "costs $1.00 to 2.00 more an hour"),
-        (-1.0, 0.5, "from $1.00 more to $0.50 less an hour"),
+        (1.0, 2.0, "$36 a day ($24 to $48)"),
+        (0.1, 0.2, "$3.60 a day ($2.40 to $4.80)"),
+        (1.0, 1.0, "$24 a day"),
+        (-2.0, -1.0, "costs $36 more a day ($24 to $48)"),
+        (-1.0, 0.5, "from $24 more to $12 less a day"),
     ],
 )
 def test_money_that_is_spent_is_not_called_saved(low: float, high: float, words: str) -> None:
@@ -246,7 +248,7 @@ def test_advice_that_excludes_itself_is_counted_once() -> None:
 
 def test_evidence_has_its_units_and_the_names_of_devices() -> None:
     """Shares as percent, spans as durations, uuids as what the page calls them."""
-    facts = facts_of(
+    facts = evidence_labels(
         {
             "idle_ratio": {"GPU-1": 0.5},
             "window_seconds": 3600.0,

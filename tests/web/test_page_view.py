@@ -17,6 +17,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.model.window import ResourceProvisioning
+from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.json_encoder import device_form
 from rightsizer.report.labels import (
@@ -31,7 +32,6 @@ from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import (
     action_label,
     culprits_label,
-    facts_of,
     names_label,
     reasons_label,
     title_label,
@@ -156,16 +156,18 @@ def test_advice_speaks_to_people() -> None:
     assert names_label(stall.devices, view.names) == "GPU 0, GPU 1"
     assert (culprits_label(stall, view.names), view.advice[2].actor) == ("GPU 1", "ops")
     assert savings_label(stall.savings) == "no figure: what the stall costs depends on its cause"
-    assert savings_label(idle.savings) == "1 GPU, $2.10 to 3.90 an hour"
-    evidence = dict(facts_of(idle.evidence, view.names))
+    assert savings_label(idle.savings) == "$72 a day ($50 to $94), 1 GPU"
+    evidence = dict(evidence_labels(idle.evidence, view.names))
     assert evidence["Idle share"] == "95%"
     assert evidence["Hours"] == "18"
 
 
-def test_the_table_of_gpus_begins_with_what_wastes_most() -> None:
+def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
     """A board a row, silent ones first; each with the one thing to do about it."""
     rows = view_of(rated_report()).overview
-    wasted = [row.wasted_gpu_hours for row in rows if not row.card.report.down]
+    ranks = [row.to_do[0].finding.rank for row in rows if row.to_do]
+    assert ranks == sorted(ranks)
+    wasted = [row.wasted_gpu_hours for row in rows if not (row.to_do or row.card.report.down)]
     assert wasted == sorted(wasted, reverse=True)
     assert [bool(row.card.report.down) for row in rows] == sorted(
         (bool(row.card.report.down) for row in rows), reverse=True

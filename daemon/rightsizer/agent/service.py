@@ -16,6 +16,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals
+from rightsizer.model.frozen import replace
 from rightsizer.web.server import configured_access
 
 _TRIM_THRESHOLD: Final = -1
@@ -41,18 +42,19 @@ def keep_compact(library: Any = None) -> bool:
     return all(taken)
 
 
-def serve(
+def serve(  # noqa: PLR0913 - each is a part of the outside world.
     settings: Settings,
     clock: Clock | None = None,
     *,
     prepare: Callable[[Agent], None] | None = None,
     announce: Callable[[Agent], None] | None = None,
     reread: Callable[[], Settings] | None = None,
+    is_open: bool = False,
 ) -> None:
     """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
 
     `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
-    the settings as they are now, for a reload.
+    the settings as they are now; with `is_open` all clients may change what they may see.
 
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
@@ -64,7 +66,7 @@ def serve(
     log, history = settings.log, settings.history
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     # A scenario that is wrong must not leave an empty history behind.
-    access = configured_access(settings.web, clock.wall_time)
+    access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
     named = live_source(settings, clock)
     with ExitStack() as failed:
         failed.callback(named.source.close)
@@ -86,8 +88,7 @@ def serve(
             reread=reread,
         )
         failed.pop_all()
-        # Which closes both, too.
-        failed.callback(agent.close)
+        failed.callback(agent.close)  # Which closes both, too.
         if prepare is not None:
             prepare(agent)
         # From here on a signal ends it with a flush, even before the first tick.

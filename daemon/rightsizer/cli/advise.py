@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.console.advice import advice_lines, dearest_first, finding_line
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.text import WIDTH, counted, wrapped
@@ -63,7 +63,7 @@ def open_lines(forms: Sequence[Form]) -> list[str]:
 
 def _open_count(count: int, flags: str = "") -> str:
     are = counted(count, "recommendation is", "recommendations are")
-    return f"{are} open." + (f" 'rightsizer explain ID{flags}' tells why." if count else "")
+    return f"{are} open." + (f" '{program()} explain ID{flags}' tells why." if count else "")
 
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import SettingOrigins, load_file, load_with_origins
 from rightsizer.config.shape import shape_of
 from rightsizer.config.spelling import plain
-from rightsizer.console.command import Command, help_of, say
+from rightsizer.console.command import Command, help_of, program, say
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
@@ -99,7 +99,7 @@ def _write(path: Path) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigurationError(f"{path}: {reason}; name a file that can be written") from None
-    say(f"{path}: written; 'rightsizer agent --config.file {path}' runs with it")
+    say(f"{path}: written; '{program()} agent --config.file {path}' runs with it")
 
 
 def _configure_check(parser: argparse.ArgumentParser) -> None:

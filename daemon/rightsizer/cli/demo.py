@@ -99,7 +99,8 @@ def run_demo(
         for address in agent.server.addresses:
             tell(where_to_look(address, agent.server.scheme))
 
-    serve(settings, clock, prepare=prepare, announce=announce)
+    is_open = not demo.web_config_file
+    serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
 def where_to_look(address: str, scheme: str = "http") -> str:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final, NoReturn, cast
 
 from rightsizer import __version__
-from rightsizer.console.command import Command, discard_output, harmless
+from rightsizer.console.command import Command, discard_output, harmless, program
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
@@ -86,7 +86,7 @@ def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> st
     near = near_words(asked, flags) if asked.startswith("-") else []
     spelled = near[0] + (f"={value}" if value else "") if near else ""
     remedy = meant or (f"did you mean {spelled}?" if near else "")
-    known = f"'rightsizer {command.name} --help' lists what it takes"
+    known = f"'{program()} {command.name} --help' lists what it takes"
     what = "flag" if asked.startswith("-") else "argument"
     return f"rightsizer: {command.name} has no {what} {asked}; {remedy or known}"
 
@@ -167,7 +167,8 @@ class _CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Without the usage, which is longer than what is wrong."""
         told = message.replace("argument ", "", 1) if message.startswith("argument ") else message
-        remedy = "" if ";" in told else f"; '{self.prog} --help' lists what it takes"
+        called = self.prog.replace("rightsizer", program(), 1)
+        remedy = "" if ";" in told else f"; '{called} --help' lists what it takes"
         self.exit(_USAGE, f"{self.prog}: {told}{remedy}\n")
 
 
@@ -189,7 +190,7 @@ class _RootParser(argparse.ArgumentParser):
         lines += ["", "options:"]
         lines.append(f"  {'-h, --help'.ljust(width)}  show this help message and exit")
         lines.append(f"  {'--version'.ljust(width)}  show the version and exit")
-        lines += ["", "'rightsizer COMMAND --help' shows the flags of a command.", ""]
+        lines += ["", f"'{program()} COMMAND --help' shows the flags of a command.", ""]
         return "\n".join(lines)
 
 

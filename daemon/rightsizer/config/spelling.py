@@ -23,14 +23,11 @@ def parse_seconds(value: Any) -> float:
         ValueError: it is not a duration.
     """
     if isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except ValueError:
-            raise ValueError(f"{show(value)} is not a duration; write it like '10m'") from None
+        return parse_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         if value == 0:
             return 0.0
-        raise ValueError(f"{value} has no unit; write it like '10m'")
+        raise ValueError(f"{value} has no unit; write it like '{value:g}s' or '10m'")
     raise ValueError(f"must be a duration (got {show(value)}); write it like '10m'")
 
 

@@ -17,6 +17,10 @@ from rightsizer.model.frozen import MISSING, dataclass
 _Path = tuple[str | int, ...]
 _SURE: Final = 0.85
 """How like a key of a section a key beside it is, at least."""
+_OF_A_SHELL: Final = ("~/", "$HOME/", "${HOME}/")
+_SWITCHES: Final = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
+    ("false", "no", "off", "0"), "false"
+)
 _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
@@ -83,8 +87,12 @@ class _Validator:
             is_known = isinstance(value, str) and value in scalar.choices
             return scalar.type(value) if is_known else self._fault(path, FaultKind.CHOICE, value)
         if scalar.type in (bool, str):
-            is_right = type(value) is scalar.type
-            return value if is_right else self._fault(path, FaultKind.TYPE, value)
+            if type(value) is not scalar.type:
+                return self._fault(path, FaultKind.TYPE, value)
+            if isinstance(value, str) and value.startswith(_OF_A_SHELL):
+                message = f"{show(value)} is no whole path, and no shell reads it; begin it with /"
+                return self._fault(path, FaultKind.TEXT, value, message)
+            return value
         return self._number(scalar, value, path)
 
     def _number(self, scalar: Scalar, value: Any, path: _Path) -> Any:
@@ -120,7 +128,10 @@ class _Validator:
         try:
             return group.type(**values)
         except ValueError as error:
-            return self._fault(path, FaultKind.TEXT, value, str(error))
+            # The key that it begins with is where the fault is.
+            key, _, told = str(error).partition(": ")
+            at, message = ((*path, key), told) if key in group.by_key else (path, str(error))
+            return self._fault(at, FaultKind.TEXT, value, message)
 
     def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:
         if entry.key not in values:
@@ -200,7 +211,9 @@ def explain(fault: Fault, root: Group) -> str:
         nearest = near_words(str(fault.value).lower(), shape.choices)
         return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
     if isinstance(shape, Scalar) and fault.kind is FaultKind.BOUNDS:
-        return f"must be {limits(shape)} (got {show(spell(fault.value, shape))})"
+        given = spell(fault.value, shape)
+        shown = f"{given:g}" if isinstance(given, float) else show(given)
+        return f"must be {limits(shape)} (got {shown}){_as_ratio(fault.value, shape)}"
     if fault.kind is FaultKind.TYPE:
         words = kind(shape)
         article = "" if words.startswith(("text", "true", "one of")) else "a "
@@ -231,6 +244,9 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         text = value if isinstance(value, str) else show(value)
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
     nearest = near_words(key.lower(), known)
+    if not nearest and isinstance(value, dict):
+        # Under a heading that there is not.
+        nearest = [each for each in value if each in known]
     inside = [
         f"{each}.{found}"
         for each in known
@@ -239,6 +255,8 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
     ]
     if nearest or inside:
         return f"unknown key; did you mean '{(nearest or inside)[0]}'?"
+    if isinstance(value, int | float) and isinstance(_shape_at(around, known[:1]), Named):
+        return f"unknown key; write it like {known[0]}: {{{key}: {show(value)}}}"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
 
 
@@ -252,10 +270,9 @@ def _has_key(group: Shape, path: list[str]) -> bool:
 
 def _remedy(fault: Fault, shape: Shape) -> str:
     if isinstance(shape, Scalar) and not isinstance(fault.value, list | dict | None):
-        if shape.type is str:
-            return "; put it in quotes"
-        if isinstance(fault.value, str) and _is_number(fault.value) and shape.type is not bool:
-            return "; write it in digits without quotes"
+        return _scalar_remedy(str(fault.value), shape, is_quoted=isinstance(fault.value, str))
+    if isinstance(shape, Many) and isinstance(fault.value, dict):
+        return "; begin each with '- '"
     if isinstance(shape, Many) and isinstance(fault.value, str | int | float):
         item = _value_of(shape.item)
         if isinstance(item, Group):
@@ -265,6 +282,26 @@ def _remedy(fault: Fault, shape: Shape) -> str:
     if isinstance(shape, Group):
         return f"; write it like {_as_mapping(shape, fault.value)}"
     return ""
+
+
+def _scalar_remedy(text: str, scalar: Scalar, *, is_quoted: bool) -> str:
+    if scalar.type is str:
+        return "; put it in quotes"
+    if scalar.type is bool:
+        meant = _SWITCHES.get(text.lower())
+        return f"; write {meant} without quotes" if meant else ""
+    if text.endswith("%"):
+        return _as_ratio(text.removesuffix("%"), scalar)
+    return "; write it in digits without quotes" if is_quoted and _is_number(text) else ""
+
+
+def _as_ratio(percent: str | float, scalar: Scalar) -> str:
+    """How to write what was meant in percent; empty where nothing was."""
+    if scalar.maximum != 1 or not _is_number(str(percent)):
+        return ""
+    ratio = float(percent) / 100.0
+    is_meant = (scalar.minimum or 0.0) <= ratio <= 1
+    return f"; it is a ratio: for {float(percent):g}% write {ratio:g}" if is_meant else ""
 
 
 def _as_mapping(group: Group, value: object) -> str:

@@ -4,18 +4,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import Action, Finding, typical, worth_rank
+from rightsizer.model.finding import Action, Finding, Rank, typical, worth_rank
 from rightsizer.model.units import percent_text
-from rightsizer.report.labels import action_label, gpus_label, reason_label
+from rightsizer.report.labels import action_label, dollars_label, gpus_label, reason_label
 
 _HOURS_A_DAY: Final = 24.0
 _LEAST_GPUS: Final = 0.005
 """Fewer are none in two decimals."""
-_CENTS_BELOW: Final = 10.0
-"""Dollars from which on cents tell nothing."""
 
 
-def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
+def dearest_first(advice: Mapping[str, Any]) -> Rank:
     """Sort key: critical first, then by savings."""
     return worth_rank(advice["severity"], dollars_per_day(advice), advice["confidence"])
 
@@ -52,15 +50,10 @@ def _savings(savings: Mapping[str, Any]) -> str:
     parts = []
     low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
     if low is not None and high is not None:
-        parts.append(_dollars_a_day(low, high))
+        parts.append(dollars_label(low, high))
     if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
         parts.append(gpus_label(savings["gpus_low"], savings["gpus_high"]))
     reason = savings["reason"] or "not known"
-    return f"saves {', '.join(parts)}" if parts else f"savings: {reason}"
-
-
-def _dollars_a_day(low: float, high: float) -> str:
-    least, most = low * _HOURS_A_DAY, high * _HOURS_A_DAY
-    digits = 2 if 0.0 < most < _CENTS_BELOW else 0
-    middle = f"${typical(least, most):,.{digits}f} a day"
-    return middle if low == high else f"{middle} (${least:,.{digits}f} to ${most:,.{digits}f})"
+    told = ", ".join(parts)
+    saves = "" if told.startswith(("costs", "from")) else "saves "
+    return f"{saves}{told}" if parts else f"savings: {reason}"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, field
 
+_PROGRAM: Final = "rightsizer"
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -39,6 +40,15 @@ def write(text: str) -> None:
     """Print what is harmless as it is; raises as `say`."""
     with told_output("send it elsewhere"):
         print(text, flush=True)
+
+
+def program() -> str:
+    """How this command was called, for hints that can be typed as they stand."""
+    from shutil import which  # noqa: PLC0415 - an agent hints at nothing.
+
+    called = sys.argv[0]
+    is_found = which(_PROGRAM) == which(called)
+    return _PROGRAM if is_found or Path(called).name != _PROGRAM else called
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """An explanation for a person: headings, and lines that fit a terminal of 100 columns."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import format_duration, percent_text
+from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
 from rightsizer.report.json_encoder import Form
-from rightsizer.report.labels import action_label
+from rightsizer.report.labels import action_label, dollars_label
 
 _INDENT: Final = "  "
 _TOLD: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
@@ -20,13 +21,13 @@ def explanation_text(form: Form) -> str:
     advice = form["advice"]
     options = (f"{each['rank']}. {each['description']}: {each['why']}" for each in form["options"])
     sections = (
-        ("Seen", _seen(form)),
-        ("Thresholds", map(_threshold, form["thresholds"])),
+        ("Evidence", _evidence(form)),
+        ("Savings", _savings(advice["savings"])),
+        ("Options", options),
+        ("How to", _instructions(advice["instructions"])),
         ("Confidence", [form["confidence"]["product"]]),
         ("Risk", _risk(advice)),
-        ("Options", options),
-        ("Savings", _savings(advice["savings"])),
-        ("How to", _instructions(advice["instructions"])),
+        ("Thresholds", map(_threshold, form["thresholds"])),
         ("Lifecycle", _lifecycle(form["lifecycle"])),
         ("The same numbers from Prometheus", _queries(form["queries"])),
     )
@@ -47,7 +48,7 @@ def _head(advice: Form) -> Iterator[str]:
 def _threshold(threshold: Form) -> str:
     value, source = threshold["value"], threshold["source"]
     is_time = threshold["unit"] == "seconds" and isinstance(value, int | float)
-    told = format_duration(value) if is_time else _plain(value)
+    told = format_duration(value) if is_time else value_label("", value, {})
     end = f" Source: {source}." if source else ""
     return f"{threshold['setting']}: {told}. {threshold['help']}{end}"
 
@@ -60,30 +61,18 @@ def _risk(advice: Form) -> Iterator[str]:
         yield f"{risk} (of the first option: {risks_text(advice['options'][0]['risks'])})"
 
 
-def _seen(form: Form) -> Iterator[str]:
+def _evidence(form: Form) -> Iterator[str]:
     window = form["window"]
     if window["seconds"] is not None:
         lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
         tier = ", ".join(sorted(set(window["tier"] or ())))
         yield (
             f"from {_when(window['from'])} to {_when(window['to'])}: {lasted}, of which {known} "
-            f"are known ({window['coverage_ratio']:.1%}), {tier} tier"
+            f"are known ({percent_text(window['coverage_ratio'])}), {tier} tier"
         )
-    for name, value in form["advice"]["evidence"].items():
-        if isinstance(value, Mapping) and name not in _TOLD:
-            yield from (f"{name} of {key}: {_plain(inside)}" for key, inside in value.items())
-        elif name not in _TOLD:
-            yield f"{name}: {_plain(value)}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_plain, value))
-    return str(value)
+    evidence = form["advice"]["evidence"]
+    facts = evidence_labels({name: evidence[name] for name in evidence if name not in _TOLD}, {})
+    yield from (f"{name}: {value}" for name, value in facts)
 
 
 def _savings(savings: Form) -> Iterator[str]:
@@ -93,11 +82,12 @@ def _savings(savings: Form) -> Iterator[str]:
         ("gpus", "GPUs"),
         ("gpu_hours_per_month", "GPU-hours a month"),
         ("kilowatt_hours_per_month", "kWh a month, at the GPUs"),
-        ("dollars_per_hour", "$ an hour"),
     ):
         low, high = savings[f"{name}_low"], savings[f"{name}_high"]
         if low is not None and high is not None:
             yield f"{low:.2f} {unit}" if low == high else f"{low:.2f} to {high:.2f} {unit}"
+    if savings["dollars_per_hour_low"] is not None:
+        yield dollars_label(savings["dollars_per_hour_low"], savings["dollars_per_hour_high"])
     if savings["price_source"]:
         yield f"price: {savings['price_source']}, as of {savings['price_date'] or 'no known date'}"
 

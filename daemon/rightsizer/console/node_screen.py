@@ -96,6 +96,7 @@ class NodeScreen:
             selected=self._selected,
             width=console.width,
             height=console.height,
+            flags=f" --url {self._agent.url}",
             footer=self._trouble or _KEYS.format(sort=self._sort, wanted=typed),
         )
 

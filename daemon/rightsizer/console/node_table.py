@@ -9,8 +9,9 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.console.advice import dollars_per_day
-from rightsizer.console.command import harmless
+from rightsizer.console.advice import dearest_first, dollars_per_day
+from rightsizer.console.command import harmless, program
+from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import percent_text
 from rightsizer.report.labels import (
@@ -42,10 +43,12 @@ _GIB: Final = 2**30
 _STRIP_CELLS: Final = 24
 _WIDE: Final = 120
 """Columns of a terminal, below which boards' names, strips and holders are left out."""
+_WIDER: Final = 140
+"""Columns below which half of a strip makes room for what there is to do."""
 _COLUMNS: Final = (
     *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
 )
-_NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "Power", "To do")
+_NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "To do", "Saves")
 _FRAME_LINES: Final = 6
 """Headline, table's head, what is left out, and the footer."""
 _MOST_INSTRUCTIONS: Final = 2
@@ -81,7 +84,7 @@ class NodeRow:
     holders: tuple[str, ...]
     down: str
     advice: Form | None
-    """The most urgent that is open; of several, what saves most."""
+    """The first that is open, in the order of `advise`."""
 
     @property
     def text(self) -> str:
@@ -117,12 +120,8 @@ def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
         signals=device["signals"],
         holders=tuple(harmless(each["workload"]) for each in device["workloads"]),
         down="" if down is None else harmless(str(down.get("detail") or down.get("reason"))),
-        advice=min(about, key=_urgent_first, default=None),
+        advice=min(about, key=dearest_first, default=None),
     )
-
-
-def _urgent_first(advice: Form) -> tuple[int, float]:
-    return list(_SEVERITIES).index(advice["severity"]), -dollars_per_day(advice)
 
 
 def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
@@ -136,7 +135,15 @@ def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _most_to_save_first(row: NodeRow) -> tuple[bool, Rank, bool, float, str]:
+    """As on the page."""
+    rank = dearest_first(row.advice) if row.advice else UNADVISED
+    is_cause = row.advice is not None and row.uuid in row.advice["culprits"]
+    return not row.down, rank, not is_cause, -(row.wasted_ratio or 0.0), row.title
+
+
 SORTS: Final = {
+    "savings": _most_to_save_first,
     "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
     "gpu": lambda row: row.title,
     "state": lambda row: (STATE_ORDER.index(row.state), row.title),
@@ -150,7 +157,7 @@ SORTS: Final = {
 class TableView:
     """What of a node is shown, and how."""
 
-    sort: str = "wasted"
+    sort: str = "savings"
     """One of `SORTS`."""
     wanted: str = ""
     """Part of a GPU's name, board, state or holder; all GPUs where empty."""
@@ -160,6 +167,8 @@ class TableView:
     height: int | None = None
     """Lines there are; `None` where all GPUs are to be told."""
     footer: str = ""
+    flags: str = ""
+    """What a command needs to ask the same agent."""
 
 
 def shown_rows(frame: NodeFrame, view: TableView) -> list[NodeRow]:
@@ -172,7 +181,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     """The headline, the table, and what is told of the selected GPU."""
     shown = shown_rows(frame, view)
     chosen = next((row for row in shown if row.uuid == view.selected), None)
-    told = _told(chosen) if chosen else []
+    told = _told(chosen, view.flags) if chosen else []
     visible = _visible(shown, chosen, view.height, len(told))
     is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
@@ -181,7 +190,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
         table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
     names_boards = is_wide and len({row.board for row in shown}) > 1
     for row in visible:
-        cells = _cells(row, is_wide=is_wide, names_board=names_boards, is_chosen=row is chosen)
+        cells = _cells(row, view.width, names_board=names_boards, is_chosen=row is chosen)
         table.add_row(*cells, style=_CHOSEN if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
     if hidden := len(shown) - len(visible):
@@ -224,15 +233,14 @@ def _headline(frame: NodeFrame) -> Text:
     )
 
 
-def _cells(
-    row: NodeRow, *, is_wide: bool, names_board: bool, is_chosen: bool
-) -> list[RenderableType]:
+def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> list[RenderableType]:
     signals = row.signals
     board = (f" {row.board}", "dim") if names_board else ""
     title = Text.assemble("▸ " if is_chosen else "  ", (row.title, "bold"), board)
-    strip = (("█" if state else " ", COLORS.get(state, "")) for state in row.cells)
+    states = row.cells if width >= _WIDER else row.cells[::2]
+    strip = (("█" if state else " ", COLORS.get(state, "")) for state in states)
     to_do: RenderableType = ABSENT
-    saves, columns = ABSENT, _COLUMNS if is_wide else _NARROW_COLUMNS
+    saves, columns = ABSENT, _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     if row.advice is not None:
         label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
@@ -264,7 +272,7 @@ def _of(signals: Form, part: str, whole: str, size: float, unit: str) -> str:
     return f"{signals[part] / size:.0f}{of} {unit}"
 
 
-def _told(row: NodeRow) -> list[RenderableType]:
+def _told(row: NodeRow, flags: str) -> list[RenderableType]:
     """What is known of one GPU, its advice in full with the command to copy, a line each."""
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
@@ -276,5 +284,5 @@ def _told(row: NodeRow) -> list[RenderableType]:
         lines.append(Text(f"{harmless(each['title'])}:"))
         text = harmless(each["text"]).strip()
         lines += [Text(f"  {line}", no_wrap=True) for line in text.split("\n")]
-    reference = f"rightsizer explain {advice['id']}   rightsizer claim {advice['id']}"
-    return [*lines, Text(reference, style="dim")]
+    commands = (f"{program()} {verb} {advice['id']}{flags}" for verb in ("explain", "claim"))
+    return [*lines, *(Text(each, style="dim", no_wrap=True) for each in commands)]

@@ -56,6 +56,11 @@ class RemoteAgent:
         except ValueError as error:
             raise UsageError(f"--url: {error}") from None
 
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._client.base_url
+
     def get(self, target: str, key: str = "") -> Any:
         """The answer to a GET, which has a key if one is named."""
         return self._asked("GET", target, key, None)

@@ -49,27 +49,37 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if self.url:
-            checked_url(self.url)
+            checked_url(self.url, "url: ")
 
 
-def checked_url(url: str) -> str:
+def checked_url(url: str, key: str = "") -> str:
     """The same address, if a client can use it.
 
     Raises:
-        ValueError: it is not an `http` or `https` one, or has a password in it.
+        ValueError: it is not an `http` or `https` one, or has a password in it; `key` stands first.
     """
+    if fault := _fault_of(url):
+        raise ValueError(key + fault)
+    return url
+
+
+def _fault_of(url: str) -> str:
     parts = urlsplit(url)
     # What may hold a secret is not repeated.
     shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         is_bare = "@" not in url and re.fullmatch(r"[\w.-]+(:\d+)?(/[\w./-]*)?", url)
         meant = f"http://{url}" if is_bare else "https://prometheus.example.org"
-        raise ValueError(f"{shown} is not an address; write it like '{meant}'")
+        return f"{shown} is not an address; write it like '{meant}'"
+    try:
+        parts.port  # noqa: B018 - looking at it is what checks it.
+    except ValueError:
+        return f"{shown} has no port after its last colon; write it like 'http://node:9400'"
     if parts.username is not None or parts.password is not None:
-        raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
+        return f"the address of '{parts.hostname}' has a password in it; use a token"
     if parts.query or parts.fragment:
-        raise ValueError(f"{shown} has a query in it; end it at the path")
-    return url
+        return f"{shown} has a query in it; end it at the path"
+    return ""
 
 
 def read_token_file(path: Path, hint: str = "it must be one line") -> str:

@@ -1,8 +1,9 @@
 """What a rule says of a workload's devices, and what could be done about it."""
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
@@ -183,8 +184,14 @@ def typical(low: float | None, high: float | None) -> float:
     return 0.0 if low is None else (low + (low if high is None else high)) / 2
 
 
-def worth_rank(severity: str, dollars: float, confidence: float) -> tuple[bool, float, int, float]:
-    """Sort key of recommendations: critical first, then by savings; without a price by severity."""
+Rank = tuple[bool, float, int, float]
+"""Sort key of recommendations on page, terminal and in documents."""
+UNADVISED: Final[Rank] = (True, math.inf, 0, 0.0)
+"""Of what nothing is recommended for: after all others."""
+
+
+def worth_rank(severity: str, dollars: float, confidence: float) -> Rank:
+    """Critical first, then by savings; without a price by severity."""
     return severity != Severity.CRITICAL, -dollars, -Severity(severity).rank, -confidence
 
 
@@ -341,6 +348,11 @@ class Finding:
     """What to run or apply, first things first; empty where there is nothing to type."""
     exclusive_group: str | None = None
     """Of findings with the same group only one can be acted on."""
+
+    @property
+    def rank(self) -> Rank:
+        """Where a recommendation for it stands among others."""
+        return worth_rank(self.severity, self.savings.dollars_per_hour, self.confidence)
 
     @property
     def is_complaint(self) -> bool:

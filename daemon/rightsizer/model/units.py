@@ -94,7 +94,9 @@ def parse_duration(text: str) -> float:
     """Seconds of `40us`, `500ms`, `1h30m` or `14d`; raises `ValueError` for any other text."""
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"'{text}' is not a duration; write it like '10m'")
+        if text.startswith("-"):
+            raise ValueError(f"'{text}' is negative; leave out the -")
+        raise ValueError(f"'{text}' is not a duration; write it like '10m' or '1h30m'")
     return sum(
         float(number) / _PER_SECOND[unit]
         if unit in _PER_SECOND

@@ -60,6 +60,9 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.LOW: "headroom",
 }
 """Most urgent first; each has its word beside it, so that none is told by color alone."""
+_HOURS_A_DAY: Final = 24.0
+_CENTS_BELOW: Final = 10.0
+"""Dollars from which on cents tell nothing."""
 ABSENT: Final = "\u2013"
 """Stands for what is not known: a dash."""
 TIMES: Final = "\u00d7"
@@ -78,6 +81,18 @@ def gpus_label(low: float, high: float | None) -> str:
     least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in ends)
     told = least if least == most else f"{least} to {most}"
     return f"{told} {'GPU' if most == '1' else 'GPUs'}"
+
+
+def dollars_label(low: float, high: float | None) -> str:
+    """Money an hour as it is a day: `$137 a day ($41 to $233)`; below nothing it costs more."""
+    least, most = (each * _HOURS_A_DAY for each in (low, low if high is None else high))
+    if least < 0 < most:
+        return f"from ${-least:,.0f} more to ${most:,.0f} less a day"
+    costs, more = ("costs ", "more ") if least < 0 else ("", "")
+    near, far = sorted((abs(least), abs(most)))
+    digits = 2 if 0.0 < far < _CENTS_BELOW else 0
+    ends = "" if near == far else f" (${near:,.{digits}f} to ${far:,.{digits}f})"
+    return f"{costs}${(near + far) / 2:,.{digits}f} {more}a day{ends}"
 
 
 def confidence_label(confidence: float) -> str:

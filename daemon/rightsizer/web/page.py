@@ -85,6 +85,7 @@ def content_security_policy() -> str:
 @functools.cache
 def _template() -> Template:
     # As late as in `render`.
+    from rightsizer.report.evidence_labels import evidence_labels  # noqa: PLC0415
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
@@ -94,5 +95,5 @@ def _template() -> Template:
         "uncapitalized": labels.uncapitalized,
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
-    environment.globals |= words | {"spans": SPANS}
+    environment.globals |= words | {"spans": SPANS, "evidence_labels": evidence_labels}
     return environment.get_template("page.html")

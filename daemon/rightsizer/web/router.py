@@ -38,6 +38,8 @@ class Router:
     routes: "tuple[Route, ...]"
     allows_changes: bool = False
     """Whether authenticated clients may change things over TCP."""
+    is_open: bool = False
+    """Whether all clients may: a demonstration has nothing to protect."""
     past: PastOf | None = None
     """What the devices did over a span; what the report itself knows, unless given."""
 
@@ -64,7 +66,7 @@ class Router:
 
     def may_change(self, request: WebRequest) -> bool:
         """Whether a request over TCP may change something: it is allowed, and says by whom."""
-        return self.allows_changes and request.identity is not None
+        return self.is_open or (self.allows_changes and request.identity is not None)
 
     def _handled(self, route: "Route", request: WebRequest) -> WebResponse:
         if route.is_local and request.peer is None:

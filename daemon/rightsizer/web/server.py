@@ -58,6 +58,8 @@ class WebAccess:
     """Admits requests; without one everything may be read by every client."""
     allows_changes: bool = False
     """Whether clients that the guard has identified may change things."""
+    is_open: bool = False
+    """Whether all clients may."""
     telemetry_path: str = METRICS_PATH
     route_prefix: str = ""
     """What every path begins with, as `/gpu`."""
@@ -134,9 +136,16 @@ class WebServer:
         refresh, poll = web.page_refresh_seconds, web.page_poll_seconds
         page = WebPage(freshness, web.fit, refresh, past, poll, blocks)
         routes = (*local_routes, *routes_at(access.telemetry_path))
-        may_change = access.allows_changes
         self._site = Router(
-            latest, exposition, page, freshness, wall_time, routes, may_change, past
+            latest=latest,
+            exposition=exposition,
+            page=page,
+            freshness=freshness,
+            wall_time=wall_time,
+            routes=routes,
+            allows_changes=access.allows_changes,
+            is_open=access.is_open,
+            past=past,
         )
         self._answer = with_prefix(access.route_prefix, self._site.answer)
         self._listeners: list[WebListener] = []

@@ -1,6 +1,7 @@
 """Settings of the HTTP server: addresses, limits, passwords, colors of fits."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.exposition.settings import MetricsSettings
@@ -64,7 +65,8 @@ def parse_address(text: str) -> Address:
     """
     match = _FORM.fullmatch(text.strip())
     if match is None:
-        hint = "put an IPv6 host in brackets, like '[::1]:19400'" if text.count(":") > 1 else _FORMS
+        is_six = text.count(":") > 1 and "/" not in text
+        hint = "put an IPv6 host in brackets, like '[::1]:19400'" if is_six else _FORMS
         raise UsageError(f"'{text}' is not an address; {hint}")
     port = int(match["port"])
     if port > _PORT_MAXIMUM:
@@ -166,11 +168,19 @@ class WebTree:
         """Refuse addresses and paths that cannot be used."""
         try:
             key = "listen_addresses"
-            for address in self.listen_addresses:
-                parse_address(address)
+            _check_addresses(self.listen_addresses, is_needed=not self.systemd_socket)
             key = "telemetry_path"
             checked_path(self.telemetry_path)
             key = "route_prefix"
             checked_path(self.route_prefix or "/")
         except UsageError as error:
             raise ValueError(f"{key}: {error}") from None
+
+
+def _check_addresses(texts: Sequence[str], *, is_needed: bool) -> None:
+    if is_needed and not texts:
+        raise UsageError(f"names no address, so that nobody is answered; {_FORMS}")
+    addresses = list(map(parse_address, texts))
+    for each in addresses:
+        if each.port and addresses.count(each) > 1:
+            raise UsageError(f"'{each}' is listed twice; list it once")

@@ -47,10 +47,10 @@ class DcgmSettings:
     def __post_init__(self) -> None:
         if not self.url:
             return
-        checked_url(self.url)
+        checked_url(self.url, "url: ")
         if urlsplit(self.url).path.rstrip("/").endswith(_OUR_PATH):
             raise ValueError(
-                f"'{self.url}' is where Rightsizer itself writes in dcgm-exporter's manner; "
+                f"url: '{self.url}' is where Rightsizer itself writes in dcgm-exporter's manner; "
                 "name the address of a dcgm-exporter, or leave url empty"
             )
 

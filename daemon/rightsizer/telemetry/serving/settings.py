@@ -58,9 +58,9 @@ class ServingEndpoint:
             is_usable = False
         if not is_usable or not _PLAIN.fullmatch(self.url):
             raise ValueError(
-                f"'{self.url}' is not an address; write it like 'http://127.0.0.1:8000/metrics'"
+                f"url: '{self.url}' is not an address; write it like 'http://127.0.0.1:8000/metrics'"
             )
-        checked_url(self.url)
+        checked_url(self.url, "url: ")
 
     @property
     def address(self) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
-from rightsizer.model.units import GIB, format_duration, percent_text
+from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.labels import ABSENT, TIMES, action_label, display_name, reason_label
 from rightsizer.web.view.totals import interval
 
@@ -50,55 +50,6 @@ def cost_label(option: Option) -> str:
         return ABSENT
     low, high = option.dollars_per_hour_low, option.dollars_per_hour_high
     return f"${interval(low, high, '{:,.2f}')} an hour"
-
-
-_UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
-
-
-def facts_of(
-    evidence: Mapping[str, object], names: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
-    """The evidence of a finding in words; devices go by the names they have on the page."""
-    parts = ((*_split(name), value) for name, value in evidence.items())
-    return tuple((display_name(plain), _value(unit, value, names)) for plain, unit, value in parts)
-
-
-def _split(name: str) -> tuple[str, str]:
-    """A name without the unit at its end, and that unit; empty where there is none."""
-    plain, _, last = name.rpartition("_")
-    is_unit = last in {"ratio", "seconds", "bytes", *_UNITS}
-    return (plain or name, last) if is_unit else (name, "")
-
-
-def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
-    if value is None:
-        return "not known"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (int, float)):
-        return _number(unit, float(value))
-    if isinstance(value, Mapping):
-        items = ((str(key), *_split(str(key)), inside) for key, inside in value.items())
-        parts = (
-            f"{names.get(key) or display_name(plain).lower()} {_value(own or unit, inside, names)}"
-            for key, plain, own, inside in items
-        )
-        return ", ".join(parts) or "none"
-    if isinstance(value, (list, tuple, set, frozenset)):
-        between = "; " if any(isinstance(each, Mapping) for each in value) else ", "
-        return between.join(_value(unit, inside, names) for inside in value) or "none"
-    return names.get(str(value), str(value))
-
-
-def _number(unit: str, value: float) -> str:
-    if unit == "ratio":
-        return percent_text(value)
-    if unit == "seconds":
-        return format_duration(value) if value >= 0 else f"{value:,.4g} s"
-    if unit == "bytes":
-        return f"{value / GIB:,.3g}\u00a0GiB"
-    number = f"{value:,.4g}" if abs(value) < 1e4 or value % 1 else f"{value:,.0f}"  # noqa: PLR2004 - what `g` would write with an exponent.
-    return f"{number}\u00a0{_UNITS[unit]}" if unit else number
 
 
 _THE_GPU: Final = "the GPU"

@@ -7,7 +7,6 @@ from typing import Final
 from rightsizer import __version__
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
-from rightsizer.model.finding import worth_rank
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
@@ -269,7 +268,7 @@ class _NodePage:
             pieces = [piece for piece in pieces if piece.finding.workload == self._workload]
         elif self._chosen:
             pieces = [piece for piece in pieces if self._chosen & {*piece.finding.devices}]
-        return tuple(sorted(pieces, key=_rank) if is_open else pieces)
+        return tuple(sorted(pieces, key=lambda p: p.finding.rank) if is_open else pieces)
 
     def _past_of(self, uuid: str) -> DeviceSpan:
         return self._past.spans.get(uuid, _NOTHING)
@@ -300,11 +299,6 @@ class _NodePage:
             )
             for device in self._shown.devices
         )
-
-
-def _rank(advice: Advice) -> tuple[bool, float, int, float]:
-    finding = advice.finding
-    return worth_rank(finding.severity, finding.savings.dollars_per_hour, finding.confidence)
 
 
 def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selected: str) -> str:

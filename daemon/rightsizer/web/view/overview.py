@@ -1,8 +1,9 @@
-"""View of all GPUs as one table: a row a board, the one that wastes most first."""
+"""View of all GPUs as one table: a row a board, the one with the most to save first."""
 
 from collections.abc import Callable, Sequence
 
 from rightsizer.model.advice import Advice
+from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
@@ -23,7 +24,7 @@ class OverviewRow:
     headroom_gpu_hours: float
     """Hours of a GPU that stayed free while it worked."""
     to_do: tuple[Advice, ...]
-    """What is advised, the most urgent first, then what saves most."""
+    """What is advised, what saves most first."""
     instances: tuple["OverviewRow", ...] = ()
 
 
@@ -32,7 +33,7 @@ def overview_rows(
     past: Callable[[str], DeviceSpan],
     open_advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
-    """A row for each board, with its MIG instances: silent ones first, then by what can be won."""
+    """A row for each board, with its MIG instances: silent ones first, then as `advise` ranks."""
     by_parent: dict[str, list[DeviceCardView]] = {}
     for card in devices:
         if (mig := card.report.device.mig) is not None:
@@ -42,16 +43,15 @@ def overview_rows(
         for card in devices
         if card.report.device.mig is None
     ]
-    return tuple(sorted(rows, key=_worst_first))
+    return tuple(sorted(rows, key=_most_to_save_first))
 
 
-def _worst_first(row: OverviewRow) -> tuple[bool, float]:
-    """By what was wasted, or by the part of its headroom that advice would free."""
-    findings = (piece.finding for piece in row.to_do)
-    saved = max((each.savings.gpus / len(each.devices) for each in findings), default=0.0)
-    known = row.wasted_gpu_hours + row.headroom_gpu_hours
-    won = min(row.headroom_gpu_hours, saved * known)
-    return row.card.report.down is None, -max(row.wasted_gpu_hours, won)
+def _most_to_save_first(row: OverviewRow) -> tuple[bool, Rank, bool, float]:
+    """As its best recommendation stands in `advise`; without any, by what was wasted."""
+    best = row.to_do[0].finding if row.to_do else None
+    is_cause = best is not None and row.card.report.device.uuid in best.culprits
+    rank = UNADVISED if best is None else best.rank
+    return row.card.report.down is None, rank, not is_cause, -row.wasted_gpu_hours
 
 
 def _row(
@@ -74,18 +74,10 @@ def _row(
         wasted_gpu_hours=hours[False],
         headroom_gpu_hours=hours[True],
         to_do=_to_do(uuids, open_advice),
-        instances=tuple(sorted(instances, key=_worst_first)),
+        instances=tuple(sorted(instances, key=_most_to_save_first)),
     )
 
 
 def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    """The most urgent first, then by savings; of a job, what its culprits are to do first."""
-    about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
-
-    def rank(advice: Advice) -> tuple[int, bool, float, float]:
-        finding = advice.finding
-        is_cause = not uuids.isdisjoint(finding.culprits)
-        worth = finding.savings.dollars_per_hour
-        return -finding.severity.rank, not is_cause, -worth, -finding.confidence
-
-    return tuple(sorted(about, key=rank))
+    about = (each for each in open_advice if not uuids.isdisjoint(each.finding.devices))
+    return tuple(sorted(about, key=lambda each: each.finding.rank))

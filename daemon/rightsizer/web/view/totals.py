@@ -16,7 +16,13 @@ from rightsizer.model.units import (
     format_duration,
     percent_text,
 )
-from rightsizer.report.labels import PAGE_CAUSE_LABELS, SEVERITY_COLORS, display_name, gpus_label
+from rightsizer.report.labels import (
+    PAGE_CAUSE_LABELS,
+    SEVERITY_COLORS,
+    display_name,
+    dollars_label,
+    gpus_label,
+)
 from rightsizer.web.view.strip import Share
 
 Spent: TypeAlias = DeviceSpan | Totals
@@ -82,12 +88,12 @@ class SavingsSum:
 
 
 def savings_label(savings: Savings) -> str:
-    """GPUs and money, or why there is no figure."""
+    """Money and GPUs, or why there is no figure."""
     parts = []
+    if savings.dollars_per_hour_low is not None:
+        parts.append(dollars_label(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
     if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
         parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
-    if savings.dollars_per_hour_low is not None:
-        parts.append(_money(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
     return ", ".join(parts) or (f"no figure: {savings.reason}" if savings.reason else "no figure")
 
 
@@ -135,16 +141,6 @@ def interval(low: float, high: float | None, form: str) -> str:
     first = form.format(low)
     last = form.format(low if high is None else high)
     return first if first == last else f"{first} to {last}"
-
-
-def _money(low: float, high: float | None) -> str:
-    """Money an hour; what is saved below nothing is what it costs more."""
-    most = low if high is None else high
-    if low < 0 and most <= 0:
-        return f"costs ${interval(-most, -low, '{:,.2f}')} more an hour"
-    if low < 0:
-        return f"from ${-low:,.2f} more to ${most:,.2f} less an hour"
-    return f"${interval(low, most, '{:,.2f}')} an hour"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""Evidence of findings in words: names without units, values with them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rightsizer.model.units import GIB, format_duration, percent_text
+from rightsizer.report.labels import display_name
+
+_DEVICES: Final = ("GPU-", "MIG-")
+_UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
+
+
+def evidence_labels(
+    evidence: Mapping[str, object], names: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The evidence of a finding in words; devices go by their names, where these are known."""
+    parts = ((*_split(name), value) for name, value in evidence.items())
+    return tuple(
+        (display_name(plain), value_label(unit, value, names)) for plain, unit, value in parts
+    )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A name without the unit at its end, and that unit; empty where there is none."""
+    plain, _, last = name.rpartition("_")
+    is_unit = last in {"ratio", "seconds", "bytes", *_UNITS}
+    return (plain or name, last) if is_unit else (name, "")
+
+
+def value_label(unit: str, value: object, names: Mapping[str, str]) -> str:
+    """A value of a unit, as `ratio` or `seconds`; empty where it has none."""
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _number(unit, float(value))
+    if isinstance(value, Mapping):
+        items = ((str(key), *_split(str(key)), inside) for key, inside in value.items())
+        parts = (
+            f"{names.get(key) or _subject(key, name)} {value_label(own or unit, inside, names)}"
+            for key, name, own, inside in items
+        )
+        return ", ".join(parts) or "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        between = "; " if any(isinstance(each, Mapping) for each in value) else ", "
+        return between.join(value_label(unit, inside, names) for inside in value) or "none"
+    return names.get(str(value), str(value))
+
+
+def _subject(key: str, name: str) -> str:
+    return key if key.startswith(_DEVICES) else display_name(name).lower()
+
+
+def _number(unit: str, value: float) -> str:
+    if unit == "ratio":
+        return percent_text(value)
+    if unit == "seconds":
+        return format_duration(value) if value >= 0 else f"{value:,.4g} s"
+    if unit == "bytes":
+        return f"{value / GIB:,.3g}\u00a0GiB"
+    number = f"{value:,.4g}" if abs(value) < 1e4 or value % 1 else f"{value:,.0f}"  # noqa: PLR2004 - what `g` would write with an exponent.
+    return f"{number}\u00a0{_UNITS[unit]}" if unit else number
