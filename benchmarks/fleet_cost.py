@@ -106,7 +106,7 @@ def _real() -> Iterator[Figure]:
 
 
 def _asked(answer: Answer) -> str:
-    use = answer.form["use"]
+    use = answer.document["use"]
     return (
         f"{use['queries']} queries, {use['received_bytes'] / 2**20:.1f} MiB, "
         f"{use['samples'] / 1e6:.2f} million samples"

@@ -131,16 +131,16 @@ class Estate:
         return {uuid: self.numbers[uuid] for uuid in self.asked(promql)}
 
 
-def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
+def answer(estate: Estate, path: str, parameters: dict[str, list[str]]) -> str:
     """The body of an answer."""
-    promql = form.get("query", [""])[0]
+    promql = parameters.get("query", [""])[0]
     if path.endswith("/query_range"):
-        start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
+        start, end, step = (float(parameters[name][0]) for name in ("start", "end", "step"))
         end = min(end, estate.until)
         times = tuple(int(start + step * at) for at in range(int((end - start) // step) + 1))
         series, kind = estate.matrix(promql, times, step) if times else iter(()), "matrix"
     elif path.endswith("/query"):
-        series, kind = estate.vector(promql, form.get("time", ["0"])[0]), "vector"
+        series, kind = estate.vector(promql, parameters.get("time", ["0"])[0]), "vector"
     else:
         return '{"status":"success","data":{"version":"2.50.0","application":"Prometheus"}}'
     inside = ",".join(series)
@@ -314,8 +314,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None:
         """Keep quiet."""
 
-    def _reply(self, path: str, form: dict[str, list[str]]) -> None:
-        raw = answer(self.estate, path, form).encode()
+    def _reply(self, path: str, parameters: dict[str, list[str]]) -> None:
+        raw = answer(self.estate, path, parameters).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))

@@ -96,8 +96,8 @@ def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> 
     gc.freeze()
     try:
         connection = http.client.HTTPConnection(server.addresses[0])
-        for form, headers in _FORMATS.items():
-            yield from _of_format(f"{name}, {form}", headers, node, connection)
+        for text_format, headers in _FORMATS.items():
+            yield from _of_format(f"{name}, {text_format}", headers, node, connection)
         text = _scrape(connection, {})[1]
     finally:
         connection.close()

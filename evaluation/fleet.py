@@ -117,7 +117,7 @@ def _waiting(
     layout: Layout, answers: Mapping[tuple[Metrics, str], Answer]
 ) -> Iterator[tuple[str, ...]]:
     """Which work that waits is told what there is for it, and nothing else."""
-    scores = {key: wait_score(layout, key[0], answer.form) for key, answer in answers.items()}
+    scores = {key: wait_score(layout, key[0], answer.document) for key, answer in answers.items()}
     for planted in planted_waits(layout, Metrics.OWN):
         cells = (
             ("yes" if planted in each.found else "no") if metrics in planted.needs else "not seen"
@@ -138,7 +138,7 @@ def _figures(
         answer, all_of_it = answers[metrics, store], len(each.found) + len(each.missed)
         yield (
             *(str(metrics), store, f"{len(each.found)} of {all_of_it}", str(len(each.wrong))),
-            *(f"{answer.wall_seconds:.1f} s", str(answer.form["use"]["queries"])),
+            *(f"{answer.wall_seconds:.1f} s", str(answer.document["use"]["queries"])),
         )
 
 

@@ -143,9 +143,10 @@ def _groups(
 ) -> Iterator[tuple[str, Sequence[Judged]]]:
     kinds = {(row.file in apart, row.model_name, row.system, row.is_quantized) for row, _ in judged}
     for is_apart, name, system, is_quantized in sorted(kinds):
-        form = "fp8" if is_quantized else "bf16"
+        number_format = "fp8" if is_quantized else "bf16"
+        apart_text = ", set apart" if is_apart else ""
         yield (
-            f"{name.rpartition('/')[2]}, {form}, {system}{', set apart' if is_apart else ''}",
+            f"{name.rpartition('/')[2]}, {number_format}, {system}{apart_text}",
             [
                 each
                 for each in judged

@@ -155,8 +155,8 @@ def published_errors() -> Iterator[str]:
     for row in rows:
         groups[row.model, row.format, row.board, row.gpus].append(row)
     cells = [
-        (f"{model}, {form}, {gpus} x {board}", *_cells(_pairs(group)))
-        for (model, form, board, gpus), group in groups.items()
+        (f"{model}, {number_format}, {gpus} x {board}", *_cells(_pairs(group)))
+        for (model, number_format, board, gpus), group in groups.items()
     ]
     cells.append(("all", *_cells(_pairs(rows))))
     yield table(cells, ("published throughput", "rows", "median", "p90", "in the range"))

@@ -42,9 +42,9 @@ def test_nothing_is_lost_on_the_way(known: DeviceRecord) -> None:
 
 def test_text_of_a_former_version_is_understood() -> None:
     """It said nothing of the draw."""
-    form = json.loads(encode_device(KNOWN))
-    del form["power"]
-    assert decode_device(json.dumps(form)) == DeviceRecord(gpu(), workload(), EPOCH)
+    document = json.loads(encode_device(KNOWN))
+    del document["power"]
+    assert decode_device(json.dumps(document)) == DeviceRecord(gpu(), workload(), EPOCH)
 
 
 @pytest.mark.parametrize(

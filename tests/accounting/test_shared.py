@@ -24,7 +24,7 @@ QUARTER: Final = int(timedelta(minutes=15).total_seconds())
 def forms(window_query: WindowQuery) -> list[bytes]:
     """All closed windows that are remembered, as they are kept."""
     rings = (window_query.fine, window_query.hours, window_query.days)
-    return list(chain.from_iterable(ring.forms for ring in rings))
+    return list(chain.from_iterable(ring.encoded for ring in rings))
 
 
 def quarters(hours: int, uuid: str = "GPU-0") -> list[Entry]:
@@ -59,7 +59,7 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
     assert remembered is not None
     mine, its = forms(device.rollups.window_query()), forms(remembered)
     assert len(mine) > 600
-    assert [id(form) for form in mine] == [id(form) for form in its]
+    assert [id(document) for document in mine] == [id(document) for document in its]
 
 
 def test_days_of_blocks_are_one_object_too() -> None:

@@ -114,22 +114,22 @@ def test_packing_words_never_change() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda form: {**form, "v": 2},
-        lambda form: {key: value for key, value in form.items() if key != "v"},
-        lambda form: {key: value for key, value in form.items() if key != "start"},
-        lambda form: {**form, "states": {"sleeping": 1}},
-        lambda form: {**form, "demands": {"compute": [[200, 1]]}},
-        lambda form: {**form, "demands": {"compute": 3}},
-        lambda form: {**form, "tiers": 3},
+        lambda document: {**document, "v": 2},
+        lambda document: {key: value for key, value in document.items() if key != "v"},
+        lambda document: {key: value for key, value in document.items() if key != "start"},
+        lambda document: {**document, "states": {"sleeping": 1}},
+        lambda document: {**document, "demands": {"compute": [[200, 1]]}},
+        lambda document: {**document, "demands": {"compute": 3}},
+        lambda document: {**document, "tiers": 3},
         lambda _: [],
         lambda _: "text",
     ],
 )
 def test_what_is_no_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
     """Newer forms and broken ones raise an error that a reader can pass over."""
-    form = json.loads(FORMER)
+    document = json.loads(FORMER)
     with pytest.raises(ValueError, match=r"window|is not a valid|bin"):
-        decode_window("GPU-0", json.dumps(spoil(form)).encode())
+        decode_window("GPU-0", json.dumps(spoil(document)).encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"\x02", b"\x02abc", b"\x03" + FORMER])

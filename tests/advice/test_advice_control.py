@@ -55,11 +55,11 @@ class Desk:
 def test_anybody_may_have_advice_explained() -> None:
     """The whole object, the reasoning and the lifecycle."""
     status, text = Desk().ask("/api/v1/advice/a1b2c3", peer=None)
-    form = json.loads(text)
+    document = json.loads(text)
 
     assert status == HTTPStatus.OK
-    assert form["advice"]["id"] == "a1b2c3"
-    assert form["lifecycle"]["state"] == "active"
+    assert document["advice"]["id"] == "a1b2c3"
+    assert document["lifecycle"]["state"] == "active"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.finding import Case, Finding, FindingKind
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.report.json_encoder import finding_form
+from rightsizer.report.json_encoder import encode_finding
 
 MARKET: Final = Market(prices=built_in_prices())
 ALL: Final[tuple[Rule[Any], ...]] = tuple(rule.in_market(MARKET) for rule in RULES)
@@ -37,7 +37,7 @@ FEW: Final = settings(max_examples=15)
 
 def text_of(found: Finding) -> str:
     """All that is said, byte for byte."""
-    return json.dumps(finding_form(found), sort_keys=True, allow_nan=False)
+    return json.dumps(encode_finding(found), sort_keys=True, allow_nan=False)
 
 
 @given(cases())

@@ -154,13 +154,15 @@ def test_record_of_a_newer_program_is_read_without_what_it_added(database: Datab
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
         (text,) = connection.execute("SELECT record FROM advice").fetchone()
-        form = json.loads(text)
-        form["mood"] = form["advice"]["mood"] = form["advice"]["finding"]["mood"] = "good"
-        form["advice"]["finding"]["savings"]["mood"] = "good"
+        document = json.loads(text)
+        document["mood"] = document["advice"]["mood"] = document["advice"]["finding"]["mood"] = (
+            "good"
+        )
+        document["advice"]["finding"]["savings"]["mood"] = "good"
         for name in ("confidence", "severity", "baseline", "trial_since"):
-            del form[name]
-        del form["advice"]["why"]
-        connection.execute("UPDATE advice SET record = ?", (json.dumps(form),))
+            del document[name]
+        del document["advice"]["why"]
+        connection.execute("UPDATE advice SET record = ?", (json.dumps(document),))
     assert LedgerRepository(database).load() == [replace(record, confidence=0.0)]
 
 

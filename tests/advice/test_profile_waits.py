@@ -10,7 +10,7 @@ from profiles_built import copies, device, kernel, profile, span, time_use
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 from rightsizer.model.profile import HostMemory, LaunchUse, Profile, SpanKind
 from rightsizer.profiler.figures import lost_text
-from rightsizer.profiler.profile_encoder import profile_form
+from rightsizer.profiler.profile_encoder import encode_profile
 from rightsizer.profiler.rules import (
     PROFILE_RULES,
     communication_bound,
@@ -136,7 +136,7 @@ def test_what_a_step_waits_before_its_first_kernel_counts(tmp_path: Path) -> Non
     assert found.steps_time.span_seconds == pytest.approx(0.01, abs=1e-5)
     assert found.steps_time.host_wait_seconds == pytest.approx(0.008, abs=1e-4)
     assert found.longest_host_wait_seconds == pytest.approx(0.008, abs=1e-4)
-    lost = lost_text({"profiles": [profile_form(read)]})
+    lost = lost_text({"profiles": [encode_profile(read)]})
     assert lost.startswith("The GPU computes 20% of the time; waiting for the host 80%")
 
 
@@ -156,8 +156,8 @@ def test_memory_that_is_set_is_not_idle(tmp_path: Path) -> None:
 
 def test_a_gpu_that_computes_nearly_all_the_time_has_no_headline() -> None:
     """And of one that does not, what takes the rest is told by size."""
-    busy = profile_form(profile(device(time=time_use(kernel=0.97, host=0.03))))
-    lost = profile_form(profile(device(time=time_use(kernel=0.61, host=0.2))))
+    busy = encode_profile(profile(device(time=time_use(kernel=0.97, host=0.03))))
+    lost = encode_profile(profile(device(time=time_use(kernel=0.61, host=0.2))))
     assert not lost_text({"profiles": [busy]})
     assert lost_text({"profiles": [lost]}) == (
         "The GPU computes 61% of the time; waiting for the host 20%, idle for other causes 19%"

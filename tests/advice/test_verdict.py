@@ -81,16 +81,16 @@ def test_every_finding_is_complete_and_plain(state: State) -> None:
     """Each field of the design is there, in words and numbers that JSON can hold."""
     judged = case([window({state: 10}), window({state: 10})], workload())
     for found, rule in zip(findings([judged]), RULES, strict=True):
-        form = json.loads(json.dumps(asdict(found)))
-        assert form["rule"] == rule.name
-        assert form["devices"] == ["GPU-0", "GPU-1"]
-        assert form["workload"] == "slurm/llama"
-        assert form["summary"].endswith(".")
-        assert form["savings"]["reason"]
-        assert (form["reasons"] == []) == (form["kind"] == "optimized")
-        assert (form["abstained"] is not None) == (form["kind"] == "unknown")
-        assert set(form["culprits"]) <= {"GPU-0", "GPU-1"}
-        evidence = form["evidence"]
+        document = json.loads(json.dumps(asdict(found)))
+        assert document["rule"] == rule.name
+        assert document["devices"] == ["GPU-0", "GPU-1"]
+        assert document["workload"] == "slurm/llama"
+        assert document["summary"].endswith(".")
+        assert document["savings"]["reason"]
+        assert (document["reasons"] == []) == (document["kind"] == "optimized")
+        assert (document["abstained"] is not None) == (document["kind"] == "unknown")
+        assert set(document["culprits"]) <= {"GPU-0", "GPU-1"}
+        evidence = document["evidence"]
         assert evidence["known_seconds"] == (0.0 if state is State.UNKNOWN else 36000.0)
         assert evidence["window_seconds"] == 36000.0
         assert evidence["coverage_ratio"] == (0.0 if state is State.UNKNOWN else 1.0)

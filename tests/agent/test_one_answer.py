@@ -50,11 +50,11 @@ def found(findings: list[dict[str, Any]], labels: Mapping[str, str]) -> dict[str
     }
 
 
-def abstained(form: dict[str, Any]) -> set[tuple[str, ...]]:
+def abstained(document: dict[str, Any]) -> set[tuple[str, ...]]:
     """Rule and devices of every verdict that is not given, and why."""
     return {
         (each["rule"], each["abstained"], *each["devices"])
-        for each in form["findings"]
+        for each in document["findings"]
         if each["abstained"] is not None
     }
 

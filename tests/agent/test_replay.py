@@ -18,7 +18,7 @@ from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, writ
 from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
-from rightsizer.agent.replay import Replay, filled_history, replay, replay_form
+from rightsizer.agent.replay import Replay, encode_replay, filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.replay import replay_text
@@ -238,7 +238,7 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
     texts = set()
     for name in ("a.csv", "b.csv"):
         story = write_story(tmp_path / name, *chapters, interval_seconds=10)
-        texts.add(json.dumps(replay_form(replayed(story))))
+        texts.add(json.dumps(encode_replay(replayed(story))))
 
     assert len(texts) == 1
 
@@ -253,7 +253,7 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
         lines = [f"{START + at},GPU-0,{value}" for at in range(100)]
         (tmp_path / name).write_text("\n".join([f"timestamp,device,{signal}", *lines]) + "\n")
     paths = [tmp_path / name for name in rows]
-    forth, back = replay_form(replayed(*paths)), replay_form(replayed(*reversed(paths)))
+    forth, back = encode_replay(replayed(*paths)), encode_replay(replayed(*reversed(paths)))
 
     assert forth == back
     assert set(forth["devices"][0]["signals"]) >= {"gpu_busy", "memory_used"}
@@ -275,15 +275,15 @@ def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
 def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     """Scripts rely on them."""
     story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 3 * HOUR), interval_seconds=10)
-    form = json.loads(json.dumps(replay_form(replayed(story))))
-    (device,), (advice,) = form["devices"], form["advice"]
+    document = json.loads(json.dumps(encode_replay(replayed(story))))
+    (device,), (advice,) = document["devices"], document["advice"]
 
-    assert set(form) == {"span", "devices", "findings", "advice"}
+    assert set(document) == {"span", "devices", "findings", "advice"}
     assert set(device) >= FORM_KEYS
     assert device["seconds"] == 3 * HOUR
     assert device["states"] == {"idle_held": 3 * HOUR}
     assert set(device["signals"]["gpu_busy"]) == {"mean", "p50", "p95", "p99", "max"}
-    assert all(set(finding) >= FINDING_KEYS for finding in form["findings"])
+    assert all(set(finding) >= FINDING_KEYS for finding in document["findings"])
     assert set(advice) >= FINDING_KEYS | {"state", "opened", "updated", "expires", "actor"}
 
 
@@ -291,7 +291,7 @@ def test_energy_is_null_where_power_was_never_read(tmp_path: Path) -> None:
     """A measured nothing would be 0."""
     rows = "".join(f"{START + at},pod-a,0.6\n" for at in range(100))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
-    (device,) = replay_form(replayed(tmp_path / "log.csv"))["devices"]
+    (device,) = encode_replay(replayed(tmp_path / "log.csv"))["devices"]
 
     assert device["seconds"] == 99
     assert [device[key] for key in ("energy_joules", "used_joules", "waste_joules")] == [None] * 3
@@ -314,7 +314,7 @@ def test_unknown_time_says_why(
     rows = "".join(f"{START + at},pod-a,{cells}\n" for at in (*range(100), *range(200, 250)))
     (tmp_path / "log.csv").write_text(f"timestamp,device,{columns}\n{rows}")
     result = replayed(tmp_path / "log.csv")
-    (device,) = replay_form(result)["devices"]
+    (device,) = encode_replay(result)["devices"]
 
     assert device["states"] == {"unknown": 249}
     assert device["unknown_reasons"] == {str(why): 153, "no_reading": 96}
@@ -327,7 +327,7 @@ def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
     result = replayed(story)
-    told = json.dumps(replay_form(result)) + replay_text(result)
+    told = json.dumps(encode_replay(result)) + replay_text(result)
 
     assert "pod-x" in verdict(result, "idle").summary
     assert "GPU 0" not in told
@@ -368,7 +368,7 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
     result = replayed(tmp_path / "log.csv")
-    (device,) = replay_form(result)["devices"]
+    (device,) = encode_replay(result)["devices"]
 
     assert device["states"] == {"productive": 1200}
     assert device["effective_utilization"] == pytest.approx(0.29, abs=0.001)

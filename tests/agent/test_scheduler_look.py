@@ -72,20 +72,20 @@ def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -
 def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None:
     """What someone holds is no longer available."""
     with node(tmp_path) as settings:
-        form = resource_topology_by_look(settings, clock(), "gpu-1")
+        document = resource_topology_by_look(settings, clock(), "gpu-1")
 
-    assert faults(json.loads(SCHEMA.read_text()), form) == []
-    assert count(form, "nvidia.com/gpu", "capacity") == 7
-    assert count(form, "nvidia.com/gpu", "available") == 5
-    assert count(form, "nvidia.com/mig-1g.10gb", "capacity") == 2
-    assert count(form, "nvidia.com/mig-3g.40gb", "available") == 1
+    assert faults(json.loads(SCHEMA.read_text()), document) == []
+    assert count(document, "nvidia.com/gpu", "capacity") == 7
+    assert count(document, "nvidia.com/gpu", "available") == 5
+    assert count(document, "nvidia.com/mig-1g.10gb", "capacity") == 2
+    assert count(document, "nvidia.com/mig-3g.40gb", "available") == 1
 
 
-def count(form: dict[str, Any], name: str, key: str) -> int:
+def count(document: dict[str, Any], name: str, key: str) -> int:
     """How many of a resource all zones have."""
     return sum(
         int(each[key])
-        for zone in form["zones"]
+        for zone in document["zones"]
         for each in zone["resources"]
         if each["name"] == name
     )
@@ -112,9 +112,9 @@ def test_the_file_says_until_when_its_labels_hold() -> None:
 
 
 @pytest.mark.parametrize("form", [gres_by_look, resource_topology_by_look])
-def test_a_node_without_a_driver_is_an_error_with_its_remedy(form: Any) -> None:
+def test_a_node_without_a_driver_is_an_error_with_its_remedy(document: Any) -> None:
     """A file without GPUs would take them from the scheduler."""
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
-        form(Settings(), clock(), "gpu-1")
+        document(Settings(), clock(), "gpu-1")

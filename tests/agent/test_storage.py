@@ -286,9 +286,9 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
         said = advice["advice"]["finding"]
         said["finding"] = said.pop("kind")
         former_fields = ("advice", "key", "quiet_since", "seen")
-        form = json.dumps({name: advice[name] for name in former_fields})
+        document = json.dumps({name: advice[name] for name in former_fields})
         connection.execute(
-            "INSERT INTO advice VALUES (?, ?)", (advice["advice"]["finding"]["id"], form)
+            "INSERT INTO advice VALUES (?, ?)", (advice["advice"]["finding"]["id"], document)
         )
 
     storage = Storage(str(path))

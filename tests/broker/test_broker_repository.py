@@ -77,12 +77,13 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
     ):
         rows = connection.execute("SELECT kind, id, form FROM item").fetchall()
         for kind, name, text in rows:
-            form = json.loads(text)
+            document = json.loads(text)
             for key in ("kin", "weights", "unavailable") if kind == "reservation" else ("kin",):
-                form.pop(key, None)
-            form.get("lease", form).get("client", {}).pop("groups", None)
+                document.pop(key, None)
+            document.get("lease", document).get("client", {}).pop("groups", None)
             connection.execute(
-                "UPDATE item SET form = ? WHERE kind = ? AND id = ?", (json.dumps(form), kind, name)
+                "UPDATE item SET form = ? WHERE kind = ? AND id = ?",
+                (json.dumps(document), kind, name),
             )
     with closing(BrokerRepository(path)) as store:
         found = durable(store.load())

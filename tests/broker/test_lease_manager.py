@@ -25,7 +25,7 @@ from rightsizer.broker.lease import (
     LeaseRecord,
     Reservation,
 )
-from rightsizer.broker.lease_encoder import answer_form
+from rightsizer.broker.lease_encoder import encode_lease_answer
 from rightsizer.broker.repository import decode_item
 from rightsizer.broker.service import notice_body
 from rightsizer.model.errors import RightsizerError
@@ -121,9 +121,9 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
     assert written(60, lambda second: LeaseProcesses(((7, 100), (second, 300)))) == 12
     last = LeaseProcesses(((7, 100),), (7,))
     assert written(5, lambda _: last) == 1
-    (form,) = disk.execute("SELECT form FROM item WHERE kind = 'lease'").fetchone()
+    (document,) = disk.execute("SELECT form FROM item WHERE kind = 'lease'").fetchone()
     disk.close()
-    record = decode_item("lease", form)
+    record = decode_item("lease", document)
     assert isinstance(record, LeaseRecord)
     assert record.processes == last
 
@@ -155,10 +155,10 @@ def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode
         managed.clock.now += 2 * HOUR
     (idle,) = [each for each in told if each.kind is EventKind.IDLE]
     messages = managed.manager.messages_for("a")
-    form = answer_form(managed.manager.overview, "a", managed.clock.now, 0, messages)
-    assert form is not None
-    assert form["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
-    assert form["lease"]["told"] == ["idle"]
+    document = encode_lease_answer(managed.manager.overview, "a", managed.clock.now, 0, messages)
+    assert document is not None
+    assert document["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
+    assert document["lease"]["told"] == ["idle"]
     notice: dict[str, Any] = json.loads(notice_body(idle, 5 * SECOND, "node"))
     assert (notice["event"], notice["id"], notice["time"]) == ("broker_idle", "a", 5.0)
     managed.manager.end("a", client())
@@ -187,9 +187,9 @@ def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(
     """Then once a second at most, and so is one whose reservation has not begun."""
 
     def pause(item_id: str) -> float:
-        form = answer_form(managed.manager.overview, item_id, managed.clock.now, 0)
-        assert form is not None
-        return float(form["ask_again_seconds"])
+        document = encode_lease_answer(managed.manager.overview, item_id, managed.clock.now, 0)
+        assert document is not None
+        return float(document["ask_again_seconds"])
 
     managed.manager.ask(ticket("a", gpus=2))
     assert pause("a") == 0.2

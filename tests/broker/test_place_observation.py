@@ -16,18 +16,18 @@ from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour
 
 
-def labels(form: Any) -> list[str]:
+def labels(document: Any) -> list[str]:
     """What was chosen, for a person."""
-    return [slot["label"] for slot in form["seats"]]
+    return [slot["label"] for slot in document["seats"]]
 
 
 def test_what_is_busy_held_broken_or_cut_is_not_given(tmp_path: Path) -> None:
     """Each with its reason; the rest is free, and the best of it is chosen."""
-    form = placed_node(scenario_file(tmp_path), gpus="2")
-    assert labels(form) == ["GPU 1", "GPU 2"]
-    assert form["numa_nodes"] == [0]
-    assert form["cpus"] == "0-55"
-    obstacles = {each["label"]: each["obstacle"] for each in form["occupied"]}
+    document = placed_node(scenario_file(tmp_path), gpus="2")
+    assert labels(document) == ["GPU 1", "GPU 2"]
+    assert document["numa_nodes"] == [0]
+    assert document["cpus"] == "0-55"
+    obstacles = {each["label"]: each["obstacle"] for each in document["occupied"]}
     assert obstacles == {
         "GPU 0": "held",
         "GPU 5": "held_idle",
@@ -37,8 +37,8 @@ def test_what_is_busy_held_broken_or_cut_is_not_given(tmp_path: Path) -> None:
         "1g.10gb 2 of GPU 7": "profile",
         "1g.10gb 3 of GPU 7": "profile",
     }
-    assert form["source"] == "look"
-    assert form["watched_seconds"] == 2.0
+    assert document["source"] == "look"
+    assert document["watched_seconds"] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_requests_are_met_or_refused_as_the_interface_says(
     tmp_path: Path, words: dict[str, str], chosen: list[str]
 ) -> None:
     """In the form that the agent's own answer has."""
-    form = placed_node(scenario_file(tmp_path), **words)
-    assert labels(form) == chosen
-    assert form["is_met"] == bool(chosen)
-    assert list(faults(form, json_schema_of("GET", "/api/v1/place"))) == []
+    document = placed_node(scenario_file(tmp_path), **words)
+    assert labels(document) == chosen
+    assert document["is_met"] == bool(chosen)
+    assert list(faults(document, json_schema_of("GET", "/api/v1/place"))) == []
 
 
 def test_a_node_without_a_driver_is_an_error_with_its_remedy() -> None:

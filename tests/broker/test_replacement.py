@@ -8,7 +8,7 @@ from broker_node import Running, World, client, hgx, ticket
 from readings import HOUR, MINUTE, SECOND
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import EventKind
-from rightsizer.broker.lease_encoder import broker_form
+from rightsizer.broker.lease_encoder import encode_broker
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.queue_command import queue_text
 from rightsizer.broker.repository import decode_item, encode_item
@@ -144,8 +144,8 @@ def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
     node.world.broken = {"GPU-0"}
     node.looks()
     node.looks(10 * SECOND)
-    form = broker_form(BrokerOverview(node.state, node=node.world.look()), 0)
-    shown = queue_text(form, node.now / SECOND)
+    document = encode_broker(BrokerOverview(node.state, node=node.world.look()), 0)
+    shown = queue_text(document, node.now / SECOND)
     assert "  Lease aaaaaaaa has lost GPU 0: fell off the bus.\n" in shown
     assert ("in place of lease aaaaaaaa, which has lost a GPU" in shown) is offers
     assert bool(node.state.bookings) is offers

@@ -84,10 +84,10 @@ def test_without_an_agent_the_history_is_changed(
     history = config.parent / "h.db"
     id_ = keep_advice(history)
     assert run(config, verb, id_, "--why", "later", "--actor", "ana", "--json") == 0
-    form = json.loads(capsys.readouterr().out)["advice"]
+    document = json.loads(capsys.readouterr().out)["advice"]
     (advice,) = saved_advice(history)
 
-    assert (form["state"], form["actor"]) == (state, "ana")
+    assert (document["state"], document["actor"]) == (state, "ana")
     assert (advice.state, advice.actor, advice.why) == (state, "ana", "later")
 
 

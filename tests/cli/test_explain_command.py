@@ -153,12 +153,12 @@ def test_advice_of_a_history_is_explained(
     assert main(["explain", id_, *flags]) == 0
     text = capsys.readouterr().out
     assert main(["explain", id_, "--json", *flags]) == 0
-    form = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
     assert "idle 97% of the last 2 h" in text
     assert "recommender.rules.idle.on_ratio: 0.9" in text
-    assert form["confidence"]["product"] == "tier 1 x coverage 0.95 x certainty 0.94 = 0.893"
-    assert [query["name"] for query in form["queries"]] == [
+    assert document["confidence"]["product"] == "tier 1 x coverage 0.95 x certainty 0.94 = 0.893"
+    assert [query["name"] for query in document["queries"]] == [
         "known_seconds",
         "coverage_ratio",
         "idle_ratio",

@@ -255,13 +255,13 @@ def test_json_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
     fill(path, [window(0)], DeviceRecord(gpu(0), workload("a"), EPOCH))
     (row,) = exported(capsys, "--history.path", path)
     assert main(["export", "--history.path", str(path), "--format", "json"]) == 0
-    (form,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(capsys.readouterr().out)
     assert main(["export", "--history.path", str(path), "--format", "json", "--to", "1"]) == 0
     nothing = json.loads(capsys.readouterr().out)
 
-    assert list(form) == list(row) == [column.name for column in COLUMNS]
-    assert (form["holders"], form["productive_seconds"]) == (["slurm/a"], 150.0)
-    assert (form["energy_joules"], form["pcie_p50_ratio"]) == (None, None)
+    assert list(document) == list(row) == [column.name for column in COLUMNS]
+    assert (document["holders"], document["productive_seconds"]) == (["slurm/a"], 150.0)
+    assert (document["energy_joules"], document["pcie_p50_ratio"]) == (None, None)
     assert nothing == []
 
 

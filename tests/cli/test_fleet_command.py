@@ -111,7 +111,7 @@ def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:
     assert first.status == 0, first.err
     assert first.out.startswith("8 GPUs in 1 pool, 2 workloads, over 1 d")
     assert "8 GPUs in 1 pool" in page.read_text("utf-8")
-    second = asked_in_process(config, "--at", str(NOW / 1e9), "--json", "--all").form
+    second = asked_in_process(config, "--at", str(NOW / 1e9), "--json", "--all").document
     assert second["gpus"] == 8
     assert any(each["abstained"] for each in second["findings"])
     assert not any(each["id"] == "" for each in second["findings"])
@@ -121,21 +121,21 @@ def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
     """But what the probe asks; in JSON too."""
     said = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run")
     assert "Nothing was asked but the probe." in said.out.replace("\n", " ")
-    form = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run", "--json").form
-    assert form["device_days"] >= 8
-    assert form["kept_device_days"] == 0
-    assert form["queries"] > 0
+    document = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run", "--json").document
+    assert document["device_days"] >= 8
+    assert document["kept_device_days"] == 0
+    assert document["queries"] > 0
 
 
 def test_a_verdict_is_explained(config: Path) -> None:
     """One that asks for nothing, too, by an id of --json --all."""
     at = ("--at", str(NOW / 1e9))
-    findings = asked_in_process(config, *at, "--json", "--all").form["findings"]
+    findings = asked_in_process(config, *at, "--json", "--all").document["findings"]
     one = next(each["id"] for each in findings if each["rule"] == "idle_pool")
     told = asked_in_process(config, *at, "--explain", one)
     assert "fleet.rules.idle_pool.on_ratio" in told.out
-    form = asked_in_process(config, *at, "--explain", one, "--json").form
-    assert form["advice"]["id"] == one
+    document = asked_in_process(config, *at, "--explain", one, "--json").document
+    assert document["advice"]["id"] == one
 
 
 @pytest.mark.parametrize(

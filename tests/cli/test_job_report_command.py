@@ -88,13 +88,13 @@ def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> No
     assert main(["job-report", "7", *flags]) == 0
     text = capsys.readouterr().out
     assert main(["job-report", "7", *flags, "--json"]) == 0
-    form = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
     assert text.startswith("GPU use of job 7 on ")
     assert "50% while nothing ran" in text
-    assert form["job"] == "slurm:7"
-    assert form["unused_seconds"]["idle"] == 600.0
-    assert form["end"] - form["start"] == pytest.approx(1200.0, abs=60.0)
+    assert document["job"] == "slurm:7"
+    assert document["unused_seconds"]["idle"] == 600.0
+    assert document["end"] - document["start"] == pytest.approx(1200.0, abs=60.0)
 
 
 def test_an_unknown_job_is_told(history: Path, capsys: Captured) -> None:

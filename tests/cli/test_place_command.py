@@ -18,23 +18,25 @@ Captured = pytest.CaptureFixture[str]
 
 def test_the_answer_for_a_person(tmp_path: Path, golden: Golden) -> None:
     """The choice, why it is so, what was nearly as good, and what cannot be given."""
-    form = placed_node(scenario_file(tmp_path))
-    golden("place.txt", place_text(form, is_explained=True) + "\n")
-    golden("place.json", json.dumps(form, indent=1) + "\n")
+    document = placed_node(scenario_file(tmp_path))
+    golden("place.txt", place_text(document, is_explained=True) + "\n")
+    golden("place.json", json.dumps(document, indent=1) + "\n")
 
 
 def test_a_refusal_is_explained_without_being_asked(tmp_path: Path, golden: Golden) -> None:
     """The one who gets nothing wants to know why."""
-    form = placed_node(scenario_file(tmp_path), gpus="5")
-    golden("place-refused.txt", place_text(form, is_explained=False) + "\n")
+    document = placed_node(scenario_file(tmp_path), gpus="5")
+    golden("place-refused.txt", place_text(document, is_explained=False) + "\n")
 
 
 def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
     """GPUs by uuid, and a command that binds to their CPUs and memory."""
-    form = placed_node(scenario_file(tmp_path), gpus="2")
-    script = f"{export_text(form)}\necho $CUDA_VISIBLE_DEVICES/$RIGHTSIZER_CPUS/$RIGHTSIZER_BIND"
+    document = placed_node(scenario_file(tmp_path), gpus="2")
+    script = (
+        f"{export_text(document)}\necho $CUDA_VISIBLE_DEVICES/$RIGHTSIZER_CPUS/$RIGHTSIZER_BIND"
+    )
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
-    uuids = ",".join(slot["uuid"] for slot in form["seats"])
+    uuids = ",".join(slot["uuid"] for slot in document["seats"])
     assert done.stdout == f"{uuids}/0-55/numactl --cpunodebind=0 --membind=0\n"
 
 
@@ -50,12 +52,12 @@ def test_a_shell_that_was_refused_sees_no_gpu_and_starts_nothing() -> None:
 
 def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
     """To bind by the others would keep them far from their memory."""
-    form = placed_node(scenario_file(tmp_path), gpus="2")
-    form["seats"][1]["numa_node"] = None
-    form["cpus"] = None
-    assert "RIGHTSIZER_BIND=''" in export_text(form)
-    assert "RIGHTSIZER_CPUS=''" in export_text(form)
-    assert "which are near is unknown" in place_text(form, is_explained=False)
+    document = placed_node(scenario_file(tmp_path), gpus="2")
+    document["seats"][1]["numa_node"] = None
+    document["cpus"] = None
+    assert "RIGHTSIZER_BIND=''" in export_text(document)
+    assert "RIGHTSIZER_CPUS=''" in export_text(document)
+    assert "which are near is unknown" in place_text(document, is_explained=False)
 
 
 def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:

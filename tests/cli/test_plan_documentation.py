@@ -79,19 +79,19 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
     measured = compare_recording(
         Prediction(requirement, planner, plan.candidates[0], "A30"), devices
     )
-    form = {**encode_plan(plan), "measured": encode_plan_check(measured)}
+    document = {**encode_plan(plan), "measured": encode_plan_check(measured)}
 
-    assert json.loads(json.dumps(form, allow_nan=False)) == form
-    assert form["growth"]
-    assert form["growth_outlook"]
-    assert form["alternatives"]
-    assert set(keys(form)) - TOLD == set()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["growth"]
+    assert document["growth_outlook"]
+    assert document["alternatives"]
+    assert set(keys(document)) - TOLD == set()
 
 
-def keys(form: Any) -> Iterator[str]:
+def keys(document: Any) -> Iterator[str]:
     """Of a form and of everything in it."""
-    if isinstance(form, dict):
-        yield from form
-    for part in form.values() if isinstance(form, dict) else form:
+    if isinstance(document, dict):
+        yield from document
+    for part in document.values() if isinstance(document, dict) else document:
         if isinstance(part, dict | list):
             yield from keys(part)

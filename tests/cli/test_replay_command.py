@@ -127,9 +127,9 @@ def test_what_columns_do_not_tell_is_said(folder: Path, capsys: Captured) -> Non
     for column in ("memory.used [MiB]", "temperature.gpu"):
         (folder / "log.csv").write_text(heading + column + "\n" + rows)
         assert main(["replay", "log.csv", "--json"]) == 0
-        form = json.loads(capsys.readouterr().out)
-        idle = next(found for found in form["findings"] if found["finding"] == "idle")
-        told[column] = [device["caveats"] for device in form["devices"]], idle["summary"]
+        document = json.loads(capsys.readouterr().out)
+        idle = next(found for found in document["findings"] if found["finding"] == "idle")
+        told[column] = [device["caveats"] for device in document["devices"]], idle["summary"]
     stall = "power without its limit shows no stall: name the board with --board"
     caveats, summary = told["memory.used [MiB]"]
     assert caveats == [[stall], []]
@@ -147,9 +147,9 @@ def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
     story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
 
     assert main(["replay", str(story), "--board", BOARD, "--json"]) == 0
-    form = json.loads(capsys.readouterr().out)
-    assert form["devices"][0]["states"] == {"idle_held": 4 * HOUR}
-    assert [advice["rule"] for advice in form["advice"]] == ["idle"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["devices"][0]["states"] == {"idle_held": 4 * HOUR}
+    assert [advice["rule"] for advice in document["advice"]] == ["idle"]
 
 
 def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Captured) -> None:
@@ -162,12 +162,12 @@ def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Capture
     with (folder / "out.csv").open(newline="") as file:
         (line,) = csv.DictReader(file)
     assert main(["advise", "--history.path", "state/history.db", "--json"]) == 0
-    form = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     assert main(["advise", "--history.path", "state/history.db"]) == 0
     text = capsys.readouterr().out
 
     assert (line["state"], float(line["end"]) - float(line["start"])) == ("idle_held", 4 * HOUR)
-    assert [advice["reasons"] for advice in form["advice"]] == [["IdleHeld"]]
+    assert [advice["reasons"] for advice in document["advice"]] == [["IdleHeld"]]
     assert "1 recommendation is open." in text
 
 

@@ -79,7 +79,7 @@ def test_an_agent_elsewhere_gives_the_same_document(
     history: Path, capsys: Captured, tmp_path: Path
 ) -> None:
     """Byte for byte; what is wrong with a flag is said as by a local history's."""
-    form, file = reported(capsys, history, "--last", "30h"), tmp_path / "report.html"
+    document, file = reported(capsys, history, "--last", "30h"), tmp_path / "report.html"
     settings = with_values(Settings(), {"history.path": str(history)})
     server = WebServer(
         ["127.0.0.1:0"],
@@ -91,7 +91,7 @@ def test_an_agent_elsewhere_gives_the_same_document(
     try:
         url = ("--url", f"http://{server.addresses[0]}")
         assert main(["report", *url, "--last", "30h", "--format", "json"]) == 0
-        assert json.loads(capsys.readouterr().out) == form
+        assert json.loads(capsys.readouterr().out) == document
         assert main(["report", *url, "--output", str(file)]) == 0
         assert file.read_text().startswith("<!doctype html>")
         assert "give one of them" in refused(capsys, *url, "--last", "30h", "--from", "5")[1]
@@ -103,19 +103,19 @@ def test_an_agent_elsewhere_gives_the_same_document(
 
 def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:
     """Up to seven days, from where the history begins; what no one recorded is a gap."""
-    form = reported(capsys, history)
+    document = reported(capsys, history)
 
-    assert form["span"]["end"] - form["span"]["start"] == HOURS * 3600
-    assert form["summary"]["known_hours"] == 26
-    assert form["summary"]["groups"]["no_data"] == 24
-    assert form["health"]["unrecorded_hours"] == 24
-    (gap,) = form["health"]["gaps"]
+    assert document["span"]["end"] - document["span"]["start"] == HOURS * 3600
+    assert document["summary"]["known_hours"] == 26
+    assert document["summary"]["groups"]["no_data"] == 24
+    assert document["health"]["unrecorded_hours"] == 24
+    (gap,) = document["health"]["gaps"]
     assert gap["end"] - gap["start"] == 86400
-    assert [row["workload"] for row in form["workloads"]] == ["slurm/llama"]
-    assert form["workloads"][0]["devices"] == ["GPU 0"]
-    assert form["devices"][0]["workloads"] == ["slurm/llama"]
-    assert [row["id"] for row in form["advice"]] == ["aaaaaaaaaaaa"]
-    assert form["prices"][0]["dollars_per_hour_low"] > 0
+    assert [row["workload"] for row in document["workloads"]] == ["slurm/llama"]
+    assert document["workloads"][0]["devices"] == ["GPU 0"]
+    assert document["devices"][0]["workloads"] == ["slurm/llama"]
+    assert [row["id"] for row in document["advice"]] == ["aaaaaaaaaaaa"]
+    assert document["prices"][0]["dollars_per_hour_low"] > 0
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_a_span_is_of_whole_hours(
 
 def test_a_span_without_data_says_so(history: Path, capsys: Captured) -> None:
     """It is no fault to ask for one."""
-    form = reported(capsys, history, "--from", "2026-03-01", "--to", "2026-03-08")
+    document = reported(capsys, history, "--from", "2026-03-01", "--to", "2026-03-08")
 
-    assert form["story"][0].startswith("Nothing is known of this span")
-    assert form["summary"]["known_hours"] == 0
+    assert document["story"][0].startswith("Nothing is known of this span")
+    assert document["summary"]["known_hours"] == 0
 
 
 @pytest.mark.parametrize(
@@ -217,10 +217,10 @@ def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Cap
     path = tmp_path / "replayed.db"
     assert main(["replay", str(recording), "--board", BOARD, "--into", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["devices"][0]
-    form = reported(capsys, path)
+    document = reported(capsys, path)
 
-    assert form["advice_is_judged_now"]
-    states = {state: hours * 3600 for state, hours in form["devices"][0]["states"].items()}
+    assert document["advice_is_judged_now"]
+    states = {state: hours * 3600 for state, hours in document["devices"][0]["states"].items()}
     assert states == pytest.approx({state: time for state, time in told["states"].items() if time})
 
 

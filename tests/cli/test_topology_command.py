@@ -31,7 +31,7 @@ def answer(captured: Captured, *arguments: str | Path) -> str:
     return captured.readouterr().out
 
 
-def form(captured: Captured, *arguments: str | Path) -> Any:
+def document(captured: Captured, *arguments: str | Path) -> Any:
     """What it answers in JSON."""
     return json.loads(answer(captured, "--json", *arguments))
 
@@ -81,7 +81,7 @@ def test_the_matrix_of_a_bus_without_a_driver(
 
 def test_a_simulated_node_has_no_bus_of_this_machine(capsys: Captured) -> None:
     """What is plugged in here does not stand beside GPUs that are not."""
-    found = form(capsys, "--scenario", "eight-gpu-node")
+    found = document(capsys, "--scenario", "eight-gpu-node")
 
     assert len(found["gpus"]) == 8
     assert {link["kind"] for link in found["links"]} == {"NV"}
@@ -95,7 +95,9 @@ def test_the_scenario_of_the_configuration_counts_too(tmp_path: Path, capsys: Ca
     file = tmp_path / "rightsizer.yaml"
     file.write_text("sources: {simulated: {scenario: t4-pair}}\n")
 
-    assert [gpu["name"] for gpu in form(capsys, "--config.file", file)["gpus"]] == ["Tesla T4"] * 2
+    assert [gpu["name"] for gpu in document(capsys, "--config.file", file)["gpus"]] == [
+        "Tesla T4"
+    ] * 2
 
 
 def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> None:
@@ -111,13 +113,13 @@ def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> N
         f"catalogue: {{boards_file: {boards}}}\nsources: {{simulated: {{scenario: {scenario}}}}}\n"
     )
 
-    assert len(form(capsys, "--config.file", file)["gpus"]) == 1
+    assert len(document(capsys, "--config.file", file)["gpus"]) == 1
 
 
 def test_what_is_not_known_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:
     """And never a number or a word that could be taken for an answer."""
     with installed(no_driver):
-        found = form(capsys, "--path.sysfs", flat_virtual_machine(tmp_path).root)
+        found = document(capsys, "--path.sysfs", flat_virtual_machine(tmp_path).root)
     gpu, link = found["gpus"][0], found["links"][0]
 
     assert (gpu["uuid"], gpu["offered"], gpu["index"]) == ("0000:00:05.0", False, None)

@@ -28,16 +28,16 @@ FORMS: Final = {
 _FILES: Final = {"sharded-service": "stateful-set", "sharded-cron-job": "cron-job"}
 
 
-def template(form: str) -> Any:
+def template(document: str) -> Any:
     """The pods' template."""
-    spec = named(built_from(FLEET / form), FORMS[form])["spec"]
-    return (spec["jobTemplate"]["spec"] if form.endswith("cron-job") else spec)["template"]
+    spec = named(built_from(FLEET / document), FORMS[document])["spec"]
+    return (spec["jobTemplate"]["spec"] if document.endswith("cron-job") else spec)["template"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_api_server_would_take_every_object(form: str) -> None:
+def test_the_api_server_would_take_every_object(document: str) -> None:
     """By the newest schemas of Kubernetes that the package knows; unknown keys are faults."""
-    objects = built_from(FLEET / form)
+    objects = built_from(FLEET / document)
     validate = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate, which has the schemas, is not installed"
     )
@@ -46,9 +46,9 @@ def test_the_api_server_would_take_every_object(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_pod_has_no_more_than_it_needs(form: str) -> None:
+def test_a_pod_has_no_more_than_it_needs(document: str) -> None:
     """It would run under the strictest pod security: nothing of the host, no token, no root."""
-    pod = template(form)["spec"]
+    pod = template(document)["spec"]
     (container,) = pod["containers"]
     context = container["securityContext"]
 
@@ -60,14 +60,14 @@ def test_a_pod_has_no_more_than_it_needs(form: str) -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert {"requests", "limits"} == container["resources"].keys()
     mounted = [each["name"] for each in container["volumeMounts"]]
-    claimed = ["state"] if form == "sharded-service" else []
+    claimed = ["state"] if document == "sharded-service" else []
     assert sorted(mounted) == sorted([*claimed, *(each["name"] for each in pod["volumes"])])
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_its_command_line_is_one_that_the_program_takes(form: str) -> None:
+def test_its_command_line_is_one_that_the_program_takes(document: str) -> None:
     """A flag that is renamed is renamed here too."""
-    (container,) = template(form)["spec"]["containers"]
+    (container,) = template(document)["spec"]["containers"]
     name, *given = container["args"]
     parser = argparse.ArgumentParser()
     COMMAND.configure(parser)
@@ -75,41 +75,41 @@ def test_its_command_line_is_one_that_the_program_takes(form: str) -> None:
 
     assert name == COMMAND.name
     assert arguments.config_file == Path("/etc/rightsizer/rightsizer.yaml")
-    assert arguments.serve is form.endswith("service")
-    assert arguments.save is form.endswith("cron-job")
+    assert arguments.serve is document.endswith("service")
+    assert arguments.save is document.endswith("cron-job")
 
 
 @pytest.mark.parametrize("form", ["sharded-service", "sharded-cron-job"])
-def test_there_are_as_many_pods_as_shards(form: str) -> None:
+def test_there_are_as_many_pods_as_shards(document: str) -> None:
     """Each has its number from where Kubernetes writes it: as many as are counted with."""
-    (whole,) = documents(FLEET / form / f"{_FILES[form]}.yaml")
-    spec = whole["spec"] if form == "sharded-service" else whole["spec"]["jobTemplate"]["spec"]
+    (whole,) = documents(FLEET / document / f"{_FILES[document]}.yaml")
+    spec = whole["spec"] if document == "sharded-service" else whole["spec"]["jobTemplate"]["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     (shard,) = (each for each in container["args"] if each.startswith("--shard="))
     assert [each["name"] for each in container["env"]] == ["SHARD"]
-    count = spec["replicas"] if form == "sharded-service" else spec["completions"]
+    count = spec["replicas"] if document == "sharded-service" else spec["completions"]
     assert shard == f"--shard=$(SHARD)/{count}"
     assert Shard.parse(f"{count - 1}/{count}").index == count - 1
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_file_that_is_named_is_there_and_valid(form: str) -> None:
+def test_every_file_that_is_named_is_there_and_valid(document: str) -> None:
     """What a machine without kubectl can hold of them."""
-    (kustomization,) = documents(FLEET / form / "kustomization.yaml")
+    (kustomization,) = documents(FLEET / document / "kustomization.yaml")
     validate = pytest.importorskip("kubernetes_validate")
     for name in kustomization["resources"]:
         if name.endswith(".yaml"):
-            for each in documents(FLEET / form / name):
+            for each in documents(FLEET / document / name):
                 validate.validate(each, validate.latest_version(), strict=True)
         else:
-            assert (FLEET / form / name / "kustomization.yaml").is_file()
+            assert (FLEET / document / name / "kustomization.yaml").is_file()
 
 
 def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None:
     """A pod that is replaced goes on with the days that were read and the same ledger."""
     settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
-    for form in FORMS:
-        (container,) = template(form)["spec"]["containers"]
+    for document in FORMS:
+        (container,) = template(document)["spec"]["containers"]
         state = next(each for each in container["volumeMounts"] if each["name"] == "state")
         assert str(Path(settings.fleet.path).parent) == state["mountPath"]
 
@@ -170,7 +170,7 @@ def test_there_is_never_a_second_writer() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_image_is_of_this_version(form: str) -> None:
+def test_the_image_is_of_this_version(document: str) -> None:
     """A manifest of this release starts this release."""
-    (container,) = template(form)["spec"]["containers"]
+    (container,) = template(document)["spec"]["containers"]
     assert container["image"].endswith(f":{__version__}")

@@ -190,14 +190,14 @@ def test_doctor_has_the_sandbox_of_the_agent() -> None:
 
 def test_the_fleets_units_start_what_there_is() -> None:
     """The service serves, the timer's unit looks once and keeps; both are flags of the command."""
-    for unit, form in ((FLEET, "serve"), (LOOK, "save")):
+    for unit, document in ((FLEET, "serve"), (LOOK, "save")):
         (line,) = unit["ExecStart"]
         program, command, *flags = line.split()
         assert (program, command) == ("/usr/bin/rightsizer", "fleet")
         parser = argparse.ArgumentParser()
         COMMAND.configure(parser)
         arguments = parser.parse_args(flags)
-        assert getattr(arguments, form) is True
+        assert getattr(arguments, document) is True
         assert arguments.config_file == Path("/etc/rightsizer/fleet.yaml")
     timer = keys(SYSTEMD / "rightsizer-fleet.timer")
     assert timer["Unit"] == ["rightsizer-fleet-look.service"]

@@ -15,9 +15,9 @@ MAKE: Final = re.compile(r"\bmake ([a-z]+)")
 
 def read(path: Path) -> dict[str, Any]:
     """A file, whose `on` YAML 1.1 takes for a truth value."""
-    form = load_yaml(path.read_text("utf-8"), str(path)).data
-    assert isinstance(form, dict)
-    return form
+    document = load_yaml(path.read_text("utf-8"), str(path)).data
+    assert isinstance(document, dict)
+    return document
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:

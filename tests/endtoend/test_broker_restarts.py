@@ -135,7 +135,7 @@ def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
 
 def saved_pids(folder: Path) -> set[int]:
     """Of the processes that the broker's file has of leases."""
-    return {pid for form in saved_leases(folder) for pid, _ in form["kin"]["processes"]}
+    return {pid for document in saved_leases(folder) for pid, _ in document["kin"]["processes"]}
 
 
 def saved_leases(folder: Path) -> list[Any]:
@@ -146,7 +146,7 @@ def saved_leases(folder: Path) -> list[Any]:
         rows = connection.execute("SELECT form FROM item WHERE kind = 'lease'").fetchall()
     finally:
         connection.close()
-    return [json.loads(form) for (form,) in rows]
+    return [json.loads(document) for (document,) in rows]
 
 
 def test_a_reload_changes_how_many_processes_are_looked_at(

@@ -94,8 +94,8 @@ def test_whoever_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
     assert first.pid in {each["pid"] for each in lent.leases()}
     assert [line.split()[0] for line in shown.split("Queue\n")[1].splitlines()[1:3]] == ["1", "2"]
     assert not lent.client.get("/api/v1/place?gpus=1")["is_met"]
-    form = lent.broker()
-    assert list(faults(form, json_schema_of("GET", "/api/v1/broker"))) == []
+    document = lent.broker()
+    assert list(faults(document, json_schema_of("GET", "/api/v1/broker"))) == []
     assert leaving.wait() == 125
     first.signal(signal.SIGTERM)
     assert first.wait() == 128 + signal.SIGTERM
@@ -144,14 +144,14 @@ def test_what_a_command_leaves_behind_holds_the_lease(lent: Place, tmp_path: Pat
 def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
     """By its id; others are kept away from them, and it can be taken back."""
     made = run_rightsizer("reserve", "--gpus", "2", "--for", "1h", "--json", *lent.socket)
-    form = json.loads(made.stdout)
-    assert list(faults(form, json_schema_of("POST", "/api/v1/reservations"))) == []
+    document = json.loads(made.stdout)
+    assert list(faults(document, json_schema_of("POST", "/api/v1/reservations"))) == []
     other = lent.run("--no-wait", "--", "true")
     assert other.wait() == 125
-    own = lent.run("--gpus", "2", "--reservation", form["id"], "--", "true")
+    own = lent.run("--gpus", "2", "--reservation", document["id"], "--", "true")
     assert own.wait() == 0
-    assert run_rightsizer("cancel", form["id"], *lent.socket).stdout == (
-        f"Reservation {form['id']} was taken back.\n"
+    assert run_rightsizer("cancel", document["id"], *lent.socket).stdout == (
+        f"Reservation {document['id']} was taken back.\n"
     )
 
 
@@ -194,20 +194,22 @@ def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
     made = run_rightsizer(
         *("reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json"), *lent.socket
     )
-    form = json.loads(made.stdout)
-    assert form["message"].startswith("1 GPU is kept for ")
+    document = json.loads(made.stdout)
+    assert document["message"].startswith("1 GPU is kept for ")
     long = lent.run("--gpus", "2", "--no-wait", "--", "true")
     assert long.wait() == 125
     short = lent.run("--gpus", "2", "--no-wait", "--time-limit", "13h", "--", "true")
     assert short.wait() == 0
-    named = f"1 is kept for reservation {form['id']} of {form['user']}, which begins in 14 h"
+    named = (
+        f"1 is kept for reservation {document['id']} of {document['user']}, which begins in 14 h"
+    )
     assert f"{named}; with --time-limit 13h or less it would do\n" in long.said
     placed = run_rightsizer("place", "--gpus", "2", *lent.socket)
-    assert f"reservation {form['id']}" in placed.stdout
+    assert f"reservation {document['id']}" in placed.stdout
     more = run_rightsizer("reserve", *("--gpus", "2", "--in", "14h", "--for", "1h"), *lent.socket)
     assert more.returncode == 1
     assert "1 of 2 asked for is known to be free then" in more.stderr
-    run_rightsizer("cancel", form["id"], *lent.socket)
+    run_rightsizer("cancel", document["id"], *lent.socket)
 
 
 def test_an_agent_that_lends_nothing_says_how_to_change_that(

@@ -90,7 +90,7 @@ def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> Non
 @pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])
 def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -> None:
     """At once, after which step, or why not: of each piece just that, and of nothing else."""
-    result = wait_score(SMALL, metrics, ask(metrics).form)
+    result = wait_score(SMALL, metrics, ask(metrics).document)
     assert result.wrong == ()
     assert result.missed == ()
     assert result.found == planted_waits(SMALL, metrics)
@@ -99,7 +99,7 @@ def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -
 def test_what_is_found_becomes_advice(ask: Ask) -> None:
     """The present is judged by ten minutes, the rest by days; one look is enough to open it."""
     answer = ask(Metrics.OWN)
-    opened = {each["id"] for each in answer.form["advice"]}
+    opened = {each["id"] for each in answer.document["advice"]}
     rules = {each["rule"] for each in answer.findings if each["id"] in opened}
     assert {"idle", "hidden_stall", "host_bound", "launch_bound", "sharing"} <= rules
 

@@ -43,7 +43,7 @@ def url() -> Iterator[str]:
 def undisturbed(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a look says that nothing happens to."""
     config = configured(tmp_path_factory.mktemp("undisturbed"), url, **DENSE)
-    return asked_in_process(config, *AT).form
+    return asked_in_process(config, *AT).document
 
 
 def passed_on(url: str, asked: Asked) -> Reply:
@@ -82,7 +82,7 @@ def test_a_store_that_dies_is_asked_for_the_rest_alone(
         assert said.refusal == f"the store at {store.url} refused (500): out of memory"
         store.asked.clear()
         store.judge = lambda asked: passed_on(url, asked)
-        assert same(asked_in_process(config, *AT).form, undisturbed)
+        assert same(asked_in_process(config, *AT).document, undisturbed)
         rest = days_of(store.asked)
     newest_first = sorted(whole, reverse=True)
     assert len(newest_first) > READ_DAYS + 1
@@ -115,7 +115,7 @@ def test_a_store_that_restarts_is_waited_for(
         store.judge = judge
         config = configured(tmp_path, store.url, {"patience": "60s"}, workers=2, **DENSE)
         said = fleet_process(config, *AT)
-        assert same(said.form, undisturbed)
+        assert same(said.document, undisturbed)
     assert left == 0
     assert "store_waited_for" in said.err
 
@@ -150,7 +150,7 @@ def test_a_look_that_was_killed_begins_where_it_was(
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), 20)
         go_on.set()
         store.judge = lambda asked: passed_on(url, asked)
-        assert same(asked_in_process(config, *AT).form, undisturbed)
+        assert same(asked_in_process(config, *AT).document, undisturbed)
     assert bool(family) == (workers > 1)
 
 
@@ -215,11 +215,11 @@ def test_broken_days_are_set_aside_and_read_again(
     """All of it can be had again, so that no one need do anything; it is told all the same."""
     (tmp_path / "fleet.db").write_bytes(b"no database at all, " * 999)
     config = configured(tmp_path, url, **DENSE)
-    form = asked_in_process(config, *AT).form
+    document = asked_in_process(config, *AT).document
     (aside,) = tmp_path.glob("fleet.db.corrupt-*")
     note = f"The kept days were broken and are now '{aside}'; all were read again."
-    assert note in form["notes"]
-    assert same(form, undisturbed)
+    assert note in document["notes"]
+    assert same(document, undisturbed)
 
 
 def test_days_that_break_within_are_read_again(
@@ -232,7 +232,7 @@ def test_days_that_break_within_are_read_again(
     raw = bytearray(file.read_bytes())
     raw[2048:] = os.urandom(len(raw) - 2048)
     file.write_bytes(raw)
-    assert same(asked_in_process(config, *AT).form, undisturbed)
+    assert same(asked_in_process(config, *AT).document, undisturbed)
 
 
 @pytest.mark.parametrize(

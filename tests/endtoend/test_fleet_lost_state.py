@@ -64,9 +64,9 @@ def configured_to_tell(folder: Path, url: str, port: int, grafana: Grafana, inbo
     return configured(folder, url, api_socket="", other=other)
 
 
-def opened_times(form: dict[str, Any]) -> dict[str, float]:
+def opened_times(document: dict[str, Any]) -> dict[str, float]:
     """Since when advice is open, by id."""
-    return {each["id"]: each["opened"] for each in form["advice"]}
+    return {each["id"]: each["opened"] for each in document["advice"]}
 
 
 def lose(folder: Path) -> None:
@@ -84,17 +84,17 @@ def decide(service: FleetService) -> tuple[str, str, str]:
     return claimed, snoozed, dismissed
 
 
-def stands(form: dict[str, Any]) -> dict[str, tuple[str, str | None, str, bool]]:
+def stands(document: dict[str, Any]) -> dict[str, tuple[str, str | None, str, bool]]:
     """How advice stands, by id: its state, who, why, and whether that ends."""
     return {
         each["id"]: (each["state"], each["actor"], each["why"], each["expires"] is not None)
-        for each in form["advice"]
+        for each in document["advice"]
     }
 
 
-def expiries(form: dict[str, Any]) -> dict[str, float]:
+def expiries(document: dict[str, Any]) -> dict[str, float]:
     """When what was decided ends, by id."""
-    return {each["id"]: each["expires"] for each in form["advice"] if each["expires"]}
+    return {each["id"]: each["expires"] for each in document["advice"] if each["expires"]}
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str
 def test_decisions_are_restored(tmp_path: Path) -> None:
     """State, who, why and until when are back, the one who looks, and no one is told again."""
     with decided(tmp_path) as (config, grafana, inbox, (claimed, snoozed, dismissed)):
-        before = asked_in_process(config, "--json").form
+        before = asked_in_process(config, "--json").document
         assert stands(before) == {
             claimed: ("claimed", "ana", "next week", False),
             snoozed: ("snoozed", "ben", "after the fair", True),
@@ -130,7 +130,7 @@ def test_decisions_are_restored(tmp_path: Path) -> None:
         marks, told = dict(grafana.annotations), len(inbox.bodies)
         lose(tmp_path)
         for flags in (["--json"], ["--json", "--save"], ["--json", "--save"]):
-            found = asked_in_process(config, *flags).form
+            found = asked_in_process(config, *flags).document
             assert stands(found) == stands(before)
             assert opened_times(found) == pytest.approx(opened_times(before), abs=0.002)
             assert expiries(found) == pytest.approx(expiries(before), abs=0.002)
@@ -151,14 +151,14 @@ def test_a_grafana_that_cannot_say_costs_a_note(tmp_path: Path) -> None:
                 config.write_text(config.read_text().replace(grafana.url, address))
             else:
                 grafana.faults.append(f"GET {fault}")
-            form = asked_in_process(config, "--json").form
+            document = asked_in_process(config, "--json").document
             assert grafana.faults == []
-            assert stands(form) == {
+            assert stands(document) == {
                 claimed: ("claimed", None, why, False),
                 snoozed: ("snoozed", None, f"{why}; until when is taken from the settings", True),
                 dismissed: ("active", None, "", False),
             }
-            (note,) = form["notes"]
+            (note,) = document["notes"]
             assert note.startswith("The fleet's ledger is empty, and Grafana could not say what ")
 
 
@@ -182,10 +182,10 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
         told = len(inbox.bodies)
 
         lose(tmp_path)
-        assert opened_times(asked_in_process(config, "--json").form) == pytest.approx(before)
-        saved = asked_in_process(config, "--json", "--save").form
+        assert opened_times(asked_in_process(config, "--json").document) == pytest.approx(before)
+        saved = asked_in_process(config, "--json", "--save").document
         assert opened_times(saved) == pytest.approx(before)
-        again = asked_in_process(config, "--json", "--save").form
+        again = asked_in_process(config, "--json", "--save").document
         assert opened_times(again) == pytest.approx(before)
         assert len(grafana.annotations) == len(before)
         assert "opened" not in str(inbox.bodies[told:])
@@ -196,9 +196,9 @@ def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
     now = int(time.time())
     with odd_estate(["plain"], now) as url, grafana_server() as grafana, webhook_server() as inbox:
         config = configured_to_tell(tmp_path, url, free_port(), grafana, inbox)
-        form = asked_in_process(config, "--json", "--save").form
-        assert all(each >= now for each in opened_times(form).values())
-        assert len(grafana.annotations) == len(form["advice"]) == len(WASTED)
+        document = asked_in_process(config, "--json", "--save").document
+        assert all(each >= now for each in opened_times(document).values())
+        assert len(grafana.annotations) == len(document["advice"]) == len(WASTED)
         assert "opened" in str(inbox.bodies)
 
 
@@ -206,8 +206,8 @@ def test_a_broken_ledger_is_told(tmp_path: Path) -> None:
     """It is set aside, and what is forgotten with it is said."""
     (tmp_path / "fleet-advice.db").write_bytes(b"no database at all, " * 999)
     with odd_estate(["plain"], int(time.time())) as url:
-        form = asked_in_process(configured(tmp_path, url), "--json", "--save").form
+        document = asked_in_process(configured(tmp_path, url), "--json", "--save").document
     (aside,) = tmp_path.glob("fleet-advice.db.corrupt-*")
-    (note,) = form["notes"]
+    (note,) = document["notes"]
     assert note.startswith(f"The fleet's ledger was broken and is now '{aside}'; a new one")
-    assert len(form["advice"]) == len(WASTED)
+    assert len(document["advice"]) == len(WASTED)

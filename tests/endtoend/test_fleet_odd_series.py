@@ -22,7 +22,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def plain(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The answer where nothing is odd."""
-    return looked(tmp_path_factory.mktemp("plain"), url, "plain").form
+    return looked(tmp_path_factory.mktemp("plain"), url, "plain").document
 
 
 def looked(folder: Path, url: str, estate: str, at: float = END) -> Said:
@@ -31,22 +31,22 @@ def looked(folder: Path, url: str, estate: str, at: float = END) -> Said:
     return asked_in_process(config, "--json", "--at", str(at))
 
 
-def concluded(form: dict[str, Any]) -> set[tuple[Any, ...]]:
+def concluded(document: dict[str, Any]) -> set[tuple[Any, ...]]:
     """What is found and what is to be done, without how sure it is."""
     return {
         (each["id"], each["rule"], each["finding"], *each["reasons"], each["action"])
-        for each in form["findings"]
+        for each in document["findings"]
     }
 
 
-def advised(form: dict[str, Any]) -> dict[str, str]:
+def advised(document: dict[str, Any]) -> dict[str, str]:
     """Actions by the devices that they are about."""
-    return {each["devices"][0]: each["action"] for each in form["advice"] if each["devices"]}
+    return {each["devices"][0]: each["action"] for each in document["advice"] if each["devices"]}
 
 
-def sentences(form: dict[str, Any], key: str) -> str:
+def sentences(document: dict[str, Any], key: str) -> str:
     """What the sources say, as one text."""
-    return " ".join(text for source in form["sources"] for text in source[key])
+    return " ".join(text for source in document["sources"] for text in source[key])
 
 
 def test_the_estate_itself_is_understood(plain: dict[str, Any]) -> None:
@@ -60,10 +60,10 @@ def test_a_look_is_narrowed_by_flags(tmp_path: Path, url: str) -> None:
     """The first piece by money, and a team's own; a team that is not there is refused."""
     config = configured(tmp_path, url, matchers='estate="plain"')
     at = ("--json", "--at", str(END))
-    first = asked_in_process(config, *at, "--top", "1").form
+    first = asked_in_process(config, *at, "--top", "1").document
     (dearest,) = first["advice"]
     assert dearest["key"] in {"node/spare-1", "node/spare-2"}  # An A100 each, and not the L4.
-    own = asked_in_process(config, *at, "--team", "notebooks").form
+    own = asked_in_process(config, *at, "--team", "notebooks").document
     assert [each["key"] for each in own["advice"]] == ["kubernetes:notebooks/ana"]
     assert {each["team"] for each in own["findings"]} == {"notebooks"}
     refused = asked_in_process(config, *at, "--team", "notebook")
@@ -85,7 +85,7 @@ def test_what_is_odd_without_a_difference_makes_none(
     tmp_path: Path, url: str, plain: dict[str, Any], estate: str
 ) -> None:
     """Other names each day, two scrapers, agents that begin again, clocks that are off."""
-    odd = looked(tmp_path, url, estate).form
+    odd = looked(tmp_path, url, estate).document
     assert concluded(odd) == concluded(plain)
     assert advised(odd) == advised(plain)
     assert (odd["devices"], odd["workloads"]) == (4, 2)
@@ -99,9 +99,9 @@ def test_what_is_odd_without_a_difference_makes_none(
     assert mine == pytest.approx(theirs, rel=0.02)
 
 
-def hours_by_team(form: dict[str, Any]) -> dict[str, float]:
+def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
     """What each held."""
-    return {each["team"]: each["held_gpu_hours"] for each in form["teams"]}
+    return {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_store_with_a_gap_says_which_days(
     tmp_path: Path, url: str, plain: dict[str, Any]
 ) -> None:
     """What is not known is neither idle nor used, and there is no other advice for it."""
-    gap = looked(tmp_path, url, "gap").form
+    gap = looked(tmp_path, url, "gap").document
     assert any("no samples of rightsizer on 2 days (" in note for note in gap["notes"])
     assert not any("no samples" in note for note in plain["notes"])
     assert concluded(gap) <= concluded(plain)
@@ -139,7 +139,7 @@ def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
 
     That its node is silent is a finding; nothing says that it was not given back.
     """
-    left = looked(tmp_path, url, "left").form
+    left = looked(tmp_path, url, "left").document
     assert advised(left) == {gpu(2): "release", gpu(3): "release"}
     (silent,) = (each for each in left["findings"] if each["rule"] == "disappearance")
     assert silent["summary"].startswith("dev-1 of L4: silent for 8 d, unless it was given back")
@@ -151,7 +151,7 @@ def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
 
 def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> None:
     """No one says what they can tell idle time by: it is found, and no advice is made of it."""
-    old = looked(tmp_path, url, "old").form
+    old = looked(tmp_path, url, "old").document
     assert old["advice"] == []
     assert {each["finding"] for each in old["findings"]} <= {"idle"}
     assert {each["confidence"] for each in old["findings"]} == {0.0}
@@ -161,7 +161,7 @@ def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> 
 
 def test_devices_without_states_are_nothing_to_judge(tmp_path: Path, url: str) -> None:
     """What is missing is told by its name, and where to turn it on."""
-    bare = looked(tmp_path, url, "bare").form
+    bare = looked(tmp_path, url, "bare").document
     assert (bare["findings"], bare["advice"]) == ([], [])
     assert "no `rightsizer_state_seconds_total` now" in sentences(bare, "cannot")
 

@@ -39,9 +39,9 @@ def place(socket: Path, *arguments: str) -> Any:
     """A command that asked the agent, and its answer in JSON."""
     done = run_rightsizer("place", "--json", "--path.api-socket", socket, *arguments)
     assert done.stderr == ""
-    form = json.loads(done.stdout)
-    assert done.returncode == (0 if form["is_met"] else 1)
-    return form
+    document = json.loads(done.stdout)
+    assert done.returncode == (0 if document["is_met"] else 1)
+    return document
 
 
 def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -> None:
@@ -50,22 +50,22 @@ def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -
     Any two of the three that are free on one NUMA node: the power that each takes right now, and
     this flickers, decides among them.
     """
-    form = place(socket, "--gpus", "2", "--memory", "30GiB", "--interconnect", "nvlink")
-    assert form["source"] == "agent"
-    labels = {seat["label"] for seat in form["seats"]}
+    document = place(socket, "--gpus", "2", "--memory", "30GiB", "--interconnect", "nvlink")
+    assert document["source"] == "agent"
+    labels = {seat["label"] for seat in document["seats"]}
     assert len(labels) == 2
     assert labels < {"GPU 1", "GPU 2", "GPU 3"}
-    assert form["request"]["memory_bytes"] == 30 * (1 << 30)
-    assert {each["label"] for each in form["occupied"]} >= {"GPU 0", "GPU 5", "GPU 6"}
-    assert list(faults(form, json_schema_of("GET", "/api/v1/place"))) == []
+    assert document["request"]["memory_bytes"] == 30 * (1 << 30)
+    assert {each["label"] for each in document["occupied"]} >= {"GPU 0", "GPU 5", "GPU 6"}
+    assert list(faults(document, json_schema_of("GET", "/api/v1/place"))) == []
 
 
 def test_a_refusal_is_an_answer(agent: AgentProcess, socket: Path) -> None:
     """It has its reasons; the command fails by it."""
-    form = place(socket, "--gpus", "9")
-    assert not form["is_met"]
-    assert form["is_hopeless"]
-    assert form["reasons"][0] == "9 GPUs are asked for, 4 of 11 can be given."
+    document = place(socket, "--gpus", "9")
+    assert not document["is_met"]
+    assert document["is_hopeless"]
+    assert document["reasons"][0] == "9 GPUs are asked for, 4 of 11 can be given."
 
 
 def test_a_wrong_query_is_refused_by_name(agent: AgentProcess) -> None:

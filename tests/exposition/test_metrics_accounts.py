@@ -16,7 +16,7 @@ from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import Cause, State
-from rightsizer.report.json_encoder import report_form
+from rightsizer.report.json_encoder import encode_report
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 
@@ -131,7 +131,7 @@ def test_coverage_is_of_the_whole_window() -> None:
 
 def test_json_has_the_tier_and_the_coverage_of_every_window() -> None:
     """And which way the energy was measured."""
-    for device in report_form(last_report(1.0, 3600))["devices"]:
+    for device in encode_report(last_report(1.0, 3600))["devices"]:
         windows = device["provisioning"]
         assert windows.keys() == {"24h", "7d", "current"}
         assert {window["tier"] for window in windows.values()} == {"power"}

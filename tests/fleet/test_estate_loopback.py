@@ -14,17 +14,17 @@ HOUR: Final = 3600
 
 def ranged(promql: str) -> list[dict[str, Any]]:
     """The series of a day by the hour."""
-    form = {"query": [promql], "start": ["3600"], "end": ["86400"], "step": [str(HOUR)]}
-    found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query_range", form))["data"][
-        "result"
-    ]
+    document = {"query": [promql], "start": ["3600"], "end": ["86400"], "step": [str(HOUR)]}
+    found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query_range", document))[
+        "data"
+    ]["result"]
     return found
 
 
 def instant(promql: str) -> list[dict[str, Any]]:
     """The series at a moment."""
-    form = {"query": [promql], "time": ["86400"]}
-    found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query", form))["data"][
+    document = {"query": [promql], "time": ["86400"]}
+    found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query", document))["data"][
         "result"
     ]
     return found

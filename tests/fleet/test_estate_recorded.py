@@ -44,7 +44,7 @@ def answers() -> Iterator[dict[str, Answer]]:
 def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
     """The probe says so."""
     for name, answer in answers.items():
-        (source,) = (e for e in answer.form["sources"] if e["source"] == "dcgm-exporter")
+        (source,) = (e for e in answer.document["sources"] if e["source"] == "dcgm-exporter")
         assert any("recorded" in each for each in source["can"]) == (name == "recorded")
         assert not any("ecorded" in each for each in source["warnings"])
 
@@ -55,8 +55,10 @@ def test_judgements_are_the_same(answers: dict[str, Answer]) -> None:
     both, one = same_verdicts(raw.findings, recorded.findings)
     assert one == frozenset()
     assert len(both) == len(raw.findings) > 0
-    assert recorded.form["coverage_ratio"] == pytest.approx(raw.form["coverage_ratio"], abs=1e-6)
-    for ours, theirs in zip(recorded.form["teams"], raw.form["teams"], strict=True):
+    assert recorded.document["coverage_ratio"] == pytest.approx(
+        raw.document["coverage_ratio"], abs=1e-6
+    )
+    for ours, theirs in zip(recorded.document["teams"], raw.document["teams"], strict=True):
         assert ours["team"] == theirs["team"]
         near = 0.03 * theirs["held_gpu_hours"]
         for key in ("held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours"):

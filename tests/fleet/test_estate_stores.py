@@ -91,5 +91,5 @@ def test_both_stores_give_the_same_advice(stores: dict[str, Prometheus], life: L
     both, one = same_verdicts(first.findings, second.findings)
     assert one == frozenset()
     assert len(both) == len(first.findings) > 0
-    assert first.form["waiting"] == second.form["waiting"]
-    assert first.form["waiting_work"] == second.form["waiting_work"]
+    assert first.document["waiting"] == second.document["waiting"]
+    assert first.document["waiting_work"] == second.document["waiting_work"]

@@ -59,7 +59,7 @@ def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
     """Each has a form without recording rules and one with, by names that exist."""
     groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
     rules = {rule["record"] for group in groups for rule in group["rules"]}
-    names = [name for form in figure.forms for name in form.names]
+    names = [name for expression in figure.expressions for name in expression.names]
     for name in names:
         stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
         assert name in rules if ":" in name else stem in METRICS, name

@@ -54,7 +54,7 @@ def server() -> Iterator[Prometheus]:
 
 
 @pytest.fixture(scope="module", params=STYLES)
-def form(
+def document(
     server: Prometheus, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, Any]:
     """What the command answers, with every verdict."""
@@ -62,29 +62,29 @@ def form(
     own = {"cluster_label": style} if style == "region" else {}
     settings = {"matchers": f'style="{style}"', "lookback": f"{DAYS - 1}d", **own}
     config = configured(tmp_path_factory.mktemp(style), server.url, **settings)
-    return asked_in_process(config, "--json", "--all", "--at", str(END)).form
+    return asked_in_process(config, "--json", "--all", "--at", str(END)).document
 
 
-def test_each_cluster_has_its_own_sums(form: dict[str, Any]) -> None:
+def test_each_cluster_has_its_own_sums(document: dict[str, Any]) -> None:
     """GPUs, pools and workloads by cluster come to those of all."""
-    clusters = {each["name"]: each for each in form["clusters"]}
+    clusters = {each["name"]: each for each in document["clusters"]}
     assert {name: each["gpus"] for name, each in clusters.items()} == {"east": 6, "west": 3}
     assert {name: each["workloads"] for name, each in clusters.items()} == {"east": 2, "west": 2}
-    assert sum(each["gpus"] for each in clusters.values()) == form["gpus"]
-    assert {(each["cluster"], each["name"]) for each in form["pools"]} == {
+    assert sum(each["gpus"] for each in clusters.values()) == document["gpus"]
+    assert {(each["cluster"], each["name"]) for each in document["pools"]} == {
         ("east", "east/serve"),
         ("east", "east/spare"),
         ("west", "west/serve"),
     }
     for name, each in clusters.items():
-        own = [pool for pool in form["pools"] if pool["cluster"] == name]
+        own = [pool for pool in document["pools"] if pool["cluster"] == name]
         for key in ("gpus", "nodes", "free_now"):
             assert each[key] == sum(pool[key] for pool in own)
 
 
-def test_no_verdict_is_about_two_clusters(form: dict[str, Any]) -> None:
+def test_no_verdict_is_about_two_clusters(document: dict[str, Any]) -> None:
     """Its devices are those of the cluster in its key."""
-    found = [each for each in form["findings"] if each["devices"]]
+    found = [each for each in document["findings"] if each["devices"]]
     assert {each["key"].partition("/")[0] for each in found} >= {"east", "west"}
     for each in found:
         places = {uuid.split("-")[1][1:] for uuid in each["devices"]}
@@ -93,60 +93,62 @@ def test_no_verdict_is_about_two_clusters(form: dict[str, Any]) -> None:
             assert places == {re.sub("^(pool|nodes?)/", "", each["key"]).partition("/")[0]}
 
 
-def test_a_service_is_judged_by_its_own_cluster(form: dict[str, Any]) -> None:
+def test_a_service_is_judged_by_its_own_cluster(document: dict[str, Any]) -> None:
     """It does nothing in one of them, and works in the other."""
-    idle = {each["key"]: each for each in form["findings"] if each["rule"] == "idle"}
+    idle = {each["key"]: each for each in document["findings"] if each["rule"] == "idle"}
     assert idle[f"west/{CHAT}"]["reasons"] == ["IdleHeld"]
     assert len(idle[f"west/{CHAT}"]["devices"]) == 2
     assert idle[f"east/{CHAT}"]["reasons"] == []
 
 
-def test_work_is_offered_no_node_of_another_cluster(form: dict[str, Any]) -> None:
+def test_work_is_offered_no_node_of_another_cluster(document: dict[str, Any]) -> None:
     """What waits in one stays there, though the other has free GPUs of its board."""
-    (each,) = (each for each in form["waiting_work"] if each["key"].endswith("/summarize"))
+    (each,) = (each for each in document["waiting_work"] if each["key"].endswith("/summarize"))
     assert (each["cluster"], each["key"]) == ("west", "west/kubernetes:production/summarize")
     assert {offer["pool"] for offer in each["offers"]} <= {"west/serve"}
     assert sum(offer["gpus"] for offer in each["offers"] if offer["is_now"]) == 0
-    waits = {each["name"]: each["waiting_gpus"] for each in form["clusters"]}
+    waits = {each["name"]: each["waiting_gpus"] for each in document["clusters"]}
     assert waits["west"] == waits["east"] + 1
 
 
-def test_teams_are_those_of_a_cluster(form: dict[str, Any]) -> None:
+def test_teams_are_those_of_a_cluster(document: dict[str, Any]) -> None:
     """The same team has a row in each."""
-    rows = {(each["cluster"], each["team"]): each["held_gpu_hours"] for each in form["teams"]}
+    rows = {(each["cluster"], each["team"]): each["held_gpu_hours"] for each in document["teams"]}
     assert rows["east", "chat"] == pytest.approx(rows["west", "chat"], rel=0.01)
     assert ("east", "search") in rows
 
 
-def test_sources_are_told_by_cluster(form: dict[str, Any]) -> None:
+def test_sources_are_told_by_cluster(document: dict[str, Any]) -> None:
     """Devices of each, and none twice."""
     devices = {}
-    for each in form["sources"]:
+    for each in document["sources"]:
         devices[each["cluster"]] = devices.get(each["cluster"], 0) + each["devices"]
     assert devices == {"east": 6, "west": 3}
 
 
 @pytest.mark.parametrize("form", ["cluster"], indirect=True)
 def test_shards_that_are_merged_answer_as_a_single_look(
-    server: Prometheus, tmp_path: Path, form: dict[str, Any]
+    server: Prometheus, tmp_path: Path, document: dict[str, Any]
 ) -> None:
     """Row by row, whichever clusters are in which; each shard has its own cache and ledger."""
     settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
     config = configured(tmp_path, server.url, **settings)
     parts = [
-        asked_in_process(config, "--json", "--all", "--at", str(END), "--shard", f"{shard}/3").form
+        asked_in_process(
+            config, "--json", "--all", "--at", str(END), "--shard", f"{shard}/3"
+        ).document
         for shard in range(3)
     ]
     names = [[row["name"] for row in each["clusters"]] for each in parts]
     assert names == [[], ["east"], ["west"]]
     assert {each.name for each in tmp_path.glob("*.db")} == {f"fleet-{n}-of-3.db" for n in (1, 2)}
     whole = merged(parts, ["0", "1", "2"])
-    assert whole.keys() == form.keys()
+    assert whole.keys() == document.keys()
     for name in whole.keys() - {"use", "notes"}:
         if isinstance(whole[name], list):
-            assert sorted(whole[name], key=str) == sorted(form[name], key=str), name
+            assert sorted(whole[name], key=str) == sorted(document[name], key=str), name
         else:
-            assert whole[name] == _nearly(form[name]), name
+            assert whole[name] == _nearly(document[name]), name
 
 
 def _nearly(value: Any) -> Any:

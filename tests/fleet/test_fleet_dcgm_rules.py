@@ -60,8 +60,8 @@ def test_groups_are_as_large_as_mimir_takes() -> None:
     assert {group["interval"] for group in found} == {"5m"}
     names = [rule["record"] for rule in rules]
     assert len(set(names)) == len(names)
-    form = r"uuid(_pod)?:\w+:(avg|max|min|increase|count)5m"
-    assert all(re.fullmatch(form, name) for name in names)
+    document = r"uuid(_pod)?:\w+:(avg|max|min|increase|count)5m"
+    assert all(re.fullmatch(document, name) for name in names)
 
 
 def test_what_is_not_there_is_not_recorded() -> None:

@@ -67,9 +67,9 @@ def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
     for each in (1, 2):
         told = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
         past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **told)
-    form = look(past).form
+    document = look(past).document
 
-    assert form["gpus"] == pytest.approx(2 / 7 if profile else 0, abs=1e-6)
-    assert form["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
-    is_told = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(form)
+    assert document["gpus"] == pytest.approx(2 / 7 if profile else 0, abs=1e-6)
+    assert document["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
+    is_told = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(document)
     assert is_told is (profile is None)

@@ -19,10 +19,10 @@ from rightsizer.model.finding import FindingKind, Reason
 PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"
 
 
-def keys_of(form: Any) -> set[str]:
+def keys_of(document: Any) -> set[str]:
     """The names of an object and of what lies directly in its lists."""
-    found = set(form)
-    for value in form.values():
+    found = set(document)
+    for value in document.values():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             found |= set(value[0])
     return found
@@ -30,15 +30,17 @@ def keys_of(form: Any) -> set[str]:
 
 def test_the_form_is_plain_and_as_described() -> None:
     """Strictly: nothing is missing, and nothing is there that the API's description lacks."""
-    form = json.loads(json.dumps(encode_answer(fleet_answer()), allow_nan=False))
-    assert list(faults(form, json_schema_of("GET", "/api/v1/fleet"))) == []
+    document = json.loads(json.dumps(encode_answer(fleet_answer()), allow_nan=False))
+    assert list(faults(document, json_schema_of("GET", "/api/v1/fleet"))) == []
 
 
 def test_every_key_is_explained() -> None:
     """In the table of the page, by its own name."""
     told = set(re.findall(r"^\| `([a-z_]+)`", PAGE.read_text("utf-8"), re.MULTILINE))
-    form = encode_answer(fleet_answer())
-    own = keys_of(form) - keys_of({"findings": form["findings"], "advice": form["advice"]})
+    document = encode_answer(fleet_answer())
+    own = keys_of(document) - keys_of(
+        {"findings": document["findings"], "advice": document["advice"]}
+    )
     assert own | {"key", "findings", "advice"} <= told
     plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0.0)
     assert set(plan) <= told
@@ -46,13 +48,13 @@ def test_every_key_is_explained() -> None:
 
 def test_a_verdict_names_what_it_is_about() -> None:
     """A pool by `pool/NAME`; advice whose judgement is gone by its workload, or not at all."""
-    form = encode_answer(fleet_answer())
-    assert [each["key"] for each in form["findings"]] == [
+    document = encode_answer(fleet_answer())
+    assert [each["key"] for each in document["findings"]] == [
         "pool/batch",
         "kubernetes:web/chat",
         "pool/serve",
     ]
-    assert [each["key"] for each in form["advice"]] == [
+    assert [each["key"] for each in document["advice"]] == [
         "pool/batch",
         "kubernetes:web/chat",
         "pool/serve",
@@ -62,7 +64,7 @@ def test_a_verdict_names_what_it_is_about() -> None:
 
 def test_verdicts_are_counted_by_rule() -> None:
     """Complaints, what is well, and why no one would say."""
-    form = encode_answer(
+    document = encode_answer(
         fleet_answer(
             tallies={
                 VerdictKind("idle", FindingKind.IDLE, None): 2,
@@ -77,7 +79,7 @@ def test_verdicts_are_counted_by_rule() -> None:
             }
         )
     )
-    assert form["verdicts"] == {
+    assert document["verdicts"] == {
         "idle": {"complaints": 2, "well": 5, "abstained": {"InsufficientData": 3}, "missing": []},
         "packing": {
             "complaints": 0,
@@ -92,12 +94,12 @@ def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
     """Means and peaks pass over what no one knows; a pool of which nothing is known has none."""
     some = pool("some", lambda hour: None if hour % 2 else float(hour % 4), nodes=1)
     dark = pool("dark", steady(None), nodes=1)
-    form = encode_answer(fleet_answer(view=view((some, dark)), judgements=(), advice=()))
-    first, second = form["pools"]
+    document = encode_answer(fleet_answer(view=view((some, dark)), judgements=(), advice=()))
+    first, second = document["pools"]
     assert (first["held_mean"], first["held_peak"]) == (1.0, 2.0)
     assert (second["held_mean"], second["held_peak"], second["active_mean"]) == (None, None, None)
     assert hours(steady(None)).values[0] is None
-    assert [each["waiting_gpus"] for each in form["pools"]] == [None, None]
+    assert [each["waiting_gpus"] for each in document["pools"]] == [None, None]
 
 
 @pytest.mark.parametrize(("place", "is_found"), [(0, True), (1, True), (2, False)])
@@ -109,6 +111,6 @@ def test_a_source_that_is_not_there_says_so(place: int, *, is_found: bool) -> No
 
 def test_what_was_not_kept_is_counted_only() -> None:
     """Findings are those that were kept."""
-    form = encode_answer(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
-    assert [each["key"] for each in form["findings"]] == ["slurm/llama"]
-    assert form["verdicts"]["idle"]["well"] == 3
+    document = encode_answer(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
+    assert [each["key"] for each in document["findings"]] == ["slurm/llama"]
+    assert document["verdicts"]["idle"]["well"] == 3

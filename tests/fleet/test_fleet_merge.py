@@ -18,15 +18,15 @@ from rightsizer.model.errors import UsageError
 
 def answer(cluster: str) -> dict[str, Any]:
     """An answer about one cluster."""
-    form = json.loads(json.dumps(encode_answer(fleet_answer())))
+    document = json.loads(json.dumps(encode_answer(fleet_answer())))
     for rows in ("sources", "pools", "waiting", "waiting_work", "node_advice", "teams"):
-        for row in form[rows]:
+        for row in document[rows]:
             row["cluster"] = cluster
-    for row in (*form["usage"]["pools"], *form["usage"]["clusters"]):
+    for row in (*document["usage"]["pools"], *document["usage"]["clusters"]):
         row["cluster"] = cluster
-    for row in form["clusters"]:
+    for row in document["clusters"]:
         row["name"] = cluster
-    return dict(form)
+    return dict(document)
 
 
 @given(st.lists(st.text(max_size=9), unique=True), st.integers(1, 1024))
@@ -110,8 +110,8 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     for path in paths:
         path.write_text(json.dumps(answer(path.stem)))
     assert main(["fleet", "merge", *map(str, paths), "--json"]) == 0
-    form = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in form["clusters"]] == ["east", "west"]
+    document = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in document["clusters"]] == ["east", "west"]
     assert main(["fleet", "merge", *map(str, paths), "--top", "1"]) == 0
     assert "east" in capsys.readouterr().out
     paths[0].write_text("{}")

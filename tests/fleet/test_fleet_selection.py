@@ -16,7 +16,7 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 
 
-def form(**facts: Any) -> dict[str, Any]:
+def document(**facts: Any) -> dict[str, Any]:
     """An answer of two pools."""
     return encode_answer(fleet_answer(**facts))
 
@@ -42,7 +42,7 @@ def test_advice_is_ranked_by_money_and_then_by_severity() -> None:
 
 def test_a_team_sees_its_own() -> None:
     """Pools have no team."""
-    whole = form()
+    whole = document()
     found = selected(whole, team="web")
     assert all(each["team"] == "web" for each in found["advice"])
     assert len(found["advice"]) < len(whole["advice"])
@@ -62,7 +62,7 @@ def test_a_cluster_is_answered_for_alone() -> None:
         for name in ("east", "west")
         for each in sources
     ]
-    answer = form(
+    answer = document(
         view=replace(of, pools=(replace(pools[0], devices=east), pools[1])), sources=tuple(named)
     )
     found = selected(answer, cluster="east")
@@ -76,7 +76,7 @@ def test_a_cluster_is_answered_for_alone() -> None:
 
 def test_only_what_was_opened_lately_is_new() -> None:
     """By the ledger's own time."""
-    whole = form()
+    whole = document()
     opened = max(each["opened"] for each in whole["advice"])
     fresh = selected(whole, since_seconds=whole["time"] - opened + 1.0)
     assert fresh["advice"]
@@ -86,7 +86,7 @@ def test_only_what_was_opened_lately_is_new() -> None:
 
 def test_the_first_few_are_shown() -> None:
     """In JSON as in the text."""
-    assert len(selected(form(), top=1)["advice"]) == 1
+    assert len(selected(document(), top=1)["advice"]) == 1
 
 
 def test_what_asks_for_nothing_is_no_advice() -> None:
@@ -104,5 +104,5 @@ def test_what_is_held_is_never_more_than_there_is() -> None:
     """Half of the pool's nodes have gone since."""
     shrunk = pool("p", steady(16.0), nodes=2)
     smaller = replace(shrunk, devices=shrunk.devices[:8], size_by_node={"p-0": 8}, free_by_node={})
-    (row,) = form(view=view([smaller]), judgements=(), advice=())["pools"]
+    (row,) = document(view=view([smaller]), judgements=(), advice=())["pools"]
     assert (row["gpus"], row["held_mean"], row["held_peak"]) == (8.0, 8.0, 8.0)

@@ -144,7 +144,7 @@ def test_what_is_not_known_is_none() -> None:
 
 
 @pytest.fixture(scope="module")
-def form(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Two jobs, one after the other, and one on a GPU that is gone by now."""
     past = EstatePast(300)
     board = {"modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n0"}
@@ -162,13 +162,13 @@ def form(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         past.series("slurm_job_info", {"jobid": job, "account": account}, 1, first, last)
     with victoria_server(past=past.text()) as server:
         config = configured(tmp_path_factory.mktemp("jobs"), server.url, lookback="1d")
-        yield asked_in_process(config, "--json", "--at", str(NOW // 10**9)).form
+        yield asked_in_process(config, "--json", "--at", str(NOW // 10**9)).document
 
 
 @pytest.mark.prometheus
-def test_ended_jobs_and_gpus_that_are_gone_are_counted(form: dict[str, Any]) -> None:
+def test_ended_jobs_and_gpus_that_are_gone_are_counted(document: dict[str, Any]) -> None:
     """Through the command, of a store with Slurm's accounts."""
-    teams = {each["team"]: each for each in form["teams"]}
+    teams = {each["team"]: each for each in document["teams"]}
     assert teams["physics"]["held_gpu_hours"] == pytest.approx(22.0, abs=0.3)
     assert teams["chemistry"]["held_gpu_hours"] == pytest.approx(12.0, abs=0.3)
     assert (teams["physics"]["workloads"], teams["chemistry"]["workloads"]) == (2, 1)
@@ -176,10 +176,10 @@ def test_ended_jobs_and_gpus_that_are_gone_are_counted(form: dict[str, Any]) -> 
 
 
 @pytest.mark.prometheus
-def test_the_answers_tables_sum_to_its_total(form: dict[str, Any]) -> None:
+def test_the_answers_tables_sum_to_its_total(document: dict[str, Any]) -> None:
     """As it is printed."""
-    usage = form["usage"]
-    for table in (form["teams"], usage["pools"], usage["clusters"], usage["kinds"]):
+    usage = document["usage"]
+    for table in (document["teams"], usage["pools"], usage["clusters"], usage["kinds"]):
         for figure in FIGURES:
             assert sum(each[figure] for each in table) == pytest.approx(usage["total"][figure])
     assert usage["total"]["held_gpu_hours"] == pytest.approx(34.0, abs=0.5)

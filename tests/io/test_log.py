@@ -29,10 +29,10 @@ def _own_logging() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def logged(form: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
+def logged(document: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
     """The lines that a format makes of one event of each kind."""
     stream = io.StringIO()
-    configure(form, level, stream)
+    configure(document, level, stream)
     log = logger("history")
     log.debug("page_read", pages=3)
     log.info("history_opened", path="/var/lib/a b", seconds=0.5)
@@ -132,10 +132,10 @@ def test_configuring_again_replaces_what_was_before() -> None:
 
 
 @pytest.mark.parametrize("form", list(LogFormat))
-def test_a_traceback_tells_the_fault_and_no_local_variable(form: LogFormat) -> None:
+def test_a_traceback_tells_the_fault_and_no_local_variable(document: LogFormat) -> None:
     """Values of variables may be secrets and stay in the process."""
     stream = io.StringIO()
-    configure(form, stream=stream)
+    configure(document, stream=stream)
     secret = secrets.token_hex()
     try:
         [][len(secret)]

@@ -81,11 +81,11 @@ def test_the_same_exception_is_the_same_fault_however_it_is_handed_over() -> Non
     )
 
     told = []
-    for form in forms:
+    for document in forms:
         try:
             Path("/nonexistent").read_bytes()
         except OSError as error:
-            told.append(say(repeater, exc_info=form(error)) is not None)
+            told.append(say(repeater, exc_info=document(error)) is not None)
 
     assert told == [True, False, False]
 

@@ -90,10 +90,12 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
 def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
-        form = asdict(note("a"))
-        del form["data"]
+        document = asdict(note("a"))
+        del document["data"]
         with database.transaction() as connection:
-            connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(form),))
+            connection.execute(
+                "INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(document),)
+            )
         assert [letter.body for letter in AnnotationOutbox(database).pending()] == [note("a")]
 
 

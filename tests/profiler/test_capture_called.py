@@ -183,5 +183,5 @@ def test_a_workloads_name_can_do_nothing_to_a_command(key: str, said: str) -> No
 
 def test_the_form_is_json() -> None:
     """With nothing in it that JSON does not know."""
-    form: Mapping[str, Any] = json.loads(json.dumps(REQUEST.form("gpu-7")))
-    assert form == REQUEST.form("gpu-7")
+    document: Mapping[str, Any] = json.loads(json.dumps(REQUEST.document("gpu-7")))
+    assert document == REQUEST.document("gpu-7")

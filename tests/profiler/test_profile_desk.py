@@ -129,11 +129,11 @@ def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
     node.profiles.take([waits(node)])
     node.advice_service.recommend()
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
-    form = explain_advice(advice, Settings().rule_trees)
+    document = explain_advice(advice, Settings().rule_trees)
 
-    names = [each["setting"] for each in form["thresholds"]]
+    names = [each["setting"] for each in document["thresholds"]]
     assert "profiles.rules.profile_host_bound.on_ratio" in names
-    assert "The profile says that GPU 0 waits" in " ".join(explanation_text(form).split())
+    assert "The profile says that GPU 0 waits" in " ".join(explanation_text(document).split())
 
 
 def test_settings_of_an_operator_judge(node: Node) -> None:

@@ -10,7 +10,7 @@ from profiles_built import device, kernel, profile, step
 from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
 from rightsizer.profiler.figures import family_change_row, kernels_changed_text
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, differences, kernel_changes
 
@@ -68,14 +68,14 @@ def test_other_boards_and_counts_are_told() -> None:
         )
     ]
     before, after, unnamed = boards
-    (told,) = answer_form([after], [before])["workloads"]
+    (told,) = encode_profile_answer([after], [before])["workloads"]
     assert told["against"]["warnings"] == [
         "Recorded on other boards: NVIDIA A100-SXM4-80GB before, NVIDIA H100 80GB HBM3 after.",
         "Recorded on another number of GPUs: 1 before, 2 after.",
     ]
-    assert "on other boards" in profile_text(answer_form([after], [before]))
-    assert "on other boards" in profile_document(answer_form([after], [before]))
-    (told,) = answer_form([unnamed], [before])["workloads"]
+    assert "on other boards" in profile_text(encode_profile_answer([after], [before]))
+    assert "on other boards" in profile_document(encode_profile_answer([after], [before]))
+    (told,) = encode_profile_answer([unnamed], [before])["workloads"]
     assert told["against"]["warnings"] == []
 
 
@@ -104,7 +104,7 @@ def test_without_steps_they_are_compared_per_gpu() -> None:
 
 def test_a_regression_is_named_by_its_family() -> None:
     """In the text and on the page alike, even where another family gained more."""
-    answer = json.loads(json.dumps(answer_form((AFTER,), (BEFORE,))))
+    answer = json.loads(json.dumps(encode_profile_answer((AFTER,), (BEFORE,))))
     against = answer["workloads"][0]["against"]
     told = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
     assert kernels_changed_text(against) == told
@@ -118,7 +118,7 @@ def test_what_did_not_change_is_not_told() -> None:
     """Half a percent of all kernels, or nothing at all."""
     for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
         before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))
-        against = answer_form((after,), (before,))["workloads"][0]["against"]
+        against = encode_profile_answer((after,), (before,))["workloads"][0]["against"]
         assert not kernels_changed_text(against)
 
 

@@ -13,7 +13,7 @@ import pytest
 from profiles_built import device, profile
 from rightsizer.model.profile import FrameUse, ProfileTimeline, TimelineLane
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.workload import ProfiledWorkload
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -30,7 +30,7 @@ const press = (key, target = document.activeElement) =>
 def told(script: str, folder: Path, **changes: Any) -> Any:
     """What a script returns in the page of a GPU."""
     found = profile(device(**changes))
-    document = profile_document(answer_form([ProfiledWorkload("one", (found,), ())]))
+    document = profile_document(encode_profile_answer([ProfiledWorkload("one", (found,), ())]))
     run = f"""<script>addEventListener("load", () => {{
       const told = document.createElement("pre");
       told.id = "told";
@@ -58,7 +58,7 @@ FRAMES: Final = (
     FrameUse("(in no frame)", None, 0.25, 0.25, 1),
 )
 SHOWN: Final = """
-const shown = () => [...document.querySelectorAll(".flame > svg")]
+const shown = () => [..document.querySelectorAll(".flame > svg")]
   .filter((box) => box.getAttribute("display") !== "none")
   .map((box) => [box.lastChild.textContent, Math.round(parseFloat(box.getAttribute("width")))]);
 const first = document.querySelector(".flame > svg");

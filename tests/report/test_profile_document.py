@@ -24,7 +24,7 @@ from rightsizer.model.profile import (
 )
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.report.charts import ChartLane, lanes
 from rightsizer.telemetry.profiles.limits import ReadLimits
@@ -52,7 +52,7 @@ class Tags(HTMLParser):
 
 def _page(*found: ProfiledWorkload) -> str:
     """From what JSON gives back, so that the page rests on nothing else."""
-    return profile_document(json.loads(json.dumps(answer_form(found))))
+    return profile_document(json.loads(json.dumps(encode_profile_answer(found))))
 
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
@@ -62,7 +62,7 @@ def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     after = judged_workloads(read_all([after_file], limits))
     before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
 
-    golden("profile.html", profile_document(answer_form(after, before)))
+    golden("profile.html", profile_document(encode_profile_answer(after, before)))
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_page_of_many_kernels_stays_small() -> None:
             recorder.stacks.operator(device, f"aten::operator_{number % 997}", (at, at + 5))
             recorder.memory(f"{device}", number, at)
     found = profile(*recorder.devices())
-    page = profile_document(answer_form([ProfiledWorkload("many", (found,), ())]))
+    page = profile_document(encode_profile_answer([ProfiledWorkload("many", (found,), ())]))
     assert page.count('class="lanes"') == gpus
     assert page.count('class="flame"') >= gpus // 2
     assert len(page.encode()) < LARGEST_OF_TRACES_BYTES
@@ -152,8 +152,8 @@ def test_a_profile_without_anything_is_a_page_too() -> None:
 def test_exposed_copies_come_off_the_idle_causes() -> None:
     """Parts still sum to the span."""
     time = time_use(kernel=0.5, host=0.3, exposed_collective_seconds=0.2, exposed_copy_seconds=0.4)
-    form = {**asdict(time), "idle_seconds": time.idle_seconds}
-    parts = idle_parts(form)
+    document = {**asdict(time), "idle_seconds": time.idle_seconds}
+    parts = idle_parts(document)
 
     assert sum(parts.values()) == pytest.approx(1.0)
     assert parts["copy"] == pytest.approx(0.4)

@@ -163,9 +163,9 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 def test_json_holds_the_model() -> None:
     """The same numbers, nothing that is not JSON."""
-    form: Mapping[str, Any] = json.loads(document("json"))
+    decoded: Mapping[str, Any] = json.loads(document("json"))
     model = report_model(story_facts())
 
-    assert form["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
-    assert [row["label"] for row in form["devices"]] == ["GPU 0", "GPU 1", "MIG 2 (1g.10gb)"]
-    assert form["schema_version"] == 1
+    assert decoded["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
+    assert [row["label"] for row in decoded["devices"]] == ["GPU 0", "GPU 1", "MIG 2 (1g.10gb)"]
+    assert decoded["schema_version"] == 1

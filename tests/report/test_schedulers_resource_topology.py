@@ -21,10 +21,10 @@ def zones(
     )
     devices = [seat.device for seat in node.slots]
     told = {"distances": DISTANCES, **more}
-    form = resource_topology(devices, topology, told["distances"], held, "gpu-1")
-    assert form["apiVersion"] == "topology.node.k8s.io/v1alpha2"
-    assert form["metadata"] == {"name": "gpu-1"}
-    found: list[dict[str, Any]] = form["zones"]
+    document = resource_topology(devices, topology, told["distances"], held, "gpu-1")
+    assert document["apiVersion"] == "topology.node.k8s.io/v1alpha2"
+    assert document["metadata"] == {"name": "gpu-1"}
+    found: list[dict[str, Any]] = document["zones"]
     return found
 
 

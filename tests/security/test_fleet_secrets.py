@@ -107,13 +107,15 @@ def test_no_answer_tells_a_secret(
     """Not the table, the JSON, the page, the plan, the reasoning, nor the line of progress."""
     config = configured(tmp_path, url, secrets(tmp_path, has_user=has_user))
     page = tmp_path / "page.html"
-    form = asked_in_process(config, *AT, "--json", "--all", "--html", str(page))
+    document = asked_in_process(config, *AT, "--json", "--all", "--html", str(page))
     texts = {
         "text": asked_in_process(config, *AT).out,
-        "json": form.out,
+        "json": document.out,
         "page": page.read_text(),
         "plan": asked_in_process(config, *AT, "--dry-run").out,
-        "reasoning": asked_in_process(config, *AT, "--explain", form.form["advice"][0]["id"]).out,
+        "reasoning": asked_in_process(
+            config, *AT, "--explain", document.document["advice"][0]["id"]
+        ).out,
         "terminal": _on_a_terminal(config),
         "check": run_rightsizer("check-config", str(config)).stdout,
     }

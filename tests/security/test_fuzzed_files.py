@@ -129,7 +129,7 @@ FORM: Final[dict[str, Any]] = {
 
 @given(mutated_tree(FORM))
 def test_a_row_with_odd_values_stops_nobody(
-    tmp_path_factory: pytest.TempPathFactory, form: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
 ) -> None:
     """It is passed over, or the agent starts with it and its rules run."""
     path = tmp_path_factory.mktemp("rows") / "history.db"
@@ -137,7 +137,7 @@ def test_a_row_with_odd_values_stops_nobody(
         with database.transaction() as connection:
             connection.execute(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
-                ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(form).encode()),
+                ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(document).encode()),
             )
         history, accountant = (
             HistoryRepository(database),

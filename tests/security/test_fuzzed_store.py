@@ -147,7 +147,7 @@ def test_a_store_that_lies_makes_no_look_fail_but_in_words(
         assert said.status == 1
         assert said.refusal.isprintable()
     elif seed % 2:
-        assert said.form["time"] == END
+        assert said.document["time"] == END
     else:
         assert all(letter.isprintable() or letter == "\n" for letter in said.out)
 

@@ -46,7 +46,9 @@ def larger_board(board: Board, factor: float) -> Board:
         memory_bandwidth_bytes_per_second=board.memory_bandwidth_bytes_per_second * factor,
         power_limit_watts=board.power_limit_watts * factor,
         nvlink_bytes_per_second=board.nvlink_bytes_per_second * factor,
-        peak_per_second={form: peak * factor for form, peak in board.peak_per_second.items()},
+        peak_per_second={
+            document: peak * factor for document, peak in board.peak_per_second.items()
+        },
     )
 
 

@@ -99,12 +99,12 @@ def test_a_better_board_is_never_slower() -> None:
     boards = built_in().boards.values()
     better = [(a, b) for a, b in itertools.permutations(boards, 2) if reaches_more(b, a)]
     assert better
-    for layout, form in itertools.product(
+    for layout, document in itertools.product(
         (Parallelism(), EIGHT), (NumberFormat.BF16, NumberFormat.FP8)
     ):
         for slow, fast in better:
-            before = rate(layout=layout, board=slow.key, activations=form)
-            after = rate(layout=layout, board=fast.key, activations=form)
+            before = rate(layout=layout, board=slow.key, activations=document)
+            after = rate(layout=layout, board=fast.key, activations=document)
             assert after.tokens_per_second.value >= before.tokens_per_second.value, (slow, fast)
 
 

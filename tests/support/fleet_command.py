@@ -24,7 +24,7 @@ class Said:
     err: str
 
     @property
-    def form(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Its JSON."""
         assert self.status == 0, self.err
         found: dict[str, Any] = json.loads(self.out)

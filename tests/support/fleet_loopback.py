@@ -56,15 +56,15 @@ def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStor
         def log_message(self, *arguments: object) -> None:
             pass
 
-        def _reply(self, path: str, form: dict[str, list[str]]) -> None:
+        def _reply(self, path: str, document: dict[str, list[str]]) -> None:
             if path.endswith("/query_range"):
                 store.ranges += 1
                 store.goes_on.wait(_LONGEST_SECONDS)
-            is_asked = "rightsizer_advice_info" in form.get("query", [""])[0]
+            is_asked = "rightsizer_advice_info" in document.get("query", [""])[0]
             raw = (
                 _ADVICE.replace("ID", store.advised)
                 if store.advised and is_asked and path.endswith("/query")
-                else answer(estate, path, form)
+                else answer(estate, path, document)
             ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

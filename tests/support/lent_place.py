@@ -71,8 +71,8 @@ class Place:
 
     def nothing_is_lent(self) -> bool:
         """Whether all is given back, and no one waits."""
-        form = self.broker()
-        return not form["leases"] and not form["queue"]
+        document = self.broker()
+        return not document["leases"] and not document["queue"]
 
 
 def pid_in(file: Path) -> int:

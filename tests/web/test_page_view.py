@@ -19,7 +19,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.model.window import ResourceProvisioning
 from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.json_encoder import device_form
+from rightsizer.report.json_encoder import encode_device
 from rightsizer.report.labels import (
     PAGE_STATE_LABELS,
     SEVERITY_COLORS,
@@ -437,7 +437,7 @@ def test_why_a_signal_is_missing_is_told() -> None:
     (card,) = view_of(replace(report, devices=devices)).devices
     assert missing_labels(card.report) == ("No permission: power_watts", "Not supported: jpeg, ofa")
     assert "Not supported: jpeg, ofa" in page_of(replace(report, devices=devices))
-    assert device_form(devices[0])["missing"] == {
+    assert encode_device(devices[0])["missing"] == {
         "jpeg": "not_supported",
         "ofa": "not_supported",
         "power_watts": "no_permission",

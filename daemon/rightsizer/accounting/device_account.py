@@ -149,9 +149,9 @@ def encode_device(known: DeviceRecord) -> str:
     if reading is not None:  # Mappings that are shared cannot be copied.
         missing, origins = dict(reading.missing), dict(reading.origins)
         known = replace(known, reading=replace(reading, missing=missing, origins=origins))
-    form = asdict(known)
-    form["held_since"] = form.pop("holder_since")  # The stored name.
-    return json.dumps(form)
+    fields = asdict(known)
+    fields["held_since"] = fields.pop("holder_since")  # The stored name.
+    return json.dumps(fields)
 
 
 def decode_device(text: str) -> DeviceRecord:
@@ -161,8 +161,8 @@ def decode_device(text: str) -> DeviceRecord:
         ValueError: the text is not such a device.
     """
     try:
-        form: dict[str, Any] = json.loads(text)
-        return convert({**form, "holder_since": form["held_since"]}, DeviceRecord)
+        fields: dict[str, Any] = json.loads(text)
+        return convert({**fields, "holder_since": fields["held_since"]}, DeviceRecord)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a device: {error!r}") from None
 

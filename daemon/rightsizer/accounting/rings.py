@@ -33,10 +33,10 @@ class ClosedWindows:
 
     slots: Sequence[Nanoseconds]
     """Where the length of the windows puts each: multiples of that length."""
-    forms: Sequence[bytes]
+    encoded: Sequence[bytes]
 
     def __iter__(self) -> Iterator[tuple[Nanoseconds, bytes]]:
-        return zip(self.slots, self.forms, strict=True)
+        return zip(self.slots, self.encoded, strict=True)
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -50,9 +50,9 @@ class ClosedWindows:
         """Those that begin in a span of time."""
         if self._is_ascending:
             low, high = bisect_left(self.slots, start), bisect_left(self.slots, end)
-            return ClosedWindows(self.slots[low:high], self.forms[low:high])
-        kept = [(slot, form) for slot, form in self if start <= slot < end]
-        return ClosedWindows([slot for slot, _ in kept], [form for _, form in kept])
+            return ClosedWindows(self.slots[low:high], self.encoded[low:high])
+        kept = [(slot, encoded) for slot, encoded in self if start <= slot < end]
+        return ClosedWindows([slot for slot, _ in kept], [encoded for _, encoded in kept])
 
 
 class WindowRing:
@@ -193,10 +193,10 @@ class WindowReader:
         """The same, of which only the latest are kept: a month of them takes more room than what
         is made of it, and is asked for several times running."""
 
-    def window(self, form: bytes) -> Window:
+    def window(self, encoded: bytes) -> Window:
         """A window that was kept, of no device in particular; it is not to be changed."""
-        if (found := self.windows.get(form)) is None:
+        if (found := self.windows.get(encoded)) is None:
             # A device and a workload that has it to itself keep the same bytes, without a name.
-            found = self._known.get(form) or decode_window("", form)
-            self.windows[form] = found
+            found = self._known.get(encoded) or decode_window("", encoded)
+            self.windows[encoded] = found
         return found

@@ -94,14 +94,14 @@ class WindowQuery:
     def closed_windows(self) -> Iterator[Window]:
         """All closed windows, each time once and the oldest first: hours, then five minutes."""
         reader = WindowReader()
-        fine = [(slot, form) for slot, form in self.fine if slot >= self.fine_since]
+        fine = [(slot, encoded) for slot, encoded in self.fine if slot >= self.fine_since]
         divided = {slot - slot % HOUR for slot, _ in fine}
-        hours = [(slot, reader.window(form)) for slot, form in self.hours]
+        hours = [(slot, reader.window(encoded)) for slot, encoded in self.hours]
         if self.open_hour is not None:
             hours.append((self.open_hour.slot, self.open_hour.window))
         found = [
             *((slot, HOUR, window) for slot, window in hours if slot not in divided),
-            *((slot, FINE_SPAN, reader.window(form)) for slot, form in fine),
+            *((slot, FINE_SPAN, reader.window(encoded)) for slot, encoded in fine),
         ]
         for slot, grain, window in found:
             blocks = reader.blocks(self.remembered, slot, slot + grain)
@@ -128,19 +128,19 @@ class WindowQuery:
             return (slot not in fine_hours and start <= slot < end) or holds(slot, HOUR)
 
         covered = {slot for slot in self.days.slots if holds(slot, DAY)}
-        yield from (reader.window(form) for slot, form in self.days if slot in covered)
+        yield from (reader.window(encoded) for slot, encoded in self.days if slot in covered)
         if self.open_day is not None and holds(self.open_day.slot, DAY):
             covered.add(self.open_day.slot)
             yield self.open_day.window
-        for slot, form in self.hours.between(start, whole_end):
+        for slot, encoded in self.hours.between(start, whole_end):
             if slot - slot % DAY not in covered and takes_hour(slot):
-                yield reader.window(form)
+                yield reader.window(encoded)
         if self.open_hour is not None and takes_hour(self.open_hour.slot):
             yield self.open_hour.window
         divided = {hour for hour in fine_hours if not holds(hour, HOUR)}
-        for slot, form in self.fine.between(start, end):
+        for slot, encoded in self.fine.between(start, end):
             if slot - slot % HOUR in divided:
-                yield reader.window(form)
+                yield reader.window(encoded)
         if self.open_fine is not None and start <= self.open_fine.slot < end:
             yield self.open_fine.window
 
@@ -181,9 +181,9 @@ def _windows(
         # The hour that is not over: what was closed of it, and the five minutes still open.
         ring, grain = window_query.hours, HOUR
         growing = [window_query.open_hour, window_query.open_fine]
-    for slot, form in ring:
+    for slot, encoded in ring:
         if since < slot + grain and slot <= now:
-            yield slot, decode_window(window_query.uuid, form)
+            yield slot, decode_window(window_query.uuid, encoded)
     for each in growing:
         if each is not None and since < each.slot + grain and each.slot <= now:
             yield each.slot, each.window

@@ -68,10 +68,10 @@ _KEYS: Final = ("start", "end", *DURATIONS, *AMOUNTS, *SUMS)
 
 def encode_window(window: Window) -> bytes:
     """The window in a few hundred bytes."""
-    form = {key: getattr(window, key) for key in _KEYS}
-    form["demands"] = {resource: _pairs(found) for resource, found in window.demands.items()}
-    form["compute_at_least"] = _pairs(window.compute_at_least)
-    kept = {key: value for key, value in form.items() if value or key in _ALWAYS}
+    fields = {key: getattr(window, key) for key in _KEYS}
+    fields["demands"] = {resource: _pairs(found) for resource, found in window.demands.items()}
+    fields["compute_at_least"] = _pairs(window.compute_at_least)
+    kept = {key: value for key, value in fields.items() if value or key in _ALWAYS}
     text = _ENCODER.encode(kept).encode()
     packer = zlib.compressobj(zdict=_WORDS)
     parts = _HEAD.pack(len(text)), text, window.blocks.columns()
@@ -85,23 +85,23 @@ def decode_window(uuid: str, data: bytes) -> Window:
         ValueError: the bytes are not such a window, or of a newer form.
     """
     text, blocks = _parts(data)
-    form: dict[str, Any] = json.loads(text)
+    fields: dict[str, Any] = json.loads(text)
     try:
-        if text is data and form.get("v") != 1:
-            raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
+        if text is data and fields.get("v") != 1:
+            raise ValueError(f"window of form {fields.get('v')}, which this program cannot read")
         keyed: dict[str, Any] = {
-            key: {members[name]: value for name, value in form.get(key, {}).items()}
+            key: {members[name]: value for name, value in fields.get(key, {}).items()}
             for key, members in _MEMBERS.items()
         }
-        demands = form.get("demands", {}).items()
+        demands = fields.get("demands", {}).items()
         return Window(
             uuid,
-            form["start"],
-            form["end"],
+            fields["start"],
+            fields["end"],
             **keyed,
-            **{key: form.get(key, 0.0) for key in SUMS},
+            **{key: fields.get(key, 0.0) for key in SUMS},
             demands={Resource(name): _histogram(pairs) for name, pairs in demands},
-            compute_at_least=_histogram(form.get("compute_at_least", ())),
+            compute_at_least=_histogram(fields.get("compute_at_least", ())),
             blocks=Blocks.from_columns(blocks),
         )
     except (KeyError, TypeError, AttributeError, IndexError) as error:

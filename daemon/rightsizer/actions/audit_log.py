@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from rightsizer.actions.encoder import record_form
+from rightsizer.actions.encoder import encode_record
 from rightsizer.actions.repository import (
     ActionOutcome,
     ActionRecord,
@@ -22,7 +22,7 @@ from rightsizer.io.record_table import RecordCache
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE: Final = 0o640
@@ -31,13 +31,13 @@ _MOST_UNDONE: Final = 2000
 """Entries of what was not done; those of deeds count against limits, and none crowds them out."""
 
 
-def append_line(path: str, form: Form) -> None:
+def append_line(path: str, document: JsonObject) -> None:
     """Append a whole line to a file, opened anew since it may rotate; on the disk on return.
 
     Raises:
         RightsizerError: it cannot be written.
     """
-    line = json.dumps(form, separators=(",", ":"), default=str).encode() + b"\n"
+    line = json.dumps(document, separators=(",", ":"), default=str).encode() + b"\n"
     try:
         file = os.open(path, _FLAGS, _MODE)
         try:
@@ -168,7 +168,7 @@ class AuditLog(RecordCache[ActionRecord]):
 
     def _append(self, record: ActionRecord) -> None:
         if self._file:
-            append_line(self._file, record_form(record))
+            append_line(self._file, encode_record(record))
 
     def _write(self, record: ActionRecord) -> None:
         try:

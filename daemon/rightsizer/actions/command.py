@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.accounting.settings import HistorySettings
-from rightsizer.actions.encoder import ActionState, state_form
+from rightsizer.actions.encoder import ActionState, encode_state
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
 from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
@@ -19,7 +19,7 @@ from rightsizer.console.flags import add_config_flag, add_history_flag, history_
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 
 _HELP: Final = help_of(__file__)
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
@@ -45,37 +45,37 @@ def _run(arguments: argparse.Namespace) -> int:
     # Another history than the agent's is read itself.
     path = "" if arguments.history_path else arguments.path_api_socket or settings.path.api_socket
     asked = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
-    form = asked or _offline(arguments, settings)
-    answer(arguments, form, "\n".join(_lines(form, is_live=asked is not None)))
+    document = asked or _offline(arguments, settings)
+    answer(arguments, document, "\n".join(_lines(document, is_live=asked is not None)))
     return 0
 
 
-def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
+def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> JsonObject:
     path = str(history_path(arguments, settings.history))
     with closing(Storage(path, read_only=True)) as storage:
         records = ActionRepository(storage.database).records()
     actions = actions_here(settings.actions, settings.node.pool)
-    return state_form(ActionState(actions=actions, records=records))
+    return encode_state(ActionState(actions=actions, records=records))
 
 
-def _lines(form: Form, *, is_live: bool) -> Iterator[str]:
-    if not form["actions"]:
+def _lines(document: JsonObject, *, is_live: bool) -> Iterator[str]:
+    if not document["actions"]:
         yield "No action is configured: nothing is done on advice."
-    for each in form["actions"]:
+    for each in document["actions"]:
         suspended = ", suspended: its results failed too often" if each["is_suspended"] else ""
         reasons = ", ".join(each["reasons"])
         yield f"{each['name']} ({each['way']}, {each['mode']}{suspended}): {reasons}"
-    for each in form["proposals"]:
+    for each in document["proposals"]:
         if each["action"] and each["why"]:
             yield f"  not now on {each['advice']} by {each['action']}: {each['why']}"
-    if form["actions"]:
-        yield from wrapped(_nothing_text(form["proposals"], is_live=is_live), indent=2)
-    if form["entries"]:
+    if document["actions"]:
+        yield from wrapped(_nothing_text(document["proposals"], is_live=is_live), indent=2)
+    if document["entries"]:
         yield ""
-        yield from aligned(_HEADER, list(_rows(form)), _HEADER)
+        yield from aligned(_HEADER, list(_rows(document)), _HEADER)
 
 
-def _nothing_text(proposals: Sequence[Form], *, is_live: bool) -> str:
+def _nothing_text(proposals: Sequence[JsonObject], *, is_live: bool) -> str:
     """Why no action has anything to do; empty where one has."""
     if not is_live:
         return "no agent was asked, so that only what was done is known, not what waits"
@@ -87,8 +87,8 @@ def _nothing_text(proposals: Sequence[Form], *, is_live: bool) -> str:
     return f"nothing to do: {advice}, none of a reason and workload named here"
 
 
-def _rows(form: Form) -> Iterator[tuple[str, ...]]:
-    for each in form["entries"]:
+def _rows(document: JsonObject) -> Iterator[tuple[str, ...]]:
+    for each in document["entries"]:
         when = datetime.fromtimestamp(each["at"], UTC)
         status = "" if each["status"] is None else f" {each['status']}"
         yield (

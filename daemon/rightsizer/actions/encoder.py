@@ -9,7 +9,7 @@ from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 
 _KEPT: Final = (
     *("id", "action", "way", "advice", "workload", "devices", "reason", "summary", "confidence"),
@@ -19,11 +19,11 @@ _KEPT: Final = (
 _TIMES: Final = ("at", "ended", "result_at")
 
 
-def record_form(record: ActionRecord) -> Form:
+def encode_record(record: ActionRecord) -> JsonObject:
     """All that is kept of it, but for processes and clocks; times in seconds since the epoch."""
-    form: Form = {name: getattr(record, name) for name in _KEPT}
-    times = {name: form[name] for name in _TIMES if form[name] is not None}
-    return form | {name: seconds(time) for name, time in times.items()}
+    document: JsonObject = {name: getattr(record, name) for name in _KEPT}
+    times = {name: document[name] for name in _TIMES if document[name] is not None}
+    return document | {name: seconds(time) for name, time in times.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ActionState:
     records: Sequence[ActionRecord] = ()
 
 
-def state_form(state: ActionState) -> Form:
+def encode_state(state: ActionState) -> JsonObject:
     """The same as plain values for JSON; entries latest first."""
     return {
         "actions": [
@@ -57,7 +57,7 @@ def state_form(state: ActionState) -> Form:
         ],
         # What a program said may name whatever it likes, and the API may be open.
         "entries": [
-            {key: value for key, value in record_form(each).items() if key != "said"}
+            {key: value for key, value in encode_record(each).items() if key != "said"}
             for each in reversed(state.records)
         ],
     }

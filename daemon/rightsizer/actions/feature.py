@@ -33,9 +33,9 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
     """
 
     def answer(*_: object) -> WebResponse:
-        from rightsizer.actions.encoder import state_form  # noqa: PLC0415 - as said above.
+        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - as said above.
 
-        return WebResponse.of_json(state_form(state()))
+        return WebResponse.of_json(encode_state(state()))
 
     return Route("GET", ACTIONS_PATH, answer)
 

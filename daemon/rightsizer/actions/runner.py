@@ -19,7 +19,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
-from rightsizer.report.json_encoder import Form, advice_form, workload_form
+from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_workload
 
 ORDER_VERSION = 1
 """Grows when a key of the form changes its meaning or goes; keys are added without."""
@@ -59,7 +59,7 @@ class ActionOrder:
             "target": finding.options[0].target if finding.options else "",
         }
 
-    def form(self, node: str) -> Form:
+    def document(self, node: str) -> JsonObject:
         """The same as plain values for JSON, with the name of the machine."""
         return {
             "version": ORDER_VERSION,
@@ -68,8 +68,8 @@ class ActionOrder:
             "actor": self.actor,
             "node": node,
             "time": seconds(self.advice.updated),
-            "workload": None if self.workload is None else workload_form(self.workload),
-            "advice": advice_form(self.advice),
+            "workload": None if self.workload is None else encode_workload(self.workload),
+            "advice": encode_advice(self.advice),
         }
 
 
@@ -95,7 +95,7 @@ def post(
     settings = order.settings.webhook
     timeout = min(order.settings.timeout, _LONGEST_SECONDS)
     http = HttpSettings(timeout_seconds=timeout, ca_file=settings.ca_file)
-    body = order.form(node or platform.node())
+    body = order.document(node or platform.node())
     answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
     if not isinstance(answer, Failure):
         return ActionResult(ActionOutcome.DONE, status=answer.status)

@@ -27,8 +27,8 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     Raises:
         KeyError: there is none of that name.
     """
-    form = read_table("instructions.toml")[name]
-    return Instruction(**form | {"text": form["text"].replace("{uuid}", uuid)})
+    row = read_table("instructions.toml")[name]
+    return Instruction(**row | {"text": row["text"].replace("{uuid}", uuid)})
 
 
 def instructions(*names: str) -> tuple[Instruction, ...]:

@@ -12,26 +12,26 @@ from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Finding, Severity
 
-_Form = Mapping[str, Any]
+_JsonObject = Mapping[str, Any]
 _Value = TypeVar("_Value")
 
 
-def stored_finding(form: _Form) -> dict[str, Any]:
+def stored_finding(fields: _JsonObject) -> dict[str, Any]:
     """Fields of a finding under the names they are stored by; its kind has been 'finding'."""
-    return {"finding" if name == "kind" else name: value for name, value in form.items()}
+    return {"finding" if name == "kind" else name: value for name, value in fields.items()}
 
 
-def finding_from(form: _Form) -> Finding:
+def finding_from(fields: _JsonObject) -> Finding:
     """The finding of a stored form.
 
     Raises:
         ValueError, KeyError, TypeError: it is none, or has a word of a newer program.
     """
-    return convert(_loaded_finding(form), Finding)
+    return convert(_loaded_finding(fields), Finding)
 
 
-def _loaded_finding(form: _Form) -> _Form:
-    return {**form, "kind": form["finding"]}
+def _loaded_finding(fields: _JsonObject) -> _JsonObject:
+    return {**fields, "kind": fields["finding"]}
 
 
 LEDGER_SCHEMA: Final = (
@@ -121,19 +121,19 @@ class LedgerRepository:
 
 
 def _text(value: Any) -> str:
-    form = asdict(value)
-    if "advice" in form:
-        form["advice"]["finding"] = stored_finding(form["advice"]["finding"])
-    return json.dumps(form)
+    fields = asdict(value)
+    if "advice" in fields:
+        fields["advice"]["finding"] = stored_finding(fields["advice"]["finding"])
+    return json.dumps(fields)
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:
     try:
-        form = json.loads(text)
+        fields = json.loads(text)
         if kind is not OutcomeCounts:
-            finding = _loaded_finding(form["advice"]["finding"])
-            form["advice"]["finding"] = finding
-            form.setdefault("severity", finding.get("severity", Severity.LOW))
-        return convert(form, kind)
+            finding = _loaded_finding(fields["advice"]["finding"])
+            fields["advice"]["finding"] = finding
+            fields.setdefault("severity", finding.get("severity", Severity.LOW))
+        return convert(fields, kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

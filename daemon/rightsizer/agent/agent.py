@@ -351,8 +351,8 @@ class Agent:
         for (reason, outcome), count in self.advice_service.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
             counters[key] = count
-        for (form, outcome), count in self.profiles.counts.items():
-            key = series_key("rightsizer_profiles_total", format=form, outcome=outcome)
+        for (profile_format, outcome), count in self.profiles.counts.items():
+            key = series_key("rightsizer_profiles_total", format=profile_format, outcome=outcome)
             counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count

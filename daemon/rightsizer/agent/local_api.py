@@ -13,7 +13,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.telemetry.source import (
     ReleasableResource,
     ReleaseController,
@@ -50,7 +50,7 @@ class ControlRoutes:
         for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
         release = self._controls.release(held, for_seconds)
         self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
-        return WebResponse.of_json(self._form(release))
+        return WebResponse.of_json(self._encode(release))
 
     def _resume(self, _: Router, request: WebRequest) -> WebResponse:
         named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
@@ -61,9 +61,9 @@ class ControlRoutes:
 
     def _releases(self, *_: object) -> WebResponse:
         found = filter(None, map(self._controls.released, ReleasableResource))
-        return WebResponse.of_json({"releases": [self._form(release) for release in found]})
+        return WebResponse.of_json({"releases": [self._encode(release) for release in found]})
 
-    def _form(self, release: ReleaseRequest) -> Form:
+    def _encode(self, release: ReleaseRequest) -> JsonObject:
         # The wall clock's time at a point on the steady one, by the pair of clocks as it is now.
         offset = self._clock.wall_time() - self._clock.time()
         still_held = self._still_held(release)

@@ -19,7 +19,7 @@ from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.explanation import explain_advice, explain_finding
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
 
 
@@ -137,7 +137,7 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         return service.act(advice_id, state, actor, why, for_seconds)
 
 
-def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
+def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     """The reasoning behind advice or a verdict of one run over the history.
 
     Raises:

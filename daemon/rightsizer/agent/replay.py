@@ -28,7 +28,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Entry, Provisioning, Window
-from rightsizer.report.json_encoder import advice_form, finding_form
+from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
 _FOR_EVER: Final = 100 * 365 * 86400.0
@@ -199,18 +199,18 @@ def _caveats(
         yield "power without its limit shows no stall: name the board with --board"
 
 
-def replay_form(result: Replay) -> dict[str, Any]:
+def encode_replay(result: Replay) -> dict[str, Any]:
     """The replay as JSON has it."""
     start, end = map(seconds, result.span)
     return {
         "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
-        "devices": [_device_form(summary) for summary in result.devices],
-        "findings": [finding_form(finding) for finding in result.findings],
-        "advice": [advice_form(advice) for advice in result.advice],
+        "devices": [_encode_device(summary) for summary in result.devices],
+        "findings": [encode_finding(finding) for finding in result.findings],
+        "advice": [encode_advice(advice) for advice in result.advice],
     }
 
 
-def _device_form(summary: DeviceSummary) -> dict[str, Any]:
+def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
     device, window, fit = summary.device, summary.window, summary.provisioning
     return {
         "uuid": device.uuid,
@@ -227,8 +227,8 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "used_seconds": window.used_seconds,
         "effective_utilization": window.effective_utilization,
         "headroom_ratio": window.headroom_ratio,
-        **_energy_form(summary),
-        "signals": _signals_form(summary.totals),
+        **_encode_energy(summary),
+        "signals": _encode_signals(summary.totals),
         "needs": _by_resource(fit, "need"),
         "overprovisioned": fit.overprovisioned,
         "saturated": _by_resource(fit, "saturated"),
@@ -240,7 +240,7 @@ def _times(spent: Mapping[Any, Nanoseconds]) -> dict[str, float]:
     return {str(name): seconds(time) for name, time in sorted(spent.items())}
 
 
-def _energy_form(summary: DeviceSummary) -> dict[str, Any]:
+def _encode_energy(summary: DeviceSummary) -> dict[str, Any]:
     """Joules; null where neither power nor energy was ever read."""
     window = summary.window
     is_measured = window.energy_joules > 0.0 or bool(summary.totals.energy_joules)
@@ -251,7 +251,7 @@ def _energy_form(summary: DeviceSummary) -> dict[str, Any]:
     }
 
 
-def _signals_form(totals: Totals) -> Mapping[str, Any]:
+def _encode_signals(totals: Totals) -> Mapping[str, Any]:
     return {
         str(signal): {
             "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / found.total,

@@ -26,8 +26,8 @@ SCHEMA_VERSION: Final = 1
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:
     """All of it, floats as they are."""
-    form = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
-    return json.dumps(form, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    document = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
@@ -54,11 +54,11 @@ def report_document(
         HistoryError: there is no history, it holds nothing, or it cannot be read.
         UsageError: a parameter is wrong.
     """
-    if (form := asked["format"]) not in REPORT_FORMATS:
-        raise UsageError(f"{mark}format: '{form}'; choose from {', '.join(REPORT_FORMATS)}")
+    if (document := asked["format"]) not in REPORT_FORMATS:
+        raise UsageError(f"{mark}format: '{document}'; choose from {', '.join(REPORT_FORMATS)}")
     query = _query(asked, mark)
     model = report_model(report_facts(path, settings, query))
-    return REPORT_FORMATS[form](model, query.timezone)
+    return REPORT_FORMATS[document](model, query.timezone)
 
 
 def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
-from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
+from rightsizer.broker.lease_encoder import encode_booking, encode_broker, encode_lease_answer
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
 from rightsizer.broker.process_tracker import orphans
 from rightsizer.broker.request import ROUTES, WORDS, request_of
@@ -178,7 +178,7 @@ class BrokerApi:
 
     def _all(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         del client, request
-        return WebResponse.of_json(broker_form(self._manager.overview, self._offset()))
+        return WebResponse.of_json(encode_broker(self._manager.overview, self._offset()))
 
     def _reserve(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _RESERVATION_FIELDS, "2")
@@ -200,24 +200,26 @@ class BrokerApi:
         if (refusal := _refusal(step)) is not None:
             return refusal
         booking = step.state.booking(relative.id)
-        form = {} if booking is None else booking_form(booking, self._offset())
-        return WebResponse.of_json({**form, "message": step.events[-1].message})
+        document = {} if booking is None else encode_booking(booking, self._offset())
+        return WebResponse.of_json({**document, "message": step.events[-1].message})
 
     def _cancel(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         item_id = request.named["id"]
         if self._manager.overview.state.booking(item_id) is None:
             return _unknown("reservation", item_id)
         step = self._manager.cancel(item_id, client)
-        form = {"id": item_id, "message": step.events[-1].message}
-        return _refusal(step) or WebResponse.of_json(form)
+        document = {"id": item_id, "message": step.events[-1].message}
+        return _refusal(step) or WebResponse.of_json(document)
 
     def _answer(self, item_id: str, client: LeaseOwner) -> WebResponse:
         overview, now = self._manager.overview, self._clock.time()
         owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
-        if (form := answer_form(overview, item_id, now, self._offset(), messages)) is not None:
-            return WebResponse.of_json(form)
+        if (
+            document := encode_lease_answer(overview, item_id, now, self._offset(), messages)
+        ) is not None:
+            return WebResponse.of_json(document)
         if (ending := overview.state.ending(item_id)) is not None:
             return WebResponse.of_text(ending.message, HTTPStatus.GONE)
         return _unknown("lease", item_id)

@@ -7,7 +7,7 @@ from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LEAST_PAUSE_SECONDS = 1.0
@@ -17,13 +17,13 @@ _PAUSE_SECONDS_A_PLACE = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-def answer_form(
+def encode_lease_answer(
     overview: BrokerOverview,
     item_id: str,
     now: Nanoseconds,
     offset: Nanoseconds,
     messages: tuple[str, ...] = (),
-) -> Form | None:
+) -> JsonObject | None:
     """The state of a ticket or lease for its owner; `None` where there is none.
 
     `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it, `messages` notices to the
@@ -46,8 +46,8 @@ def answer_form(
     }
 
 
-def broker_form(overview: BrokerOverview, offset: Nanoseconds) -> Form:
-    """All leases, tickets and reservations; `offset` as in `answer_form`."""
+def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
+    """All leases, tickets and reservations; `offset` as in `encode_lease_answer`."""
     state, promised = overview.state, overview.promised
     return {
         "trouble": overview.trouble,
@@ -56,11 +56,11 @@ def broker_form(overview: BrokerOverview, offset: Nanoseconds) -> Form:
         "queue": [
             _ticket(each, overview.why_waiting(each.id), offset) for each in _queue(overview)
         ],
-        "reservations": [booking_form(each, offset) for each in state.bookings],
+        "reservations": [encode_booking(each, offset) for each in state.bookings],
     }
 
 
-def booking_form(booking: Booking, offset: Nanoseconds) -> Form:
+def encode_booking(booking: Booking, offset: Nanoseconds) -> JsonObject:
     """One reservation."""
     reservation = booking.reservation
     return {
@@ -88,7 +88,7 @@ def _pause_seconds(place: int | None, waited_seconds: float) -> float:
     return min(_LONGEST_PAUSE_SECONDS, max(_LEAST_PAUSE_SECONDS, place * _PAUSE_SECONDS_A_PLACE))
 
 
-def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> Form:
+def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
     lease = record.lease
     slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
     # Of some of them neither is known of all.
@@ -104,7 +104,7 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
     }
 
 
-def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> Form:
+def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
     lease = record.lease
     labels = {} if node is None else {each.uuid: each.label for each in node.slots}
     return {
@@ -124,7 +124,7 @@ def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanosecond
     }
 
 
-def _ticket(ticket: Ticket, why: str | None, offset: Nanoseconds) -> Form:
+def _ticket(ticket: Ticket, why: str | None, offset: Nanoseconds) -> JsonObject:
     return {
         "id": ticket.id,
         "user": ticket.client.user,

@@ -15,18 +15,18 @@ from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology, cpu_list
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Router
 
 
-def place_form(
+def encode_placement(
     answer: PlacementChoice | PlacementRefusal,
     *,
     time: Nanoseconds,
     watched_seconds: float,
     source: str,
-) -> Form:
+) -> JsonObject:
     """An answer as JSON; what is unknown is null.
 
     `time` is the readings' wall time; the node was watched for so long before; `source` is `agent`
@@ -53,12 +53,12 @@ def place_form(
     }
 
 
-def _rejected(each: RejectedSet) -> Form:
+def _rejected(each: RejectedSet) -> JsonObject:
     seats = [_named(slot) for slot in each.slots]
     return {"seats": seats, "score": asdict(each.score), "why": each.why}
 
 
-def _chosen(verdict: SlotVerdict) -> Form:
+def _chosen(verdict: SlotVerdict) -> JsonObject:
     slot = verdict.slot
     mig = slot.device.mig
     return {
@@ -77,11 +77,11 @@ def _chosen(verdict: SlotVerdict) -> Form:
     }
 
 
-def _named(slot: LeaseSlot) -> Form:
+def _named(slot: LeaseSlot) -> JsonObject:
     return {"uuid": slot.uuid, "index": slot.device.index, "label": slot.label}
 
 
-def _occupied(verdict: SlotVerdict) -> Form:
+def _occupied(verdict: SlotVerdict) -> JsonObject:
     return {
         **_named(verdict.slot),
         "obstacle": str(verdict.obstacle),
@@ -117,8 +117,8 @@ def placement_response(
     answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
     now, watched = report.wall_time, seconds(report.wall_time - report.agent.started)
-    form = place_form(answer, time=now, watched_seconds=watched, source="agent")
-    return WebResponse.of_json(form)
+    document = encode_placement(answer, time=now, watched_seconds=watched, source="agent")
+    return WebResponse.of_json(document)
 
 
 def view_of(

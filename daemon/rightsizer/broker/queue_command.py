@@ -30,18 +30,18 @@ def _configure_queue(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_queue(arguments: argparse.Namespace) -> int:
-    form = client_of(arguments).get(BROKER_PATH)
-    say(json.dumps(form, indent=1) if arguments.json else queue_text(form, time.time()))
+    document = client_of(arguments).get(BROKER_PATH)
+    say(json.dumps(document, indent=1) if arguments.json else queue_text(document, time.time()))
     return 0
 
 
-def queue_text(form: Any, now: float) -> str:
+def queue_text(document: Any, now: float) -> str:
     """Text of the agent's answer at a time in seconds since the epoch."""
-    lines = ["Leases", *_leases(form["leases"], now), "", "Queue", *_queue(form, now)]
-    if form["reservations"]:
-        lines += ["", "Reservations", *_reservations(form["reservations"], now)]
-    if form["trouble"] is not None and form["queue"]:
-        lines += ["", f"Nothing is granted now: {form['trouble']}."]
+    lines = ["Leases", *_leases(document["leases"], now), "", "Queue", *_queue(document, now)]
+    if document["reservations"]:
+        lines += ["", "Reservations", *_reservations(document["reservations"], now)]
+    if document["trouble"] is not None and document["queue"]:
+        lines += ["", f"Nothing is granted now: {document['trouble']}."]
     return "\n".join(lines)
 
 
@@ -66,8 +66,8 @@ def _leases(leases: Any, now: float) -> Iterator[str]:
             yield f"  Lease {each['id']} has lost {labels[uuid]}: {why}."
 
 
-def _queue(form: Any, now: float) -> Iterator[str]:
-    if not form["queue"]:
+def _queue(document: Any, now: float) -> Iterator[str]:
+    if not document["queue"]:
         yield "  Queue empty."
         return
     yield from _table(
@@ -81,11 +81,11 @@ def _queue(form: Any, now: float) -> Iterator[str]:
             "waits": format_duration(max(0.0, now - each["asked"])),
             "for": each["why"] or "the broker's next look",
         }
-        for place, each in enumerate(form["queue"], 1)
+        for place, each in enumerate(document["queue"], 1)
     )
-    if form["promised"] is not None:
+    if document["promised"] is not None:
         yield ""
-        yield f"The first of them starts in {_until(form['promised'], now)} at the latest."
+        yield f"The first of them starts in {_until(document['promised'], now)} at the latest."
 
 
 def _reservations(reservations: Any, now: float) -> Iterator[str]:
@@ -145,23 +145,23 @@ def _reserve(arguments: argparse.Namespace) -> int:
         "user": arguments.user or None,
     }
     try:
-        form: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
+        document: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
     except RefusedError as error:
         # Rightly asked: another time, or for less, it can be had.
         raise RightsizerError(str(error)) from None
-    answer(arguments, form, _sentence(form["message"]))
+    answer(arguments, document, _sentence(document["message"]))
     return 0
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
     client = client_of(arguments)
     try:
-        form = client.delete(f"{RESERVATIONS_PATH}/{arguments.id}")
+        document = client.delete(f"{RESERVATIONS_PATH}/{arguments.id}")
     except UsageError as error:
         if "there is no" not in str(error):
             raise
-        form = client.delete(f"{LEASES_PATH}/{arguments.id}")
-    say(_sentence(form["message"]))
+        document = client.delete(f"{LEASES_PATH}/{arguments.id}")
+    say(_sentence(document["message"]))
     return 0
 
 

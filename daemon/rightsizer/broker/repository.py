@@ -40,19 +40,19 @@ _PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
 
 def encode_item(item: _Item) -> str:
     """A row's JSON, without a lease's current memory, which is measured again."""
-    form = asdict(item)
+    fields = asdict(item)
     if isinstance(item, LeaseRecord):
-        form = {_STORED_NAMES.get(name, name): value for name, value in form.items()}
-        form["measured_bytes"] = ()
-    return json.dumps(form, default=sorted, sort_keys=True)
+        fields = {_STORED_NAMES.get(name, name): value for name, value in fields.items()}
+        fields["measured_bytes"] = ()
+    return json.dumps(fields, default=sorted, sort_keys=True)
 
 
 def decode_item(kind: str, text: str) -> _Item:
     """The item of a row; raises `ValueError`, `KeyError` or `TypeError` for an unknown one."""
-    form = dict(json.loads(text))
+    fields = dict(json.loads(text))
     if kind == "lease":
-        form = {_FIELDS.get(name, name): value for name, value in form.items()}
-    return convert(form, _KINDS[kind])
+        fields = {_FIELDS.get(name, name): value for name, value in fields.items()}
+    return convert(fields, _KINDS[kind])
 
 
 def _decode_fact(text: str | None, kind: type[_Stored]) -> _Stored | None:

@@ -121,41 +121,45 @@ class _Spelling:
     model: str
     memory_gb: float | None
     memory_type: str
-    form: str
+    form_factor: str
 
     @classmethod
     def of(cls, name: str) -> Self:
         """`NVIDIA H100 80GB HBM3`: the model h100 with 80 GB of hbm3."""
-        rest, memory, kind, form = [], None, "", ""
+        rest, memory, kind, form_factor = [], None, "", ""
         for word in _WORDS.findall(_MIG.sub("", name.lower())):
             if size := _MEMORY.fullmatch(word):
                 memory = float(size[1])
             elif _MEMORY_TYPE.fullmatch(word):
                 kind = word
             elif _FORM.fullmatch(word):
-                form = word
+                form_factor = word
             else:
                 rest.append(word)
-        return cls(plain_name("".join(rest)), memory, kind, form)
+        return cls(plain_name("".join(rest)), memory, kind, form_factor)
 
 
 def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
     """Whether nothing in a name speaks against a board."""
-    forms = {spelling.form for spelling in own}
-    if "nvl" in forms or given.form == "nvl":
+    form_factors = {spelling.form_factor for spelling in own}
+    if "nvl" in form_factors or given.form_factor == "nvl":
         # A pair of boards under one bridge, with figures of its own: never meant by a plain name.
-        form_agrees = given.form in forms
+        form_factor_agrees = given.form_factor in form_factors
     else:
-        form_agrees = board.form_factor.lower().startswith(given.form)
+        form_factor_agrees = board.form_factor.lower().startswith(given.form_factor)
     sizes = {spelling.memory_gb for spelling in own} | {(board.nominal_memory_bytes or 0.0) / 1e9}
     memory_agrees = given.memory_gb in {None, *sizes}
-    return form_agrees and memory_agrees and given.memory_type in {"", board.memory_type.lower()}
+    return (
+        form_factor_agrees
+        and memory_agrees
+        and given.memory_type in {"", board.memory_type.lower()}
+    )
 
 
 def _says_no_more(spelling: _Spelling, given: _Spelling) -> bool:
     memory_agrees = spelling.memory_gb in (None, given.memory_gb)
     type_agrees = spelling.memory_type in ("", given.memory_type)
-    return memory_agrees and type_agrees and spelling.form in ("", given.form)
+    return memory_agrees and type_agrees and spelling.form_factor in ("", given.form_factor)
 
 
 class Catalogue:

@@ -14,7 +14,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding
-from rightsizer.report.json_encoder import Form, advice_form, finding_form
+from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_finding
 from rightsizer.report.labels import action_label, first_names
 
 _HELP: Final = help_of(__file__)
@@ -29,7 +29,7 @@ def advise_text(
 
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
-    lines = open_lines(list(map(advice_form, still_open)))
+    lines = open_lines(list(map(encode_advice, still_open)))
     if closed := [each for each in advice if not each.is_open]:
         told = (f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
         cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
@@ -48,7 +48,7 @@ def advise_text(
     return "\n".join([*lines, _open_count(len(still_open))])
 
 
-def open_lines(forms: Sequence[Form]) -> list[str]:
+def open_lines(forms: Sequence[JsonObject]) -> list[str]:
     """Open advice in the order of its worth."""
     lines = ["To do, by savings, then by severity:"] if forms else []
     first_of: dict[str, str] = {}
@@ -97,21 +97,21 @@ def _run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings.history)
     findings, advice = run_offline(path, settings, save=arguments.save)
-    form = {
-        "findings": [finding_form(finding) for finding in findings],
-        "advice": [advice_form(each) for each in advice],
+    document = {
+        "findings": [encode_finding(finding) for finding in findings],
+        "advice": [encode_advice(each) for each in advice],
     }
-    answer(arguments, form, advise_text(findings, advice, is_verbose=arguments.verbose))
+    answer(arguments, document, advise_text(findings, advice, is_verbose=arguments.verbose))
     return 0
 
 
 def _of_agent(arguments: argparse.Namespace) -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
-    form = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
-    still_open = [each for each in form["advice"] if each["closed"] is None]
+    document = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
+    still_open = [each for each in document["advice"] if each["closed"] is None]
     count = _open_count(len(still_open), f" --url {arguments.url}")
-    answer(arguments, form, "\n".join([*open_lines(still_open), count]))
+    answer(arguments, document, "\n".join([*open_lines(still_open), count]))
     return 0
 
 

@@ -35,7 +35,7 @@ from rightsizer.model.units import (
     seconds,
 )
 from rightsizer.model.window import Window
-from rightsizer.report.json_encoder import advice_form
+from rightsizer.report.json_encoder import encode_advice
 from rightsizer.report.labels import CAUSE_LABELS
 
 _HELP: Final = help_of(__file__)
@@ -222,14 +222,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         say(job_report_text(report, platform.node()))
         return 0
-    form = {
+    document = {
         **asdict(report),
         "start": seconds(report.start),
         "end": seconds(report.end),
         "unused_seconds": {str(cause): lost for cause, lost in report.unused_seconds.items()},
-        "advice": [advice_form(each) for each in report.advice],
+        "advice": [encode_advice(each) for each in report.advice],
     }
-    say(json.dumps(form, indent=2))
+    say(json.dumps(document, indent=2))
     return 0
 
 

@@ -16,8 +16,8 @@ _HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    form = parser.add_mutually_exclusive_group()
-    add_flags(form.add_argument, _HELP["flags"], output=Path)
+    group = parser.add_mutually_exclusive_group()
+    add_flags(group.add_argument, _HELP["flags"], output=Path)
     add_scenario_flag(parser, "the real driver")
     add_config_flag(parser)
 

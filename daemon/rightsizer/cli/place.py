@@ -28,7 +28,7 @@ _HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
-    from rightsizer.report.json_encoder import Form
+    from rightsizer.report.json_encoder import JsonObject
 
 _NOTHING: Final = "-"
 _LOOK: Final = (
@@ -38,42 +38,42 @@ _LOOK: Final = (
 _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
-def place_text(form: Any, *, is_explained: bool) -> str:
+def place_text(document: Any, *, is_explained: bool) -> str:
     """What was chosen and why, or why nothing was, from the answer as JSON has it.
 
     Where it is to be explained, other sets and other GPUs are told of too.
     """
-    lines = list(_chosen(form)) if form["is_met"] else ["Nothing fits."]
-    lines += ["", "Why", *(line for each in form["reasons"] for line in wrapped(each, 2))]
-    if not form["is_exact"]:
+    lines = list(_chosen(document)) if document["is_met"] else ["Nothing fits."]
+    lines += ["", "Why", *(line for each in document["reasons"] for line in wrapped(each, 2))]
+    if not document["is_exact"]:
         lines += wrapped("There are too many sets to look at all: a better one may exist.", 2)
-    if is_explained and form["is_met"]:
+    if is_explained and document["is_met"]:
         lines += ["", "Other sets"]
-        for each in form["rejected"]:
+        for each in document["rejected"]:
             sets = ", ".join(slot["label"] for slot in each["seats"])
             lines += wrapped(f"{sets}: {each['why']}", 2)
-        if not form["rejected"]:
+        if not document["rejected"]:
             lines.append("  There is no other that is different.")
-    if is_explained or not form["is_met"]:
+    if is_explained or not document["is_met"]:
         lines += ["", "Cannot be given"]
-        for each in form["occupied"]:
+        for each in document["occupied"]:
             lines += wrapped(f"{each['label']}: {each['why']}", 2)
-        if not form["occupied"]:
+        if not document["occupied"]:
             lines.append("  Nothing: all can.")
     source = _LOOK
-    if form["source"] == "agent":
-        watched = format_duration(form["watched_seconds"])
+    if document["source"] == "agent":
+        watched = format_duration(document["watched_seconds"])
         source = f"By the agent of this node, which has watched for {watched}."
     return "\n".join([*lines, "", *wrapped(source, hanging=0)])
 
 
-def export_text(form: Any) -> str:
+def export_text(document: Any) -> str:
     """The choice for a shell: `CUDA_VISIBLE_DEVICES`, and how to bind to CPUs and memory."""
-    nodes = _nodes(form)
+    nodes = _nodes(document)
     bind = f"numactl --cpunodebind={nodes} --membind={nodes}" if nodes else ""
     values = {
-        "CUDA_VISIBLE_DEVICES": form["cuda_visible_devices"],
-        "RIGHTSIZER_CPUS": form["cpus"] or "",
+        "CUDA_VISIBLE_DEVICES": document["cuda_visible_devices"],
+        "RIGHTSIZER_CPUS": document["cpus"] or "",
         "RIGHTSIZER_MEMORY_NODES": nodes,
         "RIGHTSIZER_BIND": bind,
     }
@@ -85,13 +85,13 @@ def refused_export_text() -> str:
     return "export CUDA_VISIBLE_DEVICES=''\nfalse"
 
 
-def _chosen(form: Any) -> Iterator[str]:
-    yield f"CUDA_VISIBLE_DEVICES={form['cuda_visible_devices']}"
-    yield f"CPUs: {form['cpus'] or 'which are near is unknown'}"
-    yield f"Memory node: {_nodes(form) or 'which is near is unknown'}"
+def _chosen(document: Any) -> Iterator[str]:
+    yield f"CUDA_VISIBLE_DEVICES={document['cuda_visible_devices']}"
+    yield f"CPUs: {document['cpus'] or 'which are near is unknown'}"
+    yield f"Memory node: {_nodes(document) or 'which is near is unknown'}"
     yield ""
     rows = []
-    for slot in form["seats"]:
+    for slot in document["seats"]:
         left, node = slot["memory_left_bytes"], slot["numa_node"]
         memory = _NOTHING if left is None else f"{left / GIB:.1f} GiB"
         numa, shared = _NOTHING if node is None else str(node), "yes" if slot["is_shared"] else "no"
@@ -100,14 +100,14 @@ def _chosen(form: Any) -> Iterator[str]:
     yield from aligned(header, rows, left=header)
 
 
-def _nodes(form: Any) -> str:
+def _nodes(document: Any) -> str:
     """The NUMA nodes, if that of each slot is known; to bind by some would keep the rest far."""
-    if any(slot["numa_node"] is None for slot in form["seats"]):
+    if any(slot["numa_node"] is None for slot in document["seats"]):
         return ""
-    return ",".join(map(str, form["numa_nodes"]))
+    return ",".join(map(str, document["numa_nodes"]))
 
 
-def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form:
+def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> JsonObject:
     """The answer by a few looks at the driver, a second apart.
 
     It knows the states of this moment alone: not for how long a GPU has been idle, what was
@@ -118,13 +118,13 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
     """
     # An agent's answer needs none of it.
     from rightsizer.agent.scheduler_documents import look_at_node, seats_over  # noqa: PLC0415
-    from rightsizer.broker.placement import LeasedSlots, chosen_of, place_form  # noqa: PLC0415
+    from rightsizer.broker.placement import LeasedSlots, chosen_of, encode_placement  # noqa: PLC0415
 
     reports = look_at_node(settings, clock)
     last = reports[-1]
     answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
     watched = seconds(last.wall_time - reports[0].wall_time)
-    return place_form(answer, time=last.wall_time, watched_seconds=watched, source="look")
+    return encode_placement(answer, time=last.wall_time, watched_seconds=watched, source="look")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -135,17 +135,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    form = _ask(words_of(arguments), arguments)
+    document = _ask(words_of(arguments), arguments)
     if arguments.json:
-        say(json.dumps(form, indent=1))
-    elif arguments.export and form["is_met"]:
-        say(export_text(form))
+        say(json.dumps(document, indent=1))
+    elif arguments.export and document["is_met"]:
+        say(export_text(document))
     elif arguments.export:
-        print(place_text(form, is_explained=True), file=sys.stderr)
+        print(place_text(document, is_explained=True), file=sys.stderr)
         say(refused_export_text())
     else:
-        say(place_text(form, is_explained=arguments.explain))
-    return 0 if form["is_met"] else 1
+        say(place_text(document, is_explained=arguments.explain))
+    return 0 if document["is_met"] else 1
 
 
 def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:

@@ -31,7 +31,7 @@ from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, RightsizerError
-from rightsizer.report.json_encoder import Form, advice_form
+from rightsizer.report.json_encoder import JsonObject, encode_advice
 from rightsizer.web.advice_api import ACTS
 
 _HELP: Final = help_of(__file__)
@@ -50,28 +50,28 @@ def _configure_explain(parser: argparse.ArgumentParser) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     if arguments.url:
-        form = RemoteAgent.of(arguments).get(_target(arguments.id))
+        document = RemoteAgent.of(arguments).get(_target(arguments.id))
     elif arguments.fleet:
         fleet = settings_of(arguments, FleetConfig)
         configure_log(fleet.log.format, LogLevel.WARNING)
-        form = explain_from_ledger(fleet, arguments.id)
+        document = explain_from_ledger(fleet, arguments.id)
     else:
         settings = settings_of(arguments, Settings)
         configure_log(settings.log.format, LogLevel.WARNING)
-        form = _explained(arguments, settings)
-    answer(arguments, form, explanation_text(form))
+        document = _explained(arguments, settings)
+    answer(arguments, document, explanation_text(document))
     return 0
 
 
-def _explained(arguments: argparse.Namespace, settings: Settings) -> Form:
+def _explained(arguments: argparse.Namespace, settings: Settings) -> JsonObject:
     try:
         return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
     except HistoryError:
         ask = methodcaller("get", _target(arguments.id))
-        form: Form | None = asked_at(settings.path.api_socket, ask)
-        if not form:
+        document: JsonObject | None = asked_at(settings.path.api_socket, ask)
+        if not document:
             raise
-        return form
+        return document
 
 
 def _target(advice_id: str) -> str:
@@ -91,49 +91,53 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
     if arguments.url:
-        form = _asked(verb, arguments, RemoteAgent.of(arguments))
+        document = _asked(verb, arguments, RemoteAgent.of(arguments))
     else:
-        form = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
+        document = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
     if arguments.json:
-        say(json.dumps({"advice": form}, indent=1))
+        say(json.dumps({"advice": document}, indent=1))
         return 0
-    say(f"{_DONE[verb]} by {form['actor']}: {form['summary']}")
-    if form["expires"] is not None:
-        until = datetime.fromtimestamp(form["expires"], UTC)
+    say(f"{_DONE[verb]} by {document['actor']}: {document['summary']}")
+    if document["expires"] is not None:
+        until = datetime.fromtimestamp(document["expires"], UTC)
         say(f"It stays so until {until:%Y-%m-%d %H:%M} UTC.")
     return 0
 
 
-def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
+def _of_fleet(verb: str, arguments: argparse.Namespace) -> JsonObject:
     settings = settings_of(arguments, FleetConfig)
     socket = arguments.path_api_socket or settings.fleet.api_socket
-    asked: Form | None = asked_at(socket, partial(_asked, verb, arguments))
+    asked: JsonObject | None = asked_at(socket, partial(_asked, verb, arguments))
     if asked is not None:
         return asked
     configure_log(settings.log.format, LogLevel.WARNING)
     decision, now = _decision(verb, arguments), time.time_ns()
-    return advice_form(act_on_ledger(settings, arguments.id, **decision, now=now))
+    return encode_advice(act_on_ledger(settings, arguments.id, **decision, now=now))
 
 
-def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
+def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
     settings = settings_of(arguments, Settings)
     socket = arguments.path_api_socket or settings.path.api_socket
-    asked: Form | None = asked_at(socket, partial(_asked, verb, arguments))
+    asked: JsonObject | None = asked_at(socket, partial(_asked, verb, arguments))
     if asked is not None:
         return asked
     path = history_path(arguments, settings.history)
     configure_log(settings.log.format, LogLevel.WARNING)
     try:
-        return advice_form(act_offline(path, settings, arguments.id, **_decision(verb, arguments)))
+        return encode_advice(
+            act_offline(path, settings, arguments.id, **_decision(verb, arguments))
+        )
     except HistoryError as error:
         there = socket or "path.api_socket, which is ''"
         raise RightsizerError(f"no agent answers at {there}, and {error}") from None
 
 
-def _asked(verb: str, arguments: argparse.Namespace, client: LocalClient | RemoteAgent) -> Form:
+def _asked(
+    verb: str, arguments: argparse.Namespace, client: LocalClient | RemoteAgent
+) -> JsonObject:
     body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_}
-    form: Form = client.post(f"{_target(arguments.id)}/{verb}", body)["advice"]
-    return form
+    document: JsonObject = client.post(f"{_target(arguments.id)}/{verb}", body)["advice"]
+    return document
 
 
 def _decision(verb: str, arguments: argparse.Namespace) -> dict[str, Any]:

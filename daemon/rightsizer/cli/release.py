@@ -16,7 +16,7 @@ from rightsizer.telemetry.source import ReleasableResource
 
 _HELP: Final = help_of(__file__)
 
-Form: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 _NAMES: Final = {
     ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
     ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
@@ -43,33 +43,36 @@ def _configure_resume(parser: argparse.ArgumentParser) -> None:
 def _release(arguments: argparse.Namespace) -> int:
     client, held = client_of(arguments), ReleasableResource(arguments.held)
 
-    def ask() -> Form | None:
-        releases: list[Form] = client.get("/api/v1/releases")["releases"]
-        return next((form for form in releases if form["held"] == held), None)
+    def ask() -> JsonObject | None:
+        releases: list[JsonObject] = client.get("/api/v1/releases")["releases"]
+        return next((document for document in releases if document["held"] == held), None)
 
     client.post("/api/v1/release", {"held": held, "for": arguments.for_})
-    form = wait_until_done(held, ask, duration(arguments.wait), SystemClock())
+    document = wait_until_done(held, ask, duration(arguments.wait), SystemClock())
     back = f"'rightsizer resume {held}'"
-    if form["until"] is None:
+    if document["until"] is None:
         end = f"It stays so until {back}, or until the agent restarts."
     else:
-        until = datetime.fromtimestamp(form["until"], UTC)
+        until = datetime.fromtimestamp(document["until"], UTC)
         end = f"It is taken back at {until:%Y-%m-%d %H:%M:%S} UTC, or before by {back}."
-    answer(arguments, form, f"Let go of {_NAMES[held]}.\n{end}")
+    answer(arguments, document, f"Let go of {_NAMES[held]}.\n{end}")
     return 0
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    form = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
-    resumed = form["resumed"]
+    document = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
+    resumed = document["resumed"]
     taken = f"Taken back: {' and '.join(resumed)}."
-    answer(arguments, form, taken if resumed else "Nothing to take back: it was not let go.")
+    answer(arguments, document, taken if resumed else "Nothing to take back: it was not let go.")
     return 0
 
 
 def wait_until_done(
-    held: ReleasableResource, ask: Callable[[], Form | None], patience_seconds: float, clock: Clock
-) -> Form:
+    held: ReleasableResource,
+    ask: Callable[[], JsonObject | None],
+    patience_seconds: float,
+    clock: Clock,
+) -> JsonObject:
     """The release once it is carried out; `ask` gives it as it stands, `None` without one.
 
     Raises:
@@ -78,16 +81,18 @@ def wait_until_done(
     deadline = clock.time() + nanoseconds(patience_seconds)
     never = threading.Event()
     while True:
-        form = ask()
-        if form is None:
+        document = ask()
+        if document is None:
             fault = f"the {held} were taken back before all of them were let go"
             why = "the time of --for was over, or 'rightsizer resume' was run"
             raise RightsizerError(f"{fault}: {why}; ask again")
-        if form["is_done"]:
-            return form
+        if document["is_done"]:
+            return document
         now = clock.time()
         if now >= deadline:
-            fault = f"the {held} are not let go after {patience_seconds:g} s: {form['still_held']}"
+            fault = (
+                f"the {held} are not let go after {patience_seconds:g} s: {document['still_held']}"
+            )
             remedy = f"wait longer with --wait, or drop it by 'rightsizer resume {held}'"
             raise RightsizerError(f"{fault}; the request stands: {remedy}")
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.engine import complaints
-from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, replay, replay_form
+from rightsizer.agent.replay import DeviceSummary, Replay, encode_replay, filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import finding_line
@@ -133,7 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
-    answer(arguments, replay_form(result), replay_text(result))
+    answer(arguments, encode_replay(result), replay_text(result))
     return 0
 
 

@@ -27,8 +27,8 @@ _PATIENCE_SECONDS: Final = 60.0
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    form, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
-    flags = {"timezone": zone, "format": form, "output": Path, "last": duration_text}
+    report_format, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
+    flags = {"timezone": zone, "format": report_format, "output": Path, "last": duration_text}
     add_flags(parser.add_argument, _HELP["flags"], **flags)
     add_url_flags(parser)
     add_history_flag(parser)
@@ -37,13 +37,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     is_read_now = arguments.output is None and sys.stdout.isatty()
-    form = arguments.format or ("text" if is_read_now else "html")
-    query = {"format": form, "timezone": arguments.timezone, "last": arguments.last}
+    report_format = arguments.format or ("text" if is_read_now else "html")
+    query = {"format": report_format, "timezone": arguments.timezone, "last": arguments.last}
     query |= {"from": arguments.from_, "to": arguments.to}
     asked = {name: value for name, value in query.items() if value is not None}
     document = _of_agent(arguments, asked) if arguments.url else _of_history(arguments, asked)
     if arguments.output is None:
-        say(document.removesuffix("\n"), may_color=form == "text")
+        say(document.removesuffix("\n"), may_color=report_format == "text")
         return 0
     with whole_file(arguments.output, "report") as file:
         file.write(document.encode())

@@ -31,7 +31,7 @@ from rightsizer.model.topology import (
     Topology,
     cpu_list,
 )
-from rightsizer.report.json_encoder import topology_form
+from rightsizer.report.json_encoder import encode_topology
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
@@ -191,8 +191,8 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    form = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"], format=form)
+    formats = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"], format=formats)
     flags = f"""
 --node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
   else the host's name
@@ -243,7 +243,7 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
     if arguments.json or arguments.format == "json":
-        told = topology_form(survey.topology, survey.devices, survey.offered)
+        told = encode_topology(survey.topology, survey.devices, survey.offered)
         say(json.dumps(told, indent=1))
     else:
         say(topology_text(survey))

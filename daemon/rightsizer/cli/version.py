@@ -14,8 +14,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     python = platform.python_version()
-    form = {"version": __version__, "python": python}
-    say(json.dumps(form) if arguments.json else f"rightsizer {__version__} (Python {python})")
+    document = {"version": __version__, "python": python}
+    say(json.dumps(document) if arguments.json else f"rightsizer {__version__} (Python {python})")
     return 0
 
 

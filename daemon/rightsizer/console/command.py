@@ -65,11 +65,11 @@ def told_output(otherwise: str) -> Iterator[None]:
 
 
 def answer(
-    arguments: argparse.Namespace, form: object, text: str, *, may_color: bool = True
+    arguments: argparse.Namespace, document: object, text: str, *, may_color: bool = True
 ) -> None:
     """Print an answer as JSON where `--json` asks for it, else as text."""
     if arguments.json:
-        say(json.dumps(form, indent=1))
+        say(json.dumps(document, indent=1))
     else:
         say(text, may_color=may_color)
 

@@ -12,7 +12,7 @@ from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Savings, Severity
 
-_Form = dict[str, Any]
+_JsonObject = dict[str, Any]
 
 
 _Piece = TypeVar("_Piece", bound=Mapping[str, Any])
@@ -23,10 +23,10 @@ def opened(advice: Iterable[_Piece]) -> list[_Piece]:
     return [each for each in advice if each["state"] in OPEN_STATES]
 
 
-def ranked(advice: Sequence[_Form]) -> list[_Form]:
+def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
     """What is open first, by savings, then by severity, then by GPUs; the rest in its order."""
 
-    def rank(each: _Form) -> tuple[float, int, float, str]:
+    def rank(each: _JsonObject) -> tuple[float, int, float, str]:
         savings = Savings(**each["savings"])
         severity = Severity(each["severity"]).rank
         return -savings.dollars_per_hour, -severity, -savings.gpus, each["id"]
@@ -36,24 +36,24 @@ def ranked(advice: Sequence[_Form]) -> list[_Form]:
 
 
 def selected(
-    form: _Form,
+    document: _JsonObject,
     *,
     cluster: str | None = None,
     team: str | None = None,
     since_seconds: float | None = None,
     top: int | None = None,
-) -> _Form:
+) -> _JsonObject:
     """The form of an answer with what was asked for alone; advice opened so lately, and so many.
 
     Raises:
         UsageError: there is no such cluster or team.
     """
-    found = dict(form)
+    found = dict(document)
     for flag, wanted, rows, key in (
         ("cluster", cluster, "clusters", "name"),
         ("team", team, "teams", "team"),
     ):
-        known = {row[key] for row in form[rows]}
+        known = {row[key] for row in document[rows]}
         if wanted is not None and wanted not in known:
             names = ", ".join(sorted(filter(None, known))) or "none has a name"
             raise UsageError(f"--{flag}: there is no '{wanted}' here; there are {names}")
@@ -62,18 +62,18 @@ def selected(
     if team is not None:
         _keep(found, ("teams", "findings", "advice"), lambda each: each["team"] == team)
     if since_seconds is not None:
-        first = form["time"] - since_seconds
+        first = document["time"] - since_seconds
         _keep(found, ("advice",), lambda each: each["opened"] >= first)
     if top is not None:
         found["advice"] = opened(found["advice"])[:top]
     return found
 
 
-def _of_cluster(form: _Form, cluster: str) -> _Form:
-    found, usage = dict(form), form["usage"]
+def _of_cluster(document: _JsonObject, cluster: str) -> _JsonObject:
+    found, usage = dict(document), document["usage"]
     rows = ("sources", "pools", "findings", "advice", "node_advice", "waiting", "waiting_work")
     _keep(found, (*rows, "teams"), lambda each: each["cluster"] == cluster)
-    (row,) = (each for each in form["clusters"] if each["name"] == cluster)
+    (row,) = (each for each in document["clusters"] if each["name"] == cluster)
     whole = next((each for each in usage["clusters"] if each["name"] == cluster), usage["total"])
     return found | {
         "clusters": [row],
@@ -89,10 +89,10 @@ def _of_cluster(form: _Form, cluster: str) -> _Form:
 
 
 def _keep(
-    form: _Form, names: tuple[str, ...], is_wanted: Callable[[Mapping[str, Any]], bool]
+    document: _JsonObject, names: tuple[str, ...], is_wanted: Callable[[Mapping[str, Any]], bool]
 ) -> None:
     for name in names:
-        form[name] = [each for each in form[name] if is_wanted(each)]
+        document[name] = [each for each in document[name] if is_wanted(each)]
 
 
 MOST_MISSING: Final = 3
@@ -102,7 +102,7 @@ _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "no
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
 
 
-def read_answers(paths: Sequence[Path]) -> list[_Form]:
+def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
     """The answers in files that `rightsizer fleet --json` wrote.
 
     Raises:
@@ -111,21 +111,21 @@ def read_answers(paths: Sequence[Path]) -> list[_Form]:
     found = []
     for path in paths:
         try:
-            form = json.loads(path.read_text("utf-8"))
+            document = json.loads(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         except ValueError:
             raise UsageError(f"{path}: is no JSON; {_REMEDY}") from None
-        if not isinstance(form, dict) or not all(key in form for key in _KEYS):
+        if not isinstance(document, dict) or not all(key in document for key in _KEYS):
             raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
-        found.append(form)
+        found.append(document)
     return found
 
 
 _REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, without --top and --team"
 
 
-def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
+def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
     """One answer of several, each about clusters that no other one has.
 
     Nothing crosses clusters, so that it is what a single look says of all of them. `names` are
@@ -137,7 +137,9 @@ def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
     _check(answers, names)
     devices = sum(each["devices"] for each in answers)
     known = sum(each["coverage_ratio"] * each["devices"] for each in answers)
-    rows: _Form = {name: list(chain.from_iterable(a[name] for a in answers)) for name in _ROWS}
+    rows: _JsonObject = {
+        name: list(chain.from_iterable(a[name] for a in answers)) for name in _ROWS
+    }
     rows |= {
         name: sorted(rows[name], key=lambda row: row["name"]) for name in ("clusters", "pools")
     }
@@ -153,10 +155,10 @@ def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
             chain.from_iterable(each["waiting_work"] for each in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        "teams": _use_rows([form["teams"] for form in answers], "team"),
-        "usage": {"total": _summed([form["usage"]["total"] for form in answers])}
+        "teams": _use_rows([document["teams"] for document in answers], "team"),
+        "usage": {"total": _summed([document["usage"]["total"] for document in answers])}
         | {
-            name: _use_rows([form["usage"][name] for form in answers], "name")
+            name: _use_rows([document["usage"][name] for document in answers], "name")
             for name in ("pools", "clusters", "kinds")
         },
         "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
@@ -164,15 +166,15 @@ def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
     }
 
 
-def _check(answers: Sequence[_Form], names: Sequence[str]) -> None:
+def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:
     first: dict[str, str] = {}
-    for form, name in zip(answers, names, strict=True):
-        if form["lookback_seconds"] != answers[0]["lookback_seconds"]:
+    for document, name in zip(answers, names, strict=True):
+        if document["lookback_seconds"] != answers[0]["lookback_seconds"]:
             raise UsageError(
                 f"{name}: looks back over another span of time than {names[0]}; give both looks "
                 "one --lookback"
             )
-        for cluster in (row["name"] for row in form["clusters"]):
+        for cluster in (row["name"] for row in document["clusters"]):
             if cluster in first:
                 called = f"cluster '{cluster}'" if cluster else "the cluster without a name"
                 raise UsageError(
@@ -182,8 +184,8 @@ def _check(answers: Sequence[_Form], names: Sequence[str]) -> None:
             first[cluster] = name
 
 
-def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
-    found: _Form = {}
+def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
+    found: _JsonObject = {}
     for rule, row in chain.from_iterable(table.items() for table in tables):
         none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": []}
         whole = found.setdefault(rule, none)
@@ -195,9 +197,9 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
     return dict(sorted(found.items()))
 
 
-def _use_rows(tables: Iterable[Iterable[_Form]], name: str) -> list[_Form]:
+def _use_rows(tables: Iterable[Iterable[_JsonObject]], name: str) -> list[_JsonObject]:
     """Rows of hours by cluster and name, in the order of a single answer."""
-    groups: dict[tuple[str, str], list[_Form]] = {}
+    groups: dict[tuple[str, str], list[_JsonObject]] = {}
     for row in chain.from_iterable(tables):
         groups.setdefault((row["cluster"], row[name]), []).append(row)
     return sorted(
@@ -206,7 +208,7 @@ def _use_rows(tables: Iterable[Iterable[_Form]], name: str) -> list[_Form]:
     )
 
 
-def _summed(rows: Sequence[_Form]) -> _Form:
+def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
     """A row of several; what one of them does not know, the sum does not."""
     # Rows without an hour say nothing, and know neither energy nor a price.
     telling = [row for row in rows if any(row[hours] for hours in _HOURS)] or [*rows]

@@ -51,13 +51,13 @@ class FleetApi:
     def _encoded(self, answer: FleetAnswer) -> tuple[Mapping[str, Any], bytes]:
         """JSON and page, made once for each answer and each state of its advice."""
         if self._made is not None:
-            last, form, page = self._made
+            last, document, page = self._made
             if last.time == answer.time and last.advice is answer.advice:
-                return form, page
-        form = encode_answer(answer)
-        page = fleet_document(form).encode()
-        self._made = answer, form, page
-        return form, page
+                return document, page
+        document = encode_answer(answer)
+        page = fleet_document(document).encode()
+        self._made = answer, document, page
+        return document, page
 
     def _ready(self, *_: object) -> WebResponse:
         answer, trouble = self._latest(), self._trouble()

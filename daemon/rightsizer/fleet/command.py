@@ -93,15 +93,15 @@ def _run(arguments: argparse.Namespace) -> int:
     ):
         if arguments.dry_run:
             reports, plan = judge.plan()
-            form = encode_plan(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
-            text = plan_text(form)
+            document = encode_plan(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
+            text = plan_text(document)
         elif arguments.explain:
-            form = explain_once(judge, settings, arguments.explain)
-            text = explanation_text(form)
+            document = explain_once(judge, settings, arguments.explain)
+            text = explanation_text(document)
         else:
             _show(arguments, encode_answer(run_once(judge, settings, clock, keeps=arguments.save)))
             return 0
-    answer(arguments, form, text)
+    answer(arguments, document, text)
     return 0
 
 
@@ -110,18 +110,18 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.text import fleet_text
 
-    form = selected(
+    document = selected(
         whole,
         cluster=arguments.cluster,
         team=arguments.team,
         since_seconds=arguments.since,
         top=arguments.top,
     )
-    text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
+    text = fleet_text(document) if arguments.top is None else fleet_text(document, arguments.top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
-            file.write(fleet_document(form).encode())
-    answer(arguments, form, text)
+            file.write(fleet_document(document).encode())
+    answer(arguments, document, text)
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:

@@ -20,7 +20,7 @@ from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
-from rightsizer.report.json_encoder import advice_form, attributes, finding_form, plain
+from rightsizer.report.json_encoder import attributes, encode_advice, encode_finding, plain
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
@@ -81,12 +81,13 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "sources": [encode_source(each) for each in answer.sources],
         "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
         "findings": [
-            place(each.key, each.finding) | finding_form(each.finding) for each in answer.judgements
+            place(each.key, each.finding) | encode_finding(each.finding)
+            for each in answer.judgements
         ],
         "verdicts": _verdicts(answer),
         "advice": ranked(
             [
-                place(keys.get(each.id, each.finding.workload), each.finding) | advice_form(each)
+                place(keys.get(each.id, each.finding.workload), each.finding) | encode_advice(each)
                 for each in answer.advice
             ]
         ),

@@ -12,7 +12,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
 
 _CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
@@ -64,7 +64,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         return _found(ledger, advice_id)
 
 
-def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Form:
+def explain_from_ledger(settings: FleetConfig, advice_id: str) -> JsonObject:
     """The reasoning behind saved advice, without asking the store.
 
     Raises:

@@ -17,23 +17,23 @@ from rightsizer.report.template import rendered
 _MOST_NAMED: Final = 8
 _LONGEST_STEP: Final = 1500
 """Characters of a step to take: a list of a thousand nodes is for JSON."""
-_Form = Mapping[str, Any]
+_JsonObject = Mapping[str, Any]
 
 
-def fleet_document(form: _Form) -> str:
+def fleet_document(answer: _JsonObject) -> str:
     """The whole page, from what `rightsizer fleet --json` prints."""
-    open_advice = opened(form["advice"])
+    open_advice = opened(answer["advice"])
     return rendered(
         "fleet.html",
         {"cut": _cut},
-        form=form,
-        until=figures.moment_text(form["time"], dt.UTC),
+        answer=answer,
+        until=figures.moment_text(answer["time"], dt.UTC),
         opened=open_advice,
-        pools=sorted(form["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
+        pools=sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
         offered=_offered,
         steps_of=_steps_of,
         sum_of=partial(_sum, open_advice),
-        team_name=partial(used_by, is_several=len(form["clusters"]) > 1),
+        team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
         number=lambda value: "-" if value is None else number(value),
         figures=figures,
         labels=labels,
@@ -48,7 +48,7 @@ def _cut(text: str) -> str:
     return f"{whole}\n# and so on: rightsizer fleet --json has all of it"
 
 
-def _offered(offers: Sequence[_Form], *, is_now: bool) -> str:
+def _offered(offers: Sequence[_JsonObject], *, is_now: bool) -> str:
     pools: Counter[str] = Counter()
     for offer in offers:
         if offer["is_now"] is is_now:
@@ -56,7 +56,7 @@ def _offered(offers: Sequence[_Form], *, is_now: bool) -> str:
     return ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in pools.items()) or "-"
 
 
-def _steps_of(offers: Sequence[_Form]) -> str:
+def _steps_of(offers: Sequence[_JsonObject]) -> str:
     steps = dict.fromkeys(
         f"{readable_name(step['action'])} {first_names(step['workloads'], _MOST_NAMED)}"
         + (f" to {step['target']}" if step["target"] else "")
@@ -66,7 +66,7 @@ def _steps_of(offers: Sequence[_Form]) -> str:
     return _cut("; ".join(steps))
 
 
-def _sum(advice: Sequence[_Form], key: str) -> float | None:
+def _sum(advice: Sequence[_JsonObject], key: str) -> float | None:
     """The lower bounds that add up: of advice on the same GPUs what saves most."""
     saves = {each["id"]: each["savings"][f"{key}_low"] for each in advice}
     known = [each for each in advice if saves[each["id"]] is not None]

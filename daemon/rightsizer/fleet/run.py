@@ -36,7 +36,7 @@ from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import explain_advice, explain_finding
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.advice_api import unknown_advice_message
 
 _FLEET: Final = "rightsizer_fleet_coverage_ratio"
@@ -229,7 +229,7 @@ def run_once(
         return replace(judge.answer, advice=service.advice, notes=notes)
 
 
-def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
+def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonObject:
     """The reasoning behind a recommendation, or behind a verdict that is none.
 
     Raises:
@@ -246,13 +246,13 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
             if each.finding.id == asked
         ),
     )
-    form = next(forms, None)
-    if form is None:
+    document = next(forms, None)
+    if document is None:
         reason = unknown_advice_message(ledger.advice(), asked)
         raise UsageError(reason or f"there is no verdict '{asked}'")
     has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
     # Queries are of what agents export.
-    return form if has_agents else form | {"queries": []}
+    return document if has_agents else document | {"queries": []}
 
 
 def _unsaved(

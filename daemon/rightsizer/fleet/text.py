@@ -151,16 +151,20 @@ _NOTHING_FOUND: Final = (
 )
 
 
-def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
+def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     """What `rightsizer fleet --json` prints, in lines of at most 100 columns but for long names."""
-    gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
-    pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
-    until = datetime.fromtimestamp(form["time"], UTC)
-    title = (
-        f"{gpus} in {pools}, {workloads}, over {format_duration(form['lookback_seconds'])} to "
-        f"{until:%Y-%m-%d %H:%M} UTC; {percent_text(form['coverage_ratio'])} of the time is known."
+    gpus = f"{answer['gpus']:g} GPU{'' if answer['gpus'] == 1 else 's'}"
+    pools, workloads = (
+        counted(len(answer["pools"]), "pool"),
+        counted(answer["workloads"], "workload"),
     )
-    use, usage = form["use"], form["usage"]
+    until = datetime.fromtimestamp(answer["time"], UTC)
+    known = percent_text(answer["coverage_ratio"])
+    title = (
+        f"{gpus} in {pools}, {workloads}, over {format_duration(answer['lookback_seconds'])} to "
+        f"{until:%Y-%m-%d %H:%M} UTC; {known} of the time is known."
+    )
+    use, usage = answer["use"], answer["usage"]
     asked = (
         f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
         f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
@@ -170,21 +174,21 @@ def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
     lines = [
         *wrapped(title),
-        *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
+        *(line for note in answer["notes"] for line in wrapped(f"! {note}", 2)),
         "",
-        *_sources(form["sources"], form["time"]),
+        *_sources(answer["sources"], answer["time"]),
         "",
-        *_clusters(form["clusters"]),
-        *_pools(form["pools"]),
-        *_waiting(form["waiting_work"]),
-        *_used("team", form["teams"]),
+        *_clusters(answer["clusters"]),
+        *_pools(answer["pools"]),
+        *_waiting(answer["waiting_work"]),
+        *_used("team", answer["teams"]),
         *_used("kind", kinds),
-        *_advice(form["advice"], top),
-        *_node_advice(form["node_advice"], form["advice"]),
-        *_silent(form["verdicts"]),
+        *_advice(answer["advice"], top),
+        *_node_advice(answer["node_advice"], answer["advice"]),
+        *_silent(answer["verdicts"]),
         "",
         *wrapped(asked, 0, 0),
-        *wrapped(_NEXT if opened(form["advice"]) else _NOTHING_FOUND, 0, 0),
+        *wrapped(_NEXT if opened(answer["advice"]) else _NOTHING_FOUND, 0, 0),
     ]
     return "\n".join(lines)
 
@@ -259,18 +263,21 @@ def _figure(value: float | None, places: int = 1) -> str:
     return "-" if value is None else f"{value:,.{places}f}"
 
 
-def plan_text(form: Mapping[str, Any]) -> str:
+def plan_text(answer: Mapping[str, Any]) -> str:
     """What `rightsizer fleet --dry-run --json` prints, in lines of at most 100 columns."""
-    fine, coarse = counted(form["fine_days"], "day"), counted(form["coarse_days"], "day")
-    kept, wanted = form["kept_device_days"], form["device_days"]
+    fine, coarse = counted(answer["fine_days"], "day"), counted(answer["coarse_days"], "day")
+    kept, wanted = answer["kept_device_days"], answer["device_days"]
     days = (
         f"{fine} would be read by five minutes and {coarse} by the hour; of {wanted:,} days of "
         f"devices {kept:,} are kept already."
     )
-    shards, queries = counted(form["shards"], "shard"), counted(form["queries"], "query", "queries")
+    shards, queries = (
+        counted(answer["shards"], "shard"),
+        counted(answer["queries"], "query", "queries"),
+    )
     costs = (
-        f"That is about {queries} in {shards}, which bring about {form['samples']:,} samples. "
+        f"That is about {queries} in {shards}, which bring about {answer['samples']:,} samples. "
         "Nothing was asked but the probe."
     )
-    sources = _sources(form["sources"], form["time"])
+    sources = _sources(answer["sources"], answer["time"])
     return "\n".join([*sources, "", *wrapped(days, 0, 0), *wrapped(costs, 0, 0)])

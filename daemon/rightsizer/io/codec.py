@@ -30,11 +30,11 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
         raise ValueError(str(error)) from None
 
 
-def convert(form: Any, kind: type[_Value]) -> _Value:
+def convert(value: Any, kind: type[_Value]) -> _Value:
     """The value of a type that parsed JSON stands for, as `decode` reads a text."""
     import msgspec  # noqa: PLC0415 - as said above.
 
     try:
-        return msgspec.convert(form, kind, str_keys=True)
+        return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None

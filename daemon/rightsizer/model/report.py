@@ -204,8 +204,8 @@ class TimeRange:
     def span(self) -> Span:
         """What is drawn of it, where the end stands for now."""
         begin, end = (datetime.fromtimestamp(at / NANOSECONDS_PER_SECOND, UTC) for at in self)
-        form = "%H:%M" if begin.date() == end.date() else "%-d %b %H:%M"
-        text = f"{begin:%-d %b %H:%M} to {end.strftime(form)}"
+        time_format = "%H:%M" if begin.date() == end.date() else "%-d %b %H:%M"
+        text = f"{begin:%-d %b %H:%M} to {end.strftime(time_format)}"
         return Span("", text, self.end - self.start, 5 * _MINUTE)
 
     def __iter__(self) -> Iterator[Nanoseconds]:

@@ -70,7 +70,7 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
         },
         "all_reduce": {str(count): asdict(cost) for count, cost in board.all_reduce.items()},
         "mig_profiles": [asdict(profile) for profile in board.mig_profiles],
-        "price": _price_form(prices.of(board.key), prices),
+        "price": _encode_price(prices.of(board.key), prices),
         "origins": {
             name: {"kind": board.origin(in_file).kind, "source": board.origin(in_file).source}
             for name, in_file in _figure_names(board)
@@ -80,7 +80,7 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
     }
 
 
-def _price_form(price: Price | None, prices: Prices) -> dict[str, Any] | None:
+def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     if price is None:
         return None
     reserved = {years: prices.reserved(price.key, years) for years in _TERMS}

@@ -78,8 +78,8 @@ def _run(arguments: argparse.Namespace) -> int:
         is_list = asked.is_list
         found = asked.answers(partial(_answer, find=find))
         answers = [{"error": each} if isinstance(each, str) else each for each in found]
-    form = answers if is_list else answers[0]
-    answer(arguments, form, "\n".join(map(_line, answers)), may_color=False)
+    document = answers if is_list else answers[0]
+    answer(arguments, document, "\n".join(map(_line, answers)), may_color=False)
     return 0
 
 

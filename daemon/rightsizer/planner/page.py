@@ -10,10 +10,10 @@ from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
 from rightsizer.report.template import rendered
 
-_Form = Mapping[str, Any]
+_JsonObject = Mapping[str, Any]
 _MOST: Final = 20
 """Candidates of a table."""
-_NOTHING: Final[_Form] = {
+_NOTHING: Final[_JsonObject] = {
     **dict.fromkeys(("error", "model", "nothing_fits")),
     **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
 }
@@ -25,12 +25,12 @@ _WORK: Final = (
 )
 
 
-def plan_document(answers: Sequence[tuple[Sequence[str], _Form]]) -> str:
+def plan_document(answers: Sequence[tuple[Sequence[str], _JsonObject]]) -> str:
     """All answers of a file, one after the other: what was asked for, in lines, and what came."""
     return rendered(
         "plan.html",
         {"gibibytes": lambda value: f"{value / GIB:,.1f}", "priced": _priced, "speed": _speed},
-        plans=[(title, {**_NOTHING, **form}) for title, form in answers],
+        plans=[(title, {**_NOTHING, **plan}) for title, plan in answers],
         doubted=DOUBTED,
         figures=figures,
         memory_bar=memory_bar,
@@ -42,7 +42,7 @@ def plan_document(answers: Sequence[tuple[Sequence[str], _Form]]) -> str:
     )
 
 
-def memory_bar(candidate: _Form) -> str:
+def memory_bar(candidate: _JsonObject) -> str:
     """Parts from left to right; the line is what the GPU has, the whisker where it may end."""
     memory, usable = candidate["memory"], _usable_bytes(candidate)
     high = memory["total_bytes_high"]
@@ -62,31 +62,31 @@ def memory_bar(candidate: _Form) -> str:
     return figure((100, 10), name, ", ".join(spelled), drawn, "split fit")
 
 
-def _usable_bytes(candidate: _Form) -> float | None:
+def _usable_bytes(candidate: _JsonObject) -> float | None:
     free: float | None = candidate["memory_headroom_ratio"]
     total: float = candidate["memory"]["total_bytes"]
     return total / (1.0 - free) if free is not None and free < 1 else None
 
 
-def _work_of(offers: Sequence[_Form]) -> tuple[str, str]:
+def _work_of(offers: Sequence[_JsonObject]) -> tuple[str, str]:
     """The key of what work costs, of the first kind that any offer has, and that in words."""
     known = (each for each in _WORK if any(offer[each[0]] is not None for offer in offers))
     return next(known, _WORK[-1])
 
 
-def _priced(form: _Form, key: str) -> str:
-    value, low, high = form[key], form[f"{key}_low"], form[f"{key}_high"]
+def _priced(plan: _JsonObject, key: str) -> str:
+    value, low, high = plan[key], plan[f"{key}_low"], plan[f"{key}_high"]
     told = dollars(value, value)
     if low is None or low >= high:
         return told
     return f"{told} ({dollars(low, low)} to {dollars(high, high)})"
 
 
-def _speed(form: _Form) -> str:
+def _speed(plan: _JsonObject) -> str:
     """What all GPUs deliver together, or how long they take."""
-    if form["training_hours"] is None and form["tokens_per_second"] is None:
-        return str(form["no_rate_because"] or "not known")
-    key = "tokens_per_second" if form["training_hours"] is None else "training_hours"
-    told, low, high = (form[f"{key}{end}"] for end in ("", "_low", "_high"))
+    if plan["training_hours"] is None and plan["tokens_per_second"] is None:
+        return str(plan["no_rate_because"] or "not known")
+    key = "tokens_per_second" if plan["training_hours"] is None else "training_hours"
+    told, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
     spread = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
     return f"{number(told)}{spread}{' h in all' if key == 'training_hours' else ''}"

@@ -35,7 +35,7 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
         "offers": [
             {
                 "billing": str(each.terms.billing),
-                **_work_form("cost_per_hour", "cost", each.dollars),
+                **_encode_work("cost_per_hour", "cost", each.dollars),
                 "source": each.terms.source or None,
                 "date": each.terms.date or None,
                 "assumed": each.terms.is_assumed,
@@ -49,12 +49,12 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
             **_intervals(ownership, "break_even_hours", "break_even_months"),
             "utilization_ratio": ownership.utilization_ratio,
         },
-        "energy": _work_form("kilowatts", "kilowatt_hours", bill.kilowatt_hours),
+        "energy": _encode_work("kilowatts", "kilowatt_hours", bill.kilowatt_hours),
         "carbon": None
         if carbon is None
         else {
             "grams_per_kwh": bill.carbon_grams_per_kilowatt_hour,
-            **_work_form("kilograms_per_hour", "kilograms", carbon),
+            **_encode_work("kilograms_per_hour", "kilograms", carbon),
         },
     }
 
@@ -68,16 +68,16 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
 
 
 def _intervals(of: object, *names: str) -> dict[str, float | None]:
-    forms = (encode_interval(name, getattr(of, name)) for name in names)
-    return {key: value for form in forms for key, value in form.items()}
+    rows = (encode_interval(name, getattr(of, name)) for name in names)
+    return {key: value for row in rows for key, value in row.items()}
 
 
-def _work_form(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
+def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
     """An amount of an hour under one key, and of what is done in it under others."""
-    form = encode_interval(hourly, amount.per_hour)
+    row = encode_interval(hourly, amount.per_hour)
     for part, ending in _PARTS.items():
-        form |= encode_interval(f"{name}_{ending}", getattr(amount, part))
-    return form
+        row |= encode_interval(f"{name}_{ending}", getattr(amount, part))
+    return row
 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
             }
             for step in plan.growth
         ],
-        "growth_outlook": None if outlook is None else _outlook_form(plan, outlook),
+        "growth_outlook": None if outlook is None else _encode_outlook(plan, outlook),
         "validation": plain(tuple(steps)),
         "notes": list(notes),
     }
@@ -124,7 +124,7 @@ def _engine(plan: GpuPlan) -> str | None:
     return f"{requirement.engine} {ENGINES[requirement.engine].version}"
 
 
-def _rental_form(rental: Rental) -> dict[str, Any]:
+def _encode_rental(rental: Rental) -> dict[str, Any]:
     instance = rental.instance
     return {
         "provider": instance.provider,
@@ -143,7 +143,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
         **attributes(candidate, "gpu count paid_count"),
-        "rental": None if candidate.rental is None else _rental_form(candidate.rental),
+        "rental": None if candidate.rental is None else _encode_rental(candidate.rental),
         **attributes(candidate, "layout fits fits_memory"),
         "format": candidate.format and candidate.format.name,
         "format_note": candidate.format and candidate.format.note,
@@ -184,7 +184,7 @@ def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     return parts | total
 
 
-def _outlook_form(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
+def _encode_outlook(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
     cheapest = outlook.cheapest
     return {
         "months": outlook.kinds[0].months,

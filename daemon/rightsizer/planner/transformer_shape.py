@@ -124,12 +124,12 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
         narrow = _shape_parameters(replace(gated, ffn=1))
         step = _shape_parameters(replace(gated, ffn=2)) - narrow
         return replace(gated, ffn=max(1, round(1 + (parameters - narrow) / step)))
-    forms = [
+    shapes = [
         replace(model, gated_ffn=gate, tied_embeddings=tie)
         for gate in (is_gated, not is_gated)
         for tie in ties
     ]
-    return min(forms, key=lambda form: abs(_shape_parameters(form) - parameters))
+    return min(shapes, key=lambda shape: abs(_shape_parameters(shape) - parameters))
 
 
 def _is_usually_gated(model: Transformer) -> bool:

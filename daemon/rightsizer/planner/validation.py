@@ -61,7 +61,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
     load, rate = requirement.load, candidate.rate
     is_of_tokens = requirement.answers_in_tokens
     planned = rate.concurrency or load.concurrency or 1.0
-    form = candidate.format.name if candidate.format else requirement.precision.weights
+    number_format = candidate.format.name if candidate.format else requirement.precision.weights
     asked = "batches of as many samples, one after another"
     if is_of_tokens:
         lengths = f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out"
@@ -72,7 +72,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             continue
         yield ValidationStep(
             name=name,
-            run=f"serve on {_spelled(candidate)} with weights in {form}; {asked}",
+            run=f"serve on {_spelled(candidate)} with weights in {number_format}; {asked}",
             concurrency=requests,
             minutes=10.0,
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),

@@ -20,7 +20,7 @@ from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import history_telemetry, weighed
 from rightsizer.profiler.text import profile_text
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
     against = judged_workloads(earlier.profiles, judges)
     if joins := _joined(arguments.history_path, found, settings):
         found = tuple(map(weighed, found, joins, repeat(settings.profiles.comparison)))
-    answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
+    answer = encode_profile_answer(found, against, (*later.broken, *earlier.broken), joins)
     if out is not None:
         with whole_file(out, "report") as file:
             file.write(profile_document(answer).encode())

@@ -9,7 +9,7 @@ from rightsizer.model.units import percent_text
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
 
-ProfileForm: TypeAlias = Mapping[str, Any]
+ProfileDocument: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3
 
 CAUSES: Final = {
@@ -59,7 +59,7 @@ def size_text(value: float | None) -> str:
     return next(sizes, f"{value:.0f} B")
 
 
-def idle_parts(time: ProfileForm) -> dict[str, float]:
+def idle_parts(time: ProfileDocument) -> dict[str, float]:
     """Parts of a span that sum to it, by their causes.
 
     Copies and fills beside no kernel take time that would be idle; they are taken off the causes
@@ -80,13 +80,13 @@ def idle_parts(time: ProfileForm) -> dict[str, float]:
     return parts
 
 
-def judged_time(device: ProfileForm) -> ProfileForm | None:
+def judged_time(device: ProfileDocument) -> ProfileDocument | None:
     """Where the time of a device went, with what its first step waited before the first kernel."""
-    found: ProfileForm | None = device["steps_time"] or device["time"]
+    found: ProfileDocument | None = device["steps_time"] or device["time"]
     return found
 
 
-def lost_text(workload: ProfileForm) -> str:
+def lost_text(workload: ProfileDocument) -> str:
     """What the device that computes least does with its time; empty where that is nearly all.
 
     No rule need complain of any single cause for the sum of them to matter.
@@ -127,10 +127,10 @@ def _per_step(evidence: dict[str, Any]) -> str:
     return f", {first}{time_text(high)} of a step's {time_text(evidence['step_seconds'])}"
 
 
-def change_row(form: ProfileForm) -> Sequence[str]:
+def change_row(document: ProfileDocument) -> Sequence[str]:
     """A figure of the comparison: its name, before, after, and the ratio."""
-    figure, ratio = form["figure"], form["ratio"]
-    ends = (_change_text(figure, form[end]) for end in ("before", "after"))
+    figure, ratio = document["figure"], document["ratio"]
+    ends = (_change_text(figure, document[end]) for end in ("before", "after"))
     return (FIGURES[figure], *ends, "-" if ratio is None else f"{ratio:.2f}")
 
 
@@ -140,14 +140,14 @@ def _change_text(figure: str, value: float | None) -> str:
     return f"{value:.1%}" if figure.endswith("_ratio") else f"{value:,.0f}"
 
 
-def family_change_row(form: ProfileForm) -> Sequence[str]:
+def family_change_row(document: ProfileDocument) -> Sequence[str]:
     """A family of kernels, or a kernel: its name, before, after, and the ratio."""
-    ends = time_text(form["before"] or 0.0), time_text(form["after"] or 0.0)
-    ratio = "new" if form["ratio"] is None else f"{form['ratio']:.2f}"
-    return (form.get("name") or readable_name(form["family"]), *ends, ratio)
+    ends = time_text(document["before"] or 0.0), time_text(document["after"] or 0.0)
+    ratio = "new" if document["ratio"] is None else f"{document['ratio']:.2f}"
+    return (document.get("name") or readable_name(document["family"]), *ends, ratio)
 
 
-def kernels_changed_text(against: ProfileForm) -> str:
+def kernels_changed_text(against: ProfileDocument) -> str:
     """The family whose time changed most, and the kernel of it; empty where next to none did."""
     families = against["families"]
     whole = sum(each["before"] for each in families)
@@ -167,7 +167,7 @@ def kernels_changed_text(against: ProfileForm) -> str:
     )
 
 
-def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[str]]:
+def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequence[str]]:
     """Name, runs, time, share of all kernels, tensor cores, occupancy and DRAM of each."""
     whole = sum(each["seconds"] for each in kernels) or 1.0
     return [
@@ -183,7 +183,7 @@ def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[s
     ]
 
 
-def span_rows(spans: Sequence[ProfileForm]) -> list[Sequence[str]]:
+def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     """Name, kind, times and time of spans of the host: annotations last, else the longest first."""
     ranked = sorted(spans, key=lambda each: (each["kind"] == "annotation", -each["seconds"]))
     return [
@@ -192,7 +192,7 @@ def span_rows(spans: Sequence[ProfileForm]) -> list[Sequence[str]]:
     ]
 
 
-def host_step_rows(steps: Sequence[ProfileForm]) -> list[Sequence[str]]:
+def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     """Name, time and time in the loader of steps that no device shows."""
     return [
         (each["name"], time_text(each["seconds"]), time_text(each["loader_seconds"]))
@@ -200,17 +200,17 @@ def host_step_rows(steps: Sequence[ProfileForm]) -> list[Sequence[str]]:
     ]
 
 
-def is_contradicted(finding: ProfileForm) -> bool:
+def is_contradicted(finding: ProfileDocument) -> bool:
     """Whether a verdict is less sure because of telemetry."""
     return "telemetry" in finding["confidence_factors"]
 
 
-def rule_text(finding: ProfileForm) -> str:
+def rule_text(finding: ProfileDocument) -> str:
     """The name of the rule."""
     return readable_name(str(finding["rule"]).removeprefix("profile_"))
 
 
-def family_times(kernels: Sequence[ProfileForm]) -> list[tuple[str, float, float]]:
+def family_times(kernels: Sequence[ProfileDocument]) -> list[tuple[str, float, float]]:
     """Each family in words, its seconds, and its share in the time of all kernels, most first."""
     sums: Counter[str] = Counter()
     for each in kernels:
@@ -219,7 +219,7 @@ def family_times(kernels: Sequence[ProfileForm]) -> list[tuple[str, float, float
     return [(readable_name(name), time, time / whole) for name, time in sums.most_common()]
 
 
-def family_text(kernels: Sequence[ProfileForm]) -> str:
+def family_text(kernels: Sequence[ProfileDocument]) -> str:
     """The share of each family, most first."""
     return ", ".join(f"{name} {percent(share)}" for name, _, share in family_times(kernels))
 
@@ -229,36 +229,38 @@ def short_text(name: str, longest: int) -> str:
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
-def beside(form: ProfileForm | None) -> list[ProfileForm]:
+def beside(document: ProfileDocument | None) -> list[ProfileDocument]:
     """Every device with what telemetry says of it; none where no history was looked at."""
-    found: list[ProfileForm] = []
-    for each in form["devices"] if form else ():
+    found: list[ProfileDocument] = []
+    for each in document["devices"] if document else ():
         texts: dict[bool, list[str]] = {True: [], False: []}
         for one in each["comparisons"]:
             texts[one["is_contradiction"]].append(one["text"])
         told = {"contradictions": texts[True], "agreements": texts[False]}
-        details = _details(each, form["workload"] if form else None)
+        details = _details(each, document["workload"] if document else None)
         found.append({"title": _title(each), "details": details, **told})
     return found
 
 
-def _title(form: ProfileForm) -> str:
-    name, note = form["key"], f" ({form['note']})" if form["note"] else ""
-    if form["uuid"] is not None:
-        name += f": GPU {form['index']} of the node, {form['uuid']}, told by {form['matched_by']}"
+def _title(device: ProfileDocument) -> str:
+    name, note = device["key"], f" ({device['note']})" if device["note"] else ""
+    if device["uuid"] is not None:
+        name += (
+            f": GPU {device['index']} of the node, {device['uuid']}, told by {device['matched_by']}"
+        )
         name += note
-    return f"{name}: {form['unmatched']}" if form["unmatched"] else str(name)
+    return f"{name}: {device['unmatched']}" if device["unmatched"] else str(name)
 
 
-def _details(form: ProfileForm, workload: str | None) -> list[str]:
-    if (telemetry := form["telemetry"]) is None:
+def _details(device: ProfileDocument, workload: str | None) -> list[str]:
+    if (telemetry := device["telemetry"]) is None:
         return []
     holder = telemetry["workload"] or workload
-    held = f", held by {holder}" if holder and holder != form["uuid"] else ""
+    held = f", held by {holder}" if holder and holder != device["uuid"] else ""
     ours, theirs = (
         f"{time_text(each['end'] - each['start'])} from "
         f"{datetime.fromtimestamp(each['start'], UTC):%Y-%m-%d %H:%M:%S UTC}"
-        for each in (form, telemetry)
+        for each in (device, telemetry)
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"
     shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
@@ -268,7 +270,7 @@ def _details(form: ProfileForm, workload: str | None) -> list[str]:
     return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{states}"]
 
 
-def no_roof_text(device: ProfileForm) -> str:
+def no_roof_text(device: ProfileDocument) -> str:
     """Why there is nothing to draw below the roofs of a board."""
     if device["products"] or any(each["flops_per_second"] for each in device["kernels"]):
         if not device["name"]:

@@ -6,7 +6,13 @@ from typing import Final
 
 from rightsizer.model.units import percent_text
 from rightsizer.profiler import figures
-from rightsizer.profiler.figures import ProfileForm, change_row, judged_time, size_text, time_text
+from rightsizer.profiler.figures import (
+    ProfileDocument,
+    change_row,
+    judged_time,
+    size_text,
+    time_text,
+)
 from rightsizer.profiler.page_charts import (
     WORDS,
     RooflinePoint,
@@ -29,10 +35,10 @@ _TILES: Final = (
     ("host_wait_seconds", "Waiting for the host", "no kernel was launched"),
     ("exposed_collective_seconds", "Waiting for others", "collectives beside no other kernel"),
 )
-_NamedDevice = tuple[str, ProfileForm]
+_NamedDevice = tuple[str, ProfileDocument]
 
 
-def profile_document(answer: ProfileForm) -> str:
+def profile_document(answer: ProfileDocument) -> str:
     """All workloads of an answer, one after the other."""
     return rendered(
         "profile.html",
@@ -64,7 +70,7 @@ def profile_document(answer: ProfileForm) -> str:
     )
 
 
-def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
+def _tiles(devices: Sequence[ProfileDocument]) -> Iterator[tuple[str, str, str]]:
     times = [time for each in devices if (time := judged_time(each)) is not None]
     if not (span := sum(each["span_seconds"] for each in times)):
         return
@@ -76,7 +82,7 @@ def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
     yield "A step", mean, f"mean of {len(steps)}"
 
 
-def _groups_of(profiles: Iterable[ProfileForm]) -> list[list[_NamedDevice]]:
+def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:
     """Devices with their names, those together that spend their time alike."""
     devices = (
         (f"{'' if rank is None else f'rank {rank}, '}GPU {device['key']}", device)
@@ -93,7 +99,7 @@ def _groups_of(profiles: Iterable[ProfileForm]) -> list[list[_NamedDevice]]:
     return groups
 
 
-def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
+def _are_alike(one: ProfileDocument, other: ProfileDocument) -> bool:
     """Whether two devices are of one board and spend their time in the same way."""
     ours, theirs = (colored(judged_time(each)) for each in (one, other))
     our_span, their_span = sum(ours.values()), sum(theirs.values())
@@ -105,23 +111,27 @@ def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
     )
 
 
-def _copy_row(form: ProfileForm) -> Sequence[str]:
-    rate = form["bytes"] / form["seconds"] if form["seconds"] and form["bytes"] else None
+def _copy_row(document: ProfileDocument) -> Sequence[str]:
+    rate = (
+        document["bytes"] / document["seconds"]
+        if document["seconds"] and document["bytes"]
+        else None
+    )
     return (
-        readable_name(form["kind"]),
-        form["memory"],
-        f"{form['count']:,}",
-        size_text(form["bytes"]),
-        time_text(form["seconds"]),
+        readable_name(document["kind"]),
+        document["memory"],
+        f"{document['count']:,}",
+        size_text(document["bytes"]),
+        time_text(document["seconds"]),
         "-" if rate is None else f"{size_text(rate)}/s",
     )
 
 
-def _results_of(profiles: Iterable[ProfileForm]) -> Iterator[Sequence[str]]:
-    for form in (each["benchmark"] for each in profiles if each["benchmark"] is not None):
-        valid = {True: "valid", False: "invalid", None: "not stated"}[form["is_valid"]]
-        name = " ".join(filter(None, (form["benchmark"], form["scenario"])))
-        for figure, value in form["figures"].items():
+def _results_of(profiles: Iterable[ProfileDocument]) -> Iterator[Sequence[str]]:
+    for document in (each["benchmark"] for each in profiles if each["benchmark"] is not None):
+        valid = {True: "valid", False: "invalid", None: "not stated"}[document["is_valid"]]
+        name = " ".join(filter(None, (document["benchmark"], document["scenario"])))
+        for figure, value in document["figures"].items():
             yield name, valid, readable_name(figure), f"{value:,.6g}"
-        if not form["figures"]:
+        if not document["figures"]:
             yield name, valid, "", ""

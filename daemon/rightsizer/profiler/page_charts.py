@@ -8,7 +8,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import (
     CAUSES,
-    ProfileForm,
+    ProfileDocument,
     idle_parts,
     short_text,
     size_text,
@@ -59,30 +59,30 @@ _PEAKS_OF: Final = {"fp32": ("fp32", "tf32"), "fp16": ("bf16",)}
 """Other names of a format's peaks: fp16 and bf16 have the same."""
 
 
-def colored(time: ProfileForm | None) -> dict[str, float]:
+def colored(time: ProfileDocument | None) -> dict[str, float]:
     """Parts of a time by the class of their color."""
     parts = {} if time is None else idle_parts(time)
     return {_COLORS[part]: value for part, value in parts.items()}
 
 
-def timeline(name: str, form: ProfileForm) -> str:
+def timeline(name: str, document: ProfileDocument) -> str:
     """What went on in each moment."""
-    found = {lane: form["lanes"][lane] for lane in _LANES if lane in form["lanes"]}
+    found = {lane: document["lanes"][lane] for lane in _LANES if lane in document["lanes"]}
     rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
-    rows += [ChartLane(each, "working", row) for each, row in form["streams"].items()]
-    rows += [ChartLane(f"host, {each}", "held", row) for each, row in form["threads"].items()]
-    if most := max(filter(None, form["memory_bytes"]), default=0):
-        shares = [(each or 0) / most for each in form["memory_bytes"]]
+    rows += [ChartLane(each, "working", row) for each, row in document["streams"].items()]
+    rows += [ChartLane(f"host, {each}", "held", row) for each, row in document["threads"].items()]
+    if most := max(filter(None, document["memory_bytes"]), default=0):
+        shares = [(each or 0) / most for each in document["memory_bytes"]]
         rows.append(ChartLane(f"memory of {size_text(most)}", "waiting", shares, is_curve=True))
     if not (count := max((len(row.shares) for row in rows), default=0)):
         return ""
-    moment = form["moment_seconds"]
+    moment = document["moment_seconds"]
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
     told = f"What went on in each of {count:,} moments of {time_text(moment)}."
     return lanes(f"Time line of {name}", told, rows, ends, moment)
 
 
-def steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:
+def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
     """Where the time of each step went."""
     columns = []
     for each in steps:
@@ -96,7 +96,7 @@ def steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:
     return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
 
 
-def flame_chart(name: str, frames: Sequence[ProfileForm], count: int) -> str:
+def flame_chart(name: str, frames: Sequence[ProfileDocument], count: int) -> str:
     """One of so many; of frames that launch all within one other, the innermost alone."""
     within: defaultdict[int | None, list[int]] = defaultdict(list)
     for place, frame in enumerate(frames):
@@ -128,7 +128,7 @@ def flame_chart(name: str, frames: Sequence[ProfileForm], count: int) -> str:
     return flame(f"Device time of {name} by what launched it", boxes)
 
 
-def _frame_tip(chain: Sequence[ProfileForm], share: float) -> str:
+def _frame_tip(chain: Sequence[ProfileDocument], share: float) -> str:
     frame = chain[-1]
     own = f", of that {time_text(frame['self_seconds'])} itself" if frame["self_seconds"] else ""
     calls = f" in {frame['calls']:,} calls" if frame["calls"] else ""
@@ -137,7 +137,7 @@ def _frame_tip(chain: Sequence[ProfileForm], share: float) -> str:
     return f"{names}: {time_text(frame['seconds'])}, {share:.1%}{own}; {runs}"
 
 
-def _frame_names(chain: Sequence[ProfileForm]) -> str:
+def _frame_names(chain: Sequence[ProfileDocument]) -> str:
     return " > ".join(short_text(each["name"], _LONGEST_FRAME) for each in chain)
 
 
@@ -165,7 +165,7 @@ class RooflinePoint:
         return (short_text(self.name, _LONGEST_FRAME), self.number_format, *time, *speed)
 
 
-def roofline_points(device: ProfileForm) -> list[RooflinePoint]:
+def roofline_points(device: ProfileDocument) -> list[RooflinePoint]:
     """The longest products, or kernels whose operations were counted; none without a roof."""
     if (roof := device["roof"]) is None:
         return []
@@ -193,7 +193,7 @@ def roofline_points(device: ProfileForm) -> list[RooflinePoint]:
     ]
 
 
-def _roof_over(roof: ProfileForm, number_format: str, rate: float) -> ChartRoof | None:
+def _roof_over(roof: ProfileDocument, number_format: str, rate: float) -> ChartRoof | None:
     """Of a format; numbers of 32 bits went through tensor cores where they are that fast."""
     peaks = roof["flops_per_second"]
     names = _PEAKS_OF.get(number_format, (number_format,))

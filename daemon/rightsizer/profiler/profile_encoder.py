@@ -17,11 +17,11 @@ from rightsizer.profiler.workload import (
     kernel_changes,
     profile_changes,
 )
-from rightsizer.report.json_encoder import Form, finding_form
+from rightsizer.report.json_encoder import JsonObject, encode_finding
 from rightsizer.telemetry.profiles.registry import BrokenFile
 
 
-def profile_form(profile: Profile) -> Form:
+def encode_profile(profile: Profile) -> JsonObject:
     """One file, with the keys that docs/profiles.md tells."""
     return {
         **asdict(replace(profile, devices=(), host_steps=())),
@@ -38,12 +38,12 @@ def profile_form(profile: Profile) -> Form:
     }
 
 
-def _device(found: DeviceProfile) -> Form:
-    form = asdict(replace(found, time=None, steps=(), steps_time=None, timeline=None))
-    del form["start"]
+def _device(found: DeviceProfile) -> JsonObject:
+    document = asdict(replace(found, time=None, steps=(), steps_time=None, timeline=None))
+    del document["start"]
     return {
-        **form.pop("device"),
-        **form,
+        **document.pop("device"),
+        **document,
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
         "roof": _roof(found),
@@ -66,7 +66,7 @@ def _device(found: DeviceProfile) -> Form:
     }
 
 
-def _roof(found: DeviceProfile) -> Form | None:
+def _roof(found: DeviceProfile) -> JsonObject | None:
     """Peaks of its board; `None` where it is not known, or no arithmetic to compare them with."""
     if not found.products and all(each.flops_per_second is None for each in found.kernels):
         return None
@@ -79,11 +79,11 @@ def _roof(found: DeviceProfile) -> Form | None:
     }
 
 
-def _time(time: TimeUse | None) -> Form | None:
+def _time(time: TimeUse | None) -> JsonObject | None:
     return None if time is None else {**asdict(time), "idle_seconds": time.idle_seconds}
 
 
-def joined_device_form(found: JoinedDevice) -> Form:
+def encode_joined_device(found: JoinedDevice) -> JsonObject:
     """A device of a file beside telemetry, with the keys that docs/profiles.md tells."""
     device = found.device
     return {
@@ -99,7 +99,7 @@ def joined_device_form(found: JoinedDevice) -> Form:
     }
 
 
-def _telemetry(found: ProfileTelemetry) -> Form:
+def _telemetry(found: ProfileTelemetry) -> JsonObject:
     window = found.window
     return {
         "start": seconds(window.start),
@@ -127,12 +127,12 @@ def _seconds(time: Nanoseconds | None) -> float | None:
     return None if time is None else seconds(time)
 
 
-def answer_form(
+def encode_profile_answer(
     found: Sequence[ProfiledWorkload],
     against: Sequence[ProfiledWorkload] = (),
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
-) -> Form:
+) -> JsonObject:
     """Every workload, and what became of it since an earlier profile, in the same order.
 
     Raises:
@@ -154,17 +154,17 @@ def answer_form(
 
 def _workload(
     found: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
-) -> Form:
+) -> JsonObject:
     return {
         "workload": found.name,
-        "profiles": [profile_form(each) for each in found.profiles],
-        "findings": [finding_form(each) for each in found.findings],
+        "profiles": [encode_profile(each) for each in found.profiles],
+        "findings": [encode_finding(each) for each in found.findings],
         "telemetry": None
         if joined is None
         else {
             "workload": joined.key,
             "unmatched": joined.unmatched or None,
-            "devices": [joined_device_form(each) for each in joined.devices],
+            "devices": [encode_joined_device(each) for each in joined.devices],
             "contradictions": list(joined.contradictions),
         },
         "against": None
@@ -181,7 +181,7 @@ def _workload(
     }
 
 
-def _kernel_changes(found: KernelChanges) -> Form:
+def _kernel_changes(found: KernelChanges) -> JsonObject:
     families, kernels = (
         [{**asdict(each), "ratio": each.ratio} for each in changes]
         for changes in (found.families, found.kernels)

@@ -19,7 +19,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.report.json_encoder import attributes, finding_form
+from rightsizer.report.json_encoder import attributes, encode_finding
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
@@ -174,7 +174,7 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
                 "workload": each.key,
                 "unmatched": each.unmatched or None,
                 **attributes(each, "devices contradictions"),
-                "findings": [finding_form(finding) for finding in each.findings],
+                "findings": [encode_finding(finding) for finding in each.findings],
             }
             for each in profiles()
         ]

@@ -27,7 +27,7 @@ from rightsizer.profiler.comparison import (
     ProfileTelemetryOf,
 )
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.profile_encoder import joined_device_form
+from rightsizer.profiler.profile_encoder import encode_joined_device
 from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 
@@ -148,9 +148,9 @@ class TakenProfile:
     @property
     def text(self) -> str:
         """As JSON, for the history."""
-        form = asdict(self)
-        form["findings"] = [stored_finding(each) for each in form["findings"]]
-        return json.dumps(form, separators=(",", ":"))
+        fields = asdict(self)
+        fields["findings"] = [stored_finding(each) for each in fields["findings"]]
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
@@ -159,9 +159,9 @@ class TakenProfile:
         Raises:
             ValueError, KeyError, TypeError: it is none.
         """
-        form = json.loads(text)
-        findings = tuple(map(finding_from, form["findings"]))
-        return replace(convert({**form, "findings": ()}, cls), findings=findings)
+        fields = json.loads(text)
+        findings = tuple(map(finding_from, fields["findings"]))
+        return replace(convert({**fields, "findings": ()}, cls), findings=findings)
 
 
 def taken(
@@ -193,7 +193,7 @@ def taken(
         format=written_by,
         key=join.key,
         unmatched=join.unmatched,
-        devices=tuple(map(joined_device_form, join.devices)),
+        devices=tuple(map(encode_joined_device, join.devices)),
         contradictions=join.contradictions,
         findings=tuple(_kept(each, join, profile) for each in findings),
     )

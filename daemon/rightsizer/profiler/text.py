@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rightsizer.console.text import aligned, wrapped
 from rightsizer.profiler import figures
-from rightsizer.profiler.figures import ProfileForm
+from rightsizer.profiler.figures import ProfileDocument
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 
@@ -17,15 +17,15 @@ _NAME_WIDTH: Final = 60
 _DOUBT: Final = "less sure: telemetry contradicts it"
 
 
-def profile_text(answer: ProfileForm) -> str:
+def profile_text(answer: ProfileDocument) -> str:
     """Every workload, one after the other."""
     parts = []
-    for form in answer["workloads"]:
-        lines = [form["workload"]]
-        for profile in form["profiles"]:
+    for document in answer["workloads"]:
+        lines = [document["workload"]]
+        for profile in document["profiles"]:
             lines += _profile(profile)
-        lines += _telemetry(form["telemetry"])
-        if against := form["against"]:
+        lines += _telemetry(document["telemetry"])
+        if against := document["against"]:
             for warning in against["warnings"]:
                 lines += ["", *wrapped(warning, 2)]
             header = (f"  against {against['workload']}", "before", "after", "ratio")
@@ -37,7 +37,7 @@ def profile_text(answer: ProfileForm) -> str:
                 header = (f"  {name}, per {against['per']}", "before", "after", "ratio")
                 rows = [figures.family_change_row(each) for each in against[name]]
                 lines += ["", *_table(header, rows, most, noun)]
-        lines += _findings(form["findings"], figures.lost_text(form))
+        lines += _findings(document["findings"], figures.lost_text(document))
         parts.append("\n".join(lines))
     if answer["broken"]:
         lines = ["Could not be read, and is in none of the above:"]
@@ -47,28 +47,31 @@ def profile_text(answer: ProfileForm) -> str:
     return "\n\n".join(parts)
 
 
-def _profile(form: ProfileForm) -> list[str]:
-    rank = "" if form["rank"] is None else f", rank {form['rank']}"
-    of = f" of {form['world_size']}" if form["world_size"] else ""
-    unread = ", ".join(f"{count:,} {what}" for what, count in form["unread"].items())
+def _profile(document: ProfileDocument) -> list[str]:
+    rank = "" if document["rank"] is None else f", rank {document['rank']}"
+    of = f" of {document['world_size']}" if document["world_size"] else ""
+    unread = ", ".join(f"{count:,} {what}" for what, count in document["unread"].items())
     unread = f"of them of no use here: {unread}" if unread else "all of use here"
     lines = [
         "",
-        f"{form['source']}: {form['format']} {form['version']}".rstrip() + rank + of,
-        f"  {form['events']:,} events read; {unread}",
+        f"{document['source']}: {document['format']} {document['version']}".rstrip() + rank + of,
+        f"  {document['events']:,} events read; {unread}",
     ]
-    for note in form["notes"]:
+    for note in document["notes"]:
         lines += wrapped(note, 2)
-    for device in form["devices"]:
+    for device in document["devices"]:
         lines += ["", *_device(device)]
-    steps, spans = figures.host_step_rows(form["host_steps"]), figures.span_rows(form["host_spans"])
+    steps, spans = (
+        figures.host_step_rows(document["host_steps"]),
+        figures.span_rows(document["host_spans"]),
+    )
     for header, rows, most, noun in (
         (("  step of the host", "time", "loader"), steps, _MOST_STEPS, "steps"),
         (("  on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
     ):
         if rows:
             lines += ["", *_table(header, rows, most, noun)]
-    if result := form["benchmark"]:
+    if result := document["benchmark"]:
         valid = {True: "valid", False: "INVALID", None: "validity not stated"}[result["is_valid"]]
         name = " ".join(filter(None, (result["benchmark"], result["scenario"])))
         lines += ["", f"  {name}: {valid}"]
@@ -76,31 +79,34 @@ def _profile(form: ProfileForm) -> list[str]:
     return lines
 
 
-def _device(form: ProfileForm) -> list[str]:
-    name = f" {form['name']}" if form["name"] else ""
-    size = f", {figures.size_text(form['memory_bytes'])}" if form["memory_bytes"] else ""
-    lines = [f"  GPU {form['key']}{name}{size}"]
-    lines += ["    no time line"] if form["time"] is None else _time(form)
-    if launches := form["launches"]:
+def _device(document: ProfileDocument) -> list[str]:
+    name = f" {document['name']}" if document["name"] else ""
+    size = f", {figures.size_text(document['memory_bytes'])}" if document["memory_bytes"] else ""
+    lines = [f"  GPU {document['key']}{name}{size}"]
+    lines += ["    no time line"] if document["time"] is None else _time(document)
+    if launches := document["launches"]:
         took = figures.time_text(launches["host_seconds"])
         short = f"{launches['short_kernels']:,} kernels shorter than their launch"
         lines.append(f"    {launches['count']:,} launches in {took} of the host; {short}")
-    if form["kernels"]:
-        lines += wrapped(f"kernels by family: {figures.family_text(form['kernels'])}", 4)
-    if form["memory_peak_bytes"] is not None:
-        lines.append(f"    peak memory {figures.size_text(form['memory_peak_bytes'])}")
+    if document["kernels"]:
+        lines += wrapped(f"kernels by family: {figures.family_text(document['kernels'])}", 4)
+    if document["memory_peak_bytes"] is not None:
+        lines.append(f"    peak memory {figures.size_text(document['memory_peak_bytes'])}")
     lines += [
         f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
         f"{figures.size_text(each['bytes'])} in {figures.time_text(each['seconds'])}"
-        for each in form["copies"]
+        for each in document["copies"]
     ]
     header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
-    kernels = [row[:-1] for row in figures.kernel_rows(form["kernels"], _NAME_WIDTH)]
-    return [*lines, *_steps(form["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]
+    kernels = [row[:-1] for row in figures.kernel_rows(document["kernels"], _NAME_WIDTH)]
+    return [*lines, *_steps(document["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]
 
 
-def _time(form: ProfileForm) -> list[str]:
-    kernels, time = form["time"]["span_seconds"], figures.judged_time(form) or form["time"]
+def _time(document: ProfileDocument) -> list[str]:
+    kernels, time = (
+        document["time"]["span_seconds"],
+        figures.judged_time(document) or document["time"],
+    )
     span = time["span_seconds"]
     whole = figures.time_text(span)
     steps = f", {whole} from its first step" if whole != figures.time_text(kernels) else ""
@@ -113,7 +119,7 @@ def _time(form: ProfileForm) -> list[str]:
     return [*lines, *_table(("    where it goes", "time", "share"), rows)]
 
 
-def _steps(steps: Sequence[ProfileForm]) -> list[str]:
+def _steps(steps: Sequence[ProfileDocument]) -> list[str]:
     header = ("    step", "time", "kernels", "host wait", "loader")
     rows = []
     for each in steps:
@@ -138,13 +144,13 @@ def _table(
     return [*aligned(header, cut, left), *([f"    and {more:,} more {noun}"] if more else [])]
 
 
-def _telemetry(form: ProfileForm | None) -> list[str]:
-    if form is None:
+def _telemetry(document: ProfileDocument | None) -> list[str]:
+    if document is None:
         return []
     lines = ["", "  Telemetry of the same GPUs and time"]
-    if not form["devices"]:
-        lines += wrapped(form["unmatched"] or "there is no GPU in it", 4)
-    for each in figures.beside(form):
+    if not document["devices"]:
+        lines += wrapped(document["unmatched"] or "there is no GPU in it", 4)
+    for each in figures.beside(document):
         lines += wrapped(each["title"], 4)
         contradictions = (f"CONTRADICTION: {text}" for text in each["contradictions"])
         for text in (*each["details"], *contradictions, *each["agreements"]):
@@ -172,13 +178,13 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     return lines
 
 
-def _complaint(form: dict[str, Any]) -> list[str]:
-    lines = wrapped(f"{form['reasons'][0]}: {form['summary']}", 2)
-    lines += [line for option in form["options"] for line in wrapped(option["description"], 4)]
-    if gain := figures.gain_text(form):
-        doubt = f"; {_DOUBT}" if figures.is_contradicted(form) else ""
-        sure = f"confidence {percent(form['confidence'])}{doubt}"
+def _complaint(document: dict[str, Any]) -> list[str]:
+    lines = wrapped(f"{document['reasons'][0]}: {document['summary']}", 2)
+    lines += [line for option in document["options"] for line in wrapped(option["description"], 4)]
+    if gain := figures.gain_text(document):
+        doubt = f"; {_DOUBT}" if figures.is_contradicted(document) else ""
+        sure = f"confidence {percent(document['confidence'])}{doubt}"
         lines += wrapped(f"would give: {gain} ({sure})", 4)
-    for each in form["instructions"]:
+    for each in document["instructions"]:
         lines += [f"    {each['title']}:", *(f"      {line}" for line in each["text"].splitlines())]
     return [*lines, ""]

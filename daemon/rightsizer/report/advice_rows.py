@@ -86,11 +86,11 @@ def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
 
 
 def _savings(saved: Savings) -> SavingsSummary:
-    form = asdict(saved)
+    values = asdict(saved)
     for end in ("low", "high"):
-        hourly = form.pop(f"dollars_per_hour_{end}")
-        form[f"dollars_per_month_{end}"] = None if hourly is None else hourly * HOURS_PER_MONTH
-    return SavingsSummary(**form)
+        hourly = values.pop(f"dollars_per_hour_{end}")
+        values[f"dollars_per_month_{end}"] = None if hourly is None else hourly * HOURS_PER_MONTH
+    return SavingsSummary(**values)
 
 
 def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:

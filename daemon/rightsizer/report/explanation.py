@@ -11,11 +11,11 @@ from rightsizer.model.settings import bounds_of
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, Unit, seconds
 from rightsizer.report.json_encoder import (
-    Form,
-    advice_form,
+    JsonObject,
     attributes,
-    finding_form,
-    lifecycle_form,
+    encode_advice,
+    encode_finding,
+    encode_lifecycle,
 )
 from rightsizer.report.labels import readable_name, reason_label
 
@@ -149,25 +149,25 @@ _NODE_RULES: Final = "recommender.rules"
 _FLEET_RULES: Final = "fleet.rules."
 
 
-def explain_advice(advice: Advice, rules: object) -> Form:
+def explain_advice(advice: Advice, rules: object) -> JsonObject:
     """The reasoning behind a recommendation, and what has become of it.
 
     `rules` are their settings by name, or several such trees by their keys in a configuration.
     """
-    form = _reasoning(advice.finding, advice.updated, rules)
+    document = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
         # It is not known when its last complaint was made, so at which time to ask.
-        form["queries"] = []
-    return {"advice": advice_form(advice), **form, "lifecycle": lifecycle_form(advice)}
+        document["queries"] = []
+    return {"advice": encode_advice(advice), **document, "lifecycle": encode_lifecycle(advice)}
 
 
-def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
+def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObject:
     """The reasoning behind a verdict that is no advice, at the time that it was given."""
-    form = _reasoning(finding, judged, rules)
-    return {"advice": finding_form(finding), **form, "lifecycle": None}
+    document = _reasoning(finding, judged, rules)
+    return {"advice": encode_finding(finding), **document, "lifecycle": None}
 
 
-def _thresholds(settings: object, prefix: str) -> Iterator[Form]:
+def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
     """All settings of a class, those of its groups included, under their whole names."""
     if not is_dataclass(settings):
         return
@@ -187,7 +187,7 @@ def _thresholds(settings: object, prefix: str) -> Iterator[Form]:
         }
 
 
-def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
+def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObject:
     trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
     found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
     tree, settings = next((each for each in found if each[1] is not None), ("", None))

@@ -17,7 +17,7 @@ from rightsizer.report.freshness import window_coverage_ratio
 
 _PORT: Final = "generation width generation_maximum width_maximum"
 
-Form: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 """What `json.dumps` takes as it is."""
 
 
@@ -38,12 +38,14 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-def attributes(source: object, names: str) -> Form:
+def attributes(source: object, names: str) -> JsonObject:
     """Some attributes of an object, by their names."""
     return {name: plain(getattr(source, name)) for name in names.split()}
 
 
-def topology_form(topology: Topology, devices: Iterable[Device], offered: Collection[str]) -> Form:
+def encode_topology(
+    topology: Topology, devices: Iterable[Device], offered: Collection[str]
+) -> JsonObject:
     """GPUs, the ways between them, adapters with their ways to each GPU, and NUMA nodes.
 
     GPUs whose uuid the driver does not offer have no index.
@@ -78,7 +80,7 @@ def topology_form(topology: Topology, devices: Iterable[Device], offered: Collec
     }
 
 
-def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> Form:
+def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> JsonObject:
     return {
         "uuid": device.uuid,
         "index": device.stated_index if is_offered else None,
@@ -99,7 +101,7 @@ def _kind(kind: LinkKind) -> str | None:
     return None if kind is LinkKind.UNKNOWN else str(kind)
 
 
-def finding_form(finding: Finding) -> Form:
+def encode_finding(finding: Finding) -> JsonObject:
     """A rule's verdict with the keys that replay, advise, the API and webhooks share."""
     return {
         **attributes(finding, "id rule"),
@@ -110,12 +112,12 @@ def finding_form(finding: Finding) -> Form:
     }
 
 
-def advice_form(advice: Advice) -> Form:
+def encode_advice(advice: Advice) -> JsonObject:
     """A piece of advice: its finding's keys and those of its lifecycle."""
-    return finding_form(advice.finding) | lifecycle_form(advice)
+    return encode_finding(advice.finding) | encode_lifecycle(advice)
 
 
-def lifecycle_form(advice: Advice) -> Form:
+def encode_lifecycle(advice: Advice) -> JsonObject:
     """What became of advice."""
     return {
         "state": advice.state,
@@ -126,12 +128,12 @@ def lifecycle_form(advice: Advice) -> Form:
     }
 
 
-def workload_form(workload: Workload) -> Form:
+def encode_workload(workload: Workload) -> JsonObject:
     """The identity of a workload, for a program that acts on it."""
     return attributes(workload, "key kind namespace name pod container")
 
 
-def device_form(report: DeviceReport) -> Form:
+def encode_device(report: DeviceReport) -> JsonObject:
     """A device as it stands: identity, state, last signals, totals and provisioning."""
     device, mig, reading = report.device, report.device.mig, report.reading
     return {
@@ -155,15 +157,15 @@ def device_form(report: DeviceReport) -> Form:
             | attributes(each, "share_ratio has_process")
             for each in report.holdings
         ],
-        "totals": _totals_form(report.totals),
+        "totals": _encode_totals(report.totals),
         "provisioning": {
-            window: _provisioning_form(window, provisioning)
+            window: _encode_provisioning(window, provisioning)
             for window, provisioning in report.provisioning.items()
         },
     }
 
 
-def report_form(report: Report) -> Form:
+def encode_report(report: Report) -> JsonObject:
     """The node at one tick."""
     agent, node = report.agent, report.node
     devices = [found.device for found in report.devices]
@@ -177,36 +179,36 @@ def report_form(report: Report) -> Form:
             **attributes(agent, "interval_seconds trouble collectors"),
             "jobs": [plain(job) | _times(job, "last_start last_success") for job in agent.jobs],
         },
-        "devices": [device_form(device) for device in report.devices],
-        "advice": [advice_form(advice) for advice in report.advice],
+        "devices": [encode_device(device) for device in report.devices],
+        "advice": [encode_advice(advice) for advice in report.advice],
         "workloads": [
             {
                 **_holder(each.workload, "namespace"),
                 "devices": list(each.devices),
                 **_times(each, "last_seen"),
-                "totals": _totals_form(each.totals),
+                "totals": _encode_totals(each.totals),
             }
             for each in report.workloads
         ],
         "node": {
             **attributes(node, "signals driver"),
-            "topology": topology_form(node.topology, devices, offered) if node.topology else None,
+            "topology": encode_topology(node.topology, devices, offered) if node.topology else None,
             **attributes(node, "ports released"),
         },
     }
 
 
-def _holder(workload: Workload, names: str) -> Form:
+def _holder(workload: Workload, names: str) -> JsonObject:
     head = {"workload": workload.key, **attributes(workload, "kind name")}
     return head | {"class": workload.workload_class} | attributes(workload, names)
 
 
-def _totals_form(totals: Totals) -> Form:
+def _encode_totals(totals: Totals) -> JsonObject:
     states = attributes(totals, "state_seconds condition_seconds used_seconds waste_seconds")
     return states | attributes(totals, "used_joules waste_joules energy_joules")
 
 
-def _provisioning_form(window: str, provisioning: Provisioning) -> Form:
+def _encode_provisioning(window: str, provisioning: Provisioning) -> JsonObject:
     shares = "resources overprovisioned underprovisioned is_underprovisioned"
     return {
         **attributes(provisioning, f"{shares} memory_is_preallocated compute_need_at_least tier"),
@@ -215,6 +217,6 @@ def _provisioning_form(window: str, provisioning: Provisioning) -> Form:
     }
 
 
-def _times(source: object, names: str) -> Form:
+def _times(source: object, names: str) -> JsonObject:
     times = {name: getattr(source, name) for name in names.split()}
     return {name: None if time is None else seconds(time) for name, time in times.items()}

@@ -176,7 +176,7 @@ def _activations(
     requirement: Requirement, layout: Parallelism, settings: MemorySettings
 ) -> TrainingActivations:
     model, training = requirement.model, requirement.training
-    form = requirement.precision.activations
+    number_format = requirement.precision.activations
     frozen = None
     if requirement.task is not ModelTask.TRAINING:
         copies = _base_format(requirement).is_dequantized_whole
@@ -184,16 +184,18 @@ def _activations(
     images = float(training.micro_batch)
     match model:
         case Transformer():
-            return training_activations(blocks_of(model), training, form, layout, frozen)
+            return training_activations(blocks_of(model), training, number_format, layout, frozen)
         case VisionTransformer():
             patches = replace(training, sequence=model.tokens)
-            return training_activations(blocks_of(model), patches, form, layout, frozen)
+            return training_activations(blocks_of(model), patches, number_format, layout, frozen)
         case Diffusion():
             positions = round(denoiser_tokens(replace(model, guided=False)))
             latents = replace(training, sequence=positions)
-            return training_activations((denoiser_block(model),), latents, form, layout, frozen)
+            return training_activations(
+                (denoiser_block(model),), latents, number_format, layout, frozen
+            )
         case ConvolutionalNetwork():
-            kept = convolution_training_bytes(model, form, images)
+            kept = convolution_training_bytes(model, number_format, images)
             workspace = min(settings.convolution_workspace_bytes, kept)
             return TrainingActivations(kept, workspace, workspace)
         case RecommenderModel():

@@ -105,7 +105,9 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
         infinity_fabric_bytes_per_second=0.0,
         linked_gpu_count=None,
         l2_bytes=None if board.l2_bytes is None else board.l2_bytes * profile.memory_share,
-        peak_per_second={form: peak * compute for form, peak in board.peak_per_second.items()},
+        peak_per_second={
+            number_format: peak * compute for number_format, peak in board.peak_per_second.items()
+        },
         mig_profiles=(),
     )
 

@@ -229,7 +229,7 @@ class ServingMemory:
 
     def _activation_bytes(self, requests: float) -> float:
         model, load = self.requirement.model, self.requirement.load
-        form = self.requirement.precision.activations
+        number_format = self.requirement.precision.activations
         passing = activations.inference_activation_bytes
         match model:
             case Transformer() | VisionTransformer():
@@ -238,25 +238,31 @@ class ServingMemory:
                 if isinstance(model, VisionTransformer):
                     tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
-                return passing(activations.blocks_of(model), form, self.layout, tokens, rows)
+                return passing(
+                    activations.blocks_of(model), number_format, self.layout, tokens, rows
+                )
             case ConvolutionalNetwork():
-                kept = activations.convolution_training_bytes(model, form, requests)
+                kept = activations.convolution_training_bytes(model, number_format, requests)
                 return kept * activations.CONVOLUTION_LIVE_SHARE
             case Diffusion():
                 tokens = activations.denoiser_tokens(model) * requests
                 blocks = (activations.denoiser_block(model),)
-                denoising = passing(blocks, form, self.layout, tokens, 0.0)
-                return max(denoising, activations.decoder_peak_bytes(model, form, requests))
+                denoising = passing(blocks, number_format, self.layout, tokens, 0.0)
+                return max(
+                    denoising, activations.decoder_peak_bytes(model, number_format, requests)
+                )
             case RecommenderModel():
                 return activations.recommender_bytes(model, requests, trains=False)
 
 
-def dequantized_bytes(count: ParameterCount, form: NumberFormat, layout: Parallelism) -> float:
+def dequantized_bytes(
+    count: ParameterCount, number_format: NumberFormat, layout: Parallelism
+) -> float:
     """The largest matrix in 16 bits, the head among them, where a format needs it unpacked.
 
     bitsandbytes multiplies with an unpacked copy. Engines that quantize the head too (Lightning)
     unpack that; those that leave it out need less than this.
     """
-    if not form.is_dequantized_whole:
+    if not number_format.is_dequantized_whole:
         return 0.0
-    return count.largest_matrix * form.bytes_per_embedding / layout.tensor
+    return count.largest_matrix * number_format.bytes_per_embedding / layout.tensor

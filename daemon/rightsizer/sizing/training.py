@@ -160,8 +160,8 @@ class TrainingStep:
         is_kept = training.offload is not Offload.ACTIVATIONS
         if is_kept or not isinstance(model, LayeredModel):
             return 0.0
-        form = requirement.precision.activations
-        kept = training_activations(blocks_of(model), training, form, layout, None).kept
+        number_format = requirement.precision.activations
+        kept = training_activations(blocks_of(model), training, number_format, layout, None).kept
         return 2.0 * kept / min(self._batches, layout.pipeline) / self.board.pcie_bytes_per_second
 
     def _product_seconds(self, *, is_fused: bool) -> float:

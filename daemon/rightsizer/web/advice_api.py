@@ -9,7 +9,7 @@ from rightsizer.io.log import logger
 from rightsizer.io.near import near_words
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import advice_form
+from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.message import (
     SocketPeer,
     WebRequest,
@@ -97,7 +97,7 @@ class AdviceApi:
         )
         if self._note_claim is not None and advice.state is AdviceState.CLAIMED:
             self._note_claim(advice, actor, request.peer, request.identity)
-        return WebResponse.of_json({"advice": advice_form(advice)})
+        return WebResponse.of_json({"advice": encode_advice(advice)})
 
     def _find(self, request: WebRequest) -> Advice | WebResponse:
         advice, asked = self._advisor.advice, request.named["id"]

@@ -17,7 +17,7 @@ from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceReport, Report, S
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
-from rightsizer.report.json_encoder import advice_form, report_form
+from rightsizer.report.json_encoder import encode_advice, encode_report
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.page import content_security_policy
 from rightsizer.web.page_query import PageQuery, zoom_of
@@ -200,17 +200,17 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
 
 def _summary(site: Router, request: WebRequest) -> WebResponse:
     # As the page: an agent without readers never loads its views.
-    from rightsizer.web.summary import summary_form  # noqa: PLC0415
+    from rightsizer.web.summary import encode_summary  # noqa: PLC0415
 
     span = span_of_query(request.query, ("span",))
     if (report := site.latest()) is None:
         return WebResponse.of_json(None)
     now, past = site.wall_time(), site.past_of(span)
-    return WebResponse.of_json(summary_form(report, now, site.freshness, span, past))
+    return WebResponse.of_json(encode_summary(report, now, site.freshness, span, past))
 
 
 def _strip(site: Router, request: WebRequest) -> WebResponse:
-    from rightsizer.web.summary import strip_form  # noqa: PLC0415 - as said above.
+    from rightsizer.web.summary import encode_strip  # noqa: PLC0415 - as said above.
 
     span, report = span_of_query(request.query, ("span", "gpu")), site.latest()
     if report is None:
@@ -222,7 +222,7 @@ def _strip(site: Router, request: WebRequest) -> WebResponse:
         if not device.device.has_mig_instances
         and any(fnmatchcase(device.device.uuid, pattern) for pattern in patterns)
     ]
-    return WebResponse.of_json(strip_form(report, span, site.past_of(span), uuids))
+    return WebResponse.of_json(encode_strip(report, span, site.past_of(span), uuids))
 
 
 def _load(site: Router, request: WebRequest) -> WebResponse:
@@ -232,13 +232,13 @@ def _load(site: Router, request: WebRequest) -> WebResponse:
 
 def _report(site: Router, _: WebRequest) -> WebResponse:
     report = site.latest()
-    return WebResponse.of_json(report_form(report) if report is not None else None)
+    return WebResponse.of_json(encode_report(report) if report is not None else None)
 
 
 def _advice(site: Router, request: WebRequest) -> WebResponse:
     report = site.latest()
     advice = filter_advice(report.advice if report is not None else (), request.query)
-    return WebResponse.of_json({"advice": [*map(advice_form, advice)]})
+    return WebResponse.of_json({"advice": [*map(encode_advice, advice)]})
 
 
 ROUTES: Final = (

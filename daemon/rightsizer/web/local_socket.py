@@ -85,9 +85,11 @@ def peer_of(connection: socket.socket) -> SocketPeer | None:
     """Who is at the other end, as the kernel knows it; `None` over TCP."""
     if connection.family != socket.AF_UNIX:
         return None
-    form = "3i"
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
-    return SocketPeer(*struct.unpack(form, raw))
+    struct_format = "3i"
+    raw = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(struct_format)
+    )
+    return SocketPeer(*struct.unpack(struct_format, raw))
 
 
 @contextlib.contextmanager

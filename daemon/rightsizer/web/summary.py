@@ -12,7 +12,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.view.device import device_title
 from rightsizer.web.view.strip import spans_of_report
 from rightsizer.web.view.totals import device_counts, savings_sum
@@ -46,13 +46,13 @@ _SHOWN: Final = (
 _NOTHING: Final = DeviceSpan(())
 
 
-def summary_form(
+def encode_summary(
     report: Report,
     now: Nanoseconds,
     freshness: FreshnessSettings,
     span: Span,
     past: Mapping[str, DeviceSpan] | None,
-) -> Form:
+) -> JsonObject:
     """What the node does now, and did over a span; signals are those of fresh devices alone."""
     fresh = fresh_devices(report, now, freshness)
     opened = [piece for piece in report.advice if piece.is_open]
@@ -66,21 +66,22 @@ def summary_form(
         "is_stale": bool(report.devices) and not fresh,
         "trouble": report.agent.trouble,
         "now": {"devices": counts.pop("counted"), **counts},
-        "span": _span_form(report, span, spans_of_report(report, span) if past is None else past),
+        "span": _encode_span(report, span, spans_of_report(report, span) if past is None else past),
         "advice": {
             "open": len(opened),
             "by_severity": {str(each): severities[each] for each in Severity},
             "savings": asdict(savings_sum(opened)),
         },
         "devices": [
-            _device_form(device, is_fresh=device.device.uuid in fresh) for device in report.devices
+            _encode_device(device, is_fresh=device.device.uuid in fresh)
+            for device in report.devices
         ],
     }
 
 
-def strip_form(
+def encode_strip(
     report: Report, span: Span, past: Mapping[str, DeviceSpan] | None, uuids: Sequence[str]
-) -> Form:
+) -> JsonObject:
     """The states of some devices over a span, cell by cell."""
     known = spans_of_report(report, span) if past is None else past
     return {
@@ -93,19 +94,19 @@ def strip_form(
                 "uuid": uuid,
                 "used_seconds": past.used_seconds,
                 "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
-                "cells": [_cell_form(cell) for cell in past.cells],
+                "cells": [_encode_cell(cell) for cell in past.cells],
             }
             for uuid, past in ((uuid, known.get(uuid, _NOTHING)) for uuid in uuids)
         ],
     }
 
 
-def _cell_form(cell: StripCell) -> Form:
+def _encode_cell(cell: StripCell) -> JsonObject:
     times = {str(state): seconds(time) for state, time in cell.states.items()}
     return {"start": seconds(cell.start), "end": seconds(cell.end), "state_seconds": times}
 
 
-def _span_form(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> Form:
+def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> JsonObject:
     """Sums over the devices; a MIG instance counts for its part of a GPU."""
     states: dict[State, float] = {}
     used_seconds, wasted_seconds, wasted_joules = 0.0, 0.0, 0.0
@@ -127,7 +128,7 @@ def _span_form(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> Fo
     }
 
 
-def _device_form(device: DeviceReport, *, is_fresh: bool) -> Form:
+def _encode_device(device: DeviceReport, *, is_fresh: bool) -> JsonObject:
     return {
         "uuid": device.device.uuid,
         "title": device_title(device),

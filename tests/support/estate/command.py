@@ -22,7 +22,7 @@ _LOOK_SECONDS: Final = 0.2
 class Answer:
     """What it came to."""
 
-    form: dict[str, Any]
+    document: dict[str, Any]
     """Its JSON."""
     wall_seconds: float
     cpu_seconds: float
@@ -34,7 +34,7 @@ class Answer:
     @property
     def findings(self) -> list[dict[str, Any]]:
         """The complaints."""
-        found: list[dict[str, Any]] = self.form["findings"]
+        found: list[dict[str, Any]] = self.document["findings"]
         return found
 
 

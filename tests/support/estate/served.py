@@ -121,14 +121,14 @@ def planted_waits(layout: Layout, metrics: Metrics) -> tuple[PlantedWait, ...]:
     return tuple(each for each in _WAITS[layout.name] if metrics in each.needs)
 
 
-def wait_score(layout: Layout, metrics: Metrics, form: Mapping[str, Any]) -> WaitScore:
+def wait_score(layout: Layout, metrics: Metrics, document: Mapping[str, Any]) -> WaitScore:
     """Compare `waiting_work` in the JSON of `rightsizer fleet` with the truth.
 
     Each step that advice says must be among the findings of the same answer.
     """
-    told = {each["key"]: each for each in form["waiting_work"]}
+    told = {each["key"]: each for each in document["waiting_work"]}
     planted, asked = planted_waits(layout, metrics), _asked(layout)
-    advised = {(each["id"], each["key"]): each["action"] for each in form["findings"]}
+    advised = {(each["id"], each["key"]): each["action"] for each in document["findings"]}
     found = tuple(
         each
         for each in planted

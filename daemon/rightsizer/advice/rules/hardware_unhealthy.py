@@ -88,12 +88,12 @@ def _fault(
     **words: object,
 ) -> HardwareFault:
     """The fault of a name in `hardware_faults.toml`, with evidence and words for its texts."""
-    form = read_table("hardware_faults.toml")[name]
+    row = read_table("hardware_faults.toml")[name]
     return HardwareFault(
-        form["what"].format(**evidence, **words),
-        form["means"].format(**evidence, **words),
-        Severity(severity or form["severity"]),
-        remedy or form["remedy"],
+        row["what"].format(**evidence, **words),
+        row["means"].format(**evidence, **words),
+        Severity(severity or row["severity"]),
+        remedy or row["remedy"],
         certainty,
         evidence,
     )

@@ -26,7 +26,7 @@ def plain(text: str) -> str:
 
 _HEAD: Final = b'"result":[{"metric":'
 _NEXT: Final = b',{"metric":'
-_FORMS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
+_BRACKETS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
 """What stands before and after the samples of a range query, and of an instant one."""
 _HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
@@ -96,7 +96,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
         ValueError: the text is not written as usual.
         TypeError: it has samples that are no numbers.
     """
-    opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
+    opening, closing = next((pair for pair in _BRACKETS if pair[0] in raw), _BRACKETS[0])
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
     samples, afters = zip(*(other.split(closing, 1) for other in others), strict=True)

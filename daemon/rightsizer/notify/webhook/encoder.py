@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.report.json_encoder import Form, advice_form
+from rightsizer.report.json_encoder import JsonObject, encode_advice
 from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"
@@ -46,7 +46,7 @@ def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
     instance: str,
     external_url: str,
     resend_seconds: float,
-) -> Iterator[Form]:
+) -> Iterator[JsonObject]:
     """An alert for each device, as Prometheus's alerts are, so that one may inhibit the other.
 
     They are sent every so many seconds, and end by themselves if they are not sent again. `now` is
@@ -54,12 +54,12 @@ def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
     """
     uuids = advice.finding.culprits or advice.finding.devices
     for uuid in uuids if 0 < len(uuids) <= _DEVICES_NAMED else ("",):
-        form = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
-        form["labels"]["instance"] = instance or node
-        form["annotations"]["summary"] = _summary(advice, titles.get(uuid, uuid), node)
+        alert = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
+        alert["labels"]["instance"] = instance or node
+        alert["annotations"]["summary"] = _summary(advice, titles.get(uuid, uuid), node)
         if external_url:
-            form["generatorURL"] = f"{external_url.rstrip('/')}/api/v1/advice/{advice.id}"
-        yield form
+            alert["generatorURL"] = f"{external_url.rstrip('/')}/api/v1/advice/{advice.id}"
+        yield alert
 
 
 def _summary(advice: Advice, device: str, node: str) -> str:
@@ -69,9 +69,9 @@ def _summary(advice: Advice, device: str, node: str) -> str:
     return f"{place}{workload}: {readable_name(finding.action)}, {finding.kind.value}."
 
 
-def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> Form:
+def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> JsonObject:
     finding = advice.finding
-    form: Form = {
+    alert: JsonObject = {
         "labels": {
             "alertname": ALERT_NAME,
             "advice": advice.id,
@@ -88,8 +88,8 @@ def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> F
         "endsAt": _written(max(now + lasts if is_firing(advice) else _end(advice), advice.opened)),
     }
     # A label that is empty is none.
-    form["labels"] = {name: value for name, value in form["labels"].items() if value}
-    return form
+    alert["labels"] = {name: value for name, value in alert["labels"].items() if value}
+    return alert
 
 
 def _annotations(advice: Advice) -> dict[str, str]:
@@ -131,7 +131,7 @@ def change_of(event: AdviceEvent, node: str) -> str:
             "delivery": f"{event.advice.id}-{event.kind}-{event.time}",
             "time": seconds(event.time),
             "node": node,
-            "advice": advice_form(event.advice),
+            "advice": encode_advice(event.advice),
         },
         separators=(",", ":"),
     )

@@ -20,7 +20,7 @@ from rightsizer.notify.webhook.settings import (
     read_address,
     read_headers,
 )
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 
 WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
     "webhook_outbox", "body", encode=str, decode=str, destination="destination"
@@ -87,7 +87,7 @@ class Webhook(Delivery[str]):
         requests = (self._request(alerts[at : at + _ALERTS_A_REQUEST]) for at in starts)
         return next(filter(None, requests), None)
 
-    def _alerts(self) -> list[Form]:
+    def _alerts(self) -> list[JsonObject]:
         now, settings = self._clock.wall_time(), self._settings
         titles = self._context.titles()
         return [

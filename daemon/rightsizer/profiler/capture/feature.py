@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import Form, attributes
+from rightsizer.report.json_encoder import JsonObject, attributes
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
@@ -41,7 +41,7 @@ class CaptureState:
     files: Sequence[ReadFile] = ()
 
 
-def state_form(state: CaptureState) -> Form:
+def encode_state(state: CaptureState) -> JsonObject:
     """The same as plain values for JSON; captures latest first."""
     return {
         "kind": state.kind,
@@ -77,4 +77,4 @@ def state_form(state: CaptureState) -> Form:
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
     """The route that tells how captures stand, from any thread; it names no folders."""
-    return Route("GET", "/api/v1/captures", lambda *_: WebResponse.of_json(state_form(state())))
+    return Route("GET", "/api/v1/captures", lambda *_: WebResponse.of_json(encode_state(state())))

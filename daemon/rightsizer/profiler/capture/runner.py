@@ -34,7 +34,7 @@ from rightsizer.profiler.capture.settings import (
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.report.json_encoder import Form, workload_form
+from rightsizer.report.json_encoder import JsonObject, encode_workload
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 REQUEST_VERSION: Final = 1
@@ -91,13 +91,13 @@ class CaptureRequest:
             "workload": _MEANINGLESS.sub("_", self.workload.key).lstrip("-"),
         }
 
-    def form(self, node: str) -> Form:
+    def document(self, node: str) -> JsonObject:
         """The same as plain values for JSON, with the name of the machine."""
         return {
             "version": REQUEST_VERSION,
             "capture": self.id,
             "node": node,
-            "workload": workload_form(self.workload),
+            "workload": encode_workload(self.workload),
             "finding": self.finding.id,
             "reason": self.reason,
             "summary": self.finding.summary,
@@ -131,7 +131,7 @@ def call_webhook(
 
     `sleep` waits between tries, and there are no more where it returns true.
     """
-    body = request.form(node or platform.node())
+    body = request.document(node or platform.node())
     answer = post_once(
         settings.url, body, settings.http, token_file=settings.token_file, sleep=sleep
     )

@@ -41,7 +41,7 @@ class _Axis:
 
     tick: Nanoseconds
     spell: Nanoseconds
-    form: str
+    time_format: str
 
 
 _AXES: Final = {
@@ -131,7 +131,7 @@ def ticks_of(span: Span, now: Nanoseconds) -> tuple[tuple[float, str], ...]:
     axis, start = _axis(span.length), now - span.length
     first = -(-start // axis.tick) * axis.tick
     return tuple(
-        ((time - start) / span.length, _clock(time, axis.form))
+        ((time - start) / span.length, _clock(time, axis.time_format))
         for time in range(first, now + 1, axis.tick)
     )
 
@@ -220,12 +220,12 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
 
 def clock_range(start: Nanoseconds, end: Nanoseconds, length: Nanoseconds) -> str:
     """A stretch in words, with the day where more than one is looked at."""
-    form = "%H:%M" if length <= _DAY else "%-d %b %H:%M"
-    return f"{_clock(start, form)} to {_clock(end, form)}"
+    time_format = "%H:%M" if length <= _DAY else "%-d %b %H:%M"
+    return f"{_clock(start, time_format)} to {_clock(end, time_format)}"
 
 
-def _clock(time: Nanoseconds, form: str) -> str:
-    return datetime.fromtimestamp(seconds(time), UTC).strftime(form)
+def _clock(time: Nanoseconds, time_format: str) -> str:
+    return datetime.fromtimestamp(seconds(time), UTC).strftime(time_format)
 
 
 def spans_of_report(report: Report, span: Span) -> dict[str, DeviceSpan]:

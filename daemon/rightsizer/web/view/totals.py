@@ -136,10 +136,10 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
     )
 
 
-def interval(low: float, high: float | None, form: str) -> str:
+def interval(low: float, high: float | None, template: str) -> str:
     """`1` or `1 to 2`."""
-    first = form.format(low)
-    last = form.format(low if high is None else high)
+    first = template.format(low)
+    last = template.format(low if high is None else high)
     return first if first == last else f"{first} to {last}"
 
 

@@ -19,7 +19,13 @@ from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.measure_columns import measure_columns, need_power
-from rightsizer.fleet.sources.agent.metrics import FIGURE, AgentMetric, Labels, MetricForm, grouped
+from rightsizer.fleet.sources.agent.metrics import (
+    FIGURE,
+    AgentMetric,
+    Labels,
+    MetricExpression,
+    grouped,
+)
 from rightsizer.fleet.sources.agent.time_columns import (
     Columns,
     DayAnswers,
@@ -43,12 +49,12 @@ _LEAST: Final = 0.005
 
 _FORMS: Final = (
     (
-        MetricForm("uuid_workload:rightsizer_workload_share_ratio:avg5m", "sum_over_time"),
-        MetricForm("uuid:rightsizer_used_seconds:increase5m", "count_over_time"),
+        MetricExpression("uuid_workload:rightsizer_workload_share_ratio:avg5m", "sum_over_time"),
+        MetricExpression("uuid:rightsizer_used_seconds:increase5m", "count_over_time"),
     ),
     (
-        MetricForm("rightsizer_workload_share_ratio", "sum_over_time"),
-        MetricForm("rightsizer_device_up", "count_over_time"),
+        MetricExpression("rightsizer_workload_share_ratio", "sum_over_time"),
+        MetricExpression("rightsizer_device_up", "count_over_time"),
     ),
 )
 """Parts of a device, and how often there was anything to say of it in an interval."""
@@ -96,7 +102,7 @@ def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanosecon
     """The query of some workloads over a span; `None` where the store has none."""
     for name in ("workload:rightsizer_workload_info:last5m", "rightsizer_workload_info"):
         if name in names:
-            value = MetricForm(name, "last_over_time").promql({"workload": tuple(keys)}, span)
+            value = MetricExpression(name, "last_over_time").promql({"workload": tuple(keys)}, span)
             # Without what changes from pod to pod.
             by = "workload, kind, class, name, exported_namespace, namespace, allocator"
             return f"max by ({by}) ({value})"

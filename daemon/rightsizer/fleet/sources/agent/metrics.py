@@ -21,7 +21,7 @@ _MILLISECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class MetricForm:
+class MetricExpression:
     """A name, and the function that makes an interval's value of its samples."""
 
     name: str
@@ -59,7 +59,7 @@ class AgentMetric:
     """One thing to know of a device, the form that costs the store least first."""
 
     name: str
-    forms: tuple[MetricForm, ...]
+    expressions: tuple[MetricExpression, ...]
     labels: tuple[str, ...] = ()
     """What distinguishes its series beside the device."""
     rounding: float = 0.001
@@ -67,17 +67,19 @@ class AgentMetric:
     only: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Labels whose value is fixed: no other series are read."""
 
-    def form(self, names: AbstractSet[str]) -> MetricForm | None:
+    def expression(self, names: AbstractSet[str]) -> MetricExpression | None:
         """The first form that a store with these names has."""
-        return next((form for form in self.forms if form.names <= names), None)
+        return next(
+            (expression for expression in self.expressions if expression.names <= names), None
+        )
 
     def promql(self, names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
         """The query for it, each device once however often it is scraped; `None` without a form."""
-        form = self.form(names)
-        if form is None:
+        expression = self.expression(names)
+        if expression is None:
             return None
         by = ", ".join(("uuid", *self.labels))
-        value = f"max by ({by}) ({form.promql({**labels, **self.only}, span)})"
+        value = f"max by ({by}) ({expression.promql({**labels, **self.only}, span)})"
         return f"round({value}, {self.rounding:.10g})"
 
 
@@ -102,22 +104,25 @@ def _counter(
     only: Mapping[str, str] | None = None,
 ) -> AgentMetric:
     level = "_".join(("uuid", *labels))
-    rule = MetricForm(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time")
-    raw = MetricForm(f"rightsizer_{stem}{suffix}", "increase")
+    rule = MetricExpression(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time")
+    raw = MetricExpression(f"rightsizer_{stem}{suffix}", "increase")
     return AgentMetric(name, (rule, raw), labels, rounding, only or {})
 
 
 def _gauge(name: str, stem: str, function: str, rounding: float = 0.001) -> AgentMetric:
     rule = f"uuid:rightsizer_{stem}:{function.partition('_')[0]}5m"
-    forms = (MetricForm(rule, function), MetricForm(f"rightsizer_{stem}", function))
-    return AgentMetric(name, forms, (), rounding)
+    expressions = (
+        MetricExpression(rule, function),
+        MetricExpression(f"rightsizer_{stem}", function),
+    )
+    return AgentMetric(name, expressions, (), rounding)
 
 
 def _mean(name: str, stem: str) -> AgentMetric:
     """Of a ratio: its distribution has every second of it, its gauge one sample a scrape."""
-    rule, gauge = _gauge(name, f"{stem}_ratio", "avg_over_time").forms
+    rule, gauge = _gauge(name, f"{stem}_ratio", "avg_over_time").expressions
     distribution = f"rightsizer_{stem}_distribution_ratio"
-    exact = MetricForm(f"{distribution}_sum", "increase", over=f"{distribution}_count")
+    exact = MetricExpression(f"{distribution}_sum", "increase", over=f"{distribution}_count")
     return AgentMetric(name, (rule, exact, gauge))
 
 
@@ -144,8 +149,10 @@ TOTALS: Final = (
 _CLOCK: Final = AgentMetric(
     "clock",
     tuple(
-        MetricForm(form.format("work"), "avg_over_time", over=form.format("active"))
-        for form in ("uuid:rightsizer_sm_{}_ratio:avg5m", "rightsizer_sm_{}_ratio")
+        MetricExpression(
+            expression.format("work"), "avg_over_time", over=expression.format("active")
+        )
+        for expression in ("uuid:rightsizer_sm_{}_ratio:avg5m", "rightsizer_sm_{}_ratio")
     ),
 )
 """Of its maximum, while the SMs work: that is the one the pipes ran at."""
@@ -159,9 +166,9 @@ PEAKS: Final = (*starmap(_peak, _RATIOS.items()), _gauge(*_MEMORY, "max_over_tim
 
 def _power(metric: AgentMetric) -> AgentMetric:
     """Of its limit; by both in watts where agents export no ratio."""
-    watts, function = "rightsizer_power_watts", metric.forms[-1].function
-    by_limit = MetricForm(watts, function, over="rightsizer_power_limit_watts")
-    return replace(metric, forms=(*metric.forms, by_limit))
+    watts, function = "rightsizer_power_watts", metric.expressions[-1].function
+    by_limit = MetricExpression(watts, function, over="rightsizer_power_limit_watts")
+    return replace(metric, expressions=(*metric.expressions, by_limit))
 
 
 POWER: Final = (_power(_mean("power", "power")), _power(_peak("power_peak", "power")))
@@ -171,7 +178,7 @@ POWER: Final = (_power(_mean("power", "power")), _power(_peak("power_peak", "pow
 def _link(name: str, link: str, function: str) -> AgentMetric:
     """Of the busier direction, or of the one that is known."""
     receive, transmit = (
-        _gauge(name, f"{link}_{way}_bytes_per_second", function).forms
+        _gauge(name, f"{link}_{way}_bytes_per_second", function).expressions
         for way in ("receive", "transmit")
     )
     both = [replace(a, beside=b.name) for a, b in zip(receive, transmit, strict=True)]
@@ -187,7 +194,7 @@ LINKS: Final = tuple(
 BUCKETS: Final = (_buckets("sm_work", "sm_work"), _buckets("dram", "dram_active"))
 _WINDOW: Final = {"window": "24h"}
 LIMITS: Final = tuple(
-    AgentMetric(kind, (MetricForm(name, "last_over_time"),), ("resource",), 0.0001, _WINDOW)
+    AgentMetric(kind, (MetricExpression(name, "last_over_time"),), ("resource",), 0.0001, _WINDOW)
     for kind, name in (
         ("saturated", "rightsizer_saturated_ratio"),
         ("pressed", "rightsizer_underprovisioned_ratio"),
@@ -205,8 +212,12 @@ def unrecorded(names: AbstractSet[str]) -> frozenset[str]:
     """Series that our rules record of what is scraped, and that a store with these names lacks."""
     missing: set[str] = set()
     for figure in _ALL:
-        rules = [form for form in figure.forms if ":" in form.name]
-        is_scraped = any(form.names <= names for form in figure.forms if form not in rules)
+        rules = [expression for expression in figure.expressions if ":" in expression.name]
+        is_scraped = any(
+            expression.names <= names
+            for expression in figure.expressions
+            if expression not in rules
+        )
         if rules and is_scraped and not any(rule.names <= names for rule in rules):
             missing |= rules[0].names - names
     return frozenset(missing)

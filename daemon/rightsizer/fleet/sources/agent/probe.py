@@ -214,10 +214,10 @@ class AgentProbe:
                 "not seen, and what is happening now is judged by the last whole hour instead of "
                 "the last ten minutes; scrape every 15 to 60 s"
             )
-        if STATES in names and not any(figure.form(names) for figure in _HISTOGRAMS):
+        if STATES in names and not any(figure.expression(names) for figure in _HISTOGRAMS):
             yield (
-                f"no `{_HISTOGRAMS[0].forms[-1].name}`: how much of a GPU is needed is estimated "
-                "by the mean and the peak of samples; for distributions of every second set "
+                f"no `{_HISTOGRAMS[0].expressions[-1].name}`: how much of a GPU is needed is "
+                "estimated by the mean and the peak of samples; for distributions of every second set "
                 "`web.metrics.level: full` on the agents"
             )
         if STATES in names and not tiers:
