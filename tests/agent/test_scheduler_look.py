@@ -111,10 +111,10 @@ def test_the_file_says_until_when_its_labels_hold() -> None:
     assert second == "feature.node.kubernetes.io/rightsizer.gpu-count=8"
 
 
-@pytest.mark.parametrize("form", [gres_by_look, resource_topology_by_look])
-def test_a_node_without_a_driver_is_an_error_with_its_remedy(document: Any) -> None:
+@pytest.mark.parametrize("printed", [gres_by_look, resource_topology_by_look])
+def test_a_node_without_a_driver_is_an_error_with_its_remedy(printed: Any) -> None:
     """A file without GPUs would take them from the scheduler."""
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
-        document(Settings(), clock(), "gpu-1")
+        printed(Settings(), clock(), "gpu-1")

@@ -61,7 +61,7 @@ def row(question: str) -> str:
     plan = planned(question)
     best, rate = plan.candidates[0], plan.candidates[0].rate
     assert rate.tokens_per_second is not None
-    unit = plan.requirement.told_unit
+    unit = plan.requirement.unit_text
     made = f"{number(rate.tokens_per_second.value)} {unit}/s ({range_text(rate.tokens_per_second)})"
     if rate.training_hours is not None:
         hours = rate.training_hours

@@ -34,7 +34,7 @@ def template(document: str) -> Any:
     return (spec["jobTemplate"]["spec"] if document.endswith("cron-job") else spec)["template"]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("document", FORMS)
 def test_the_api_server_would_take_every_object(document: str) -> None:
     """By the newest schemas of Kubernetes that the package knows; unknown keys are faults."""
     objects = built_from(FLEET / document)
@@ -45,7 +45,7 @@ def test_the_api_server_would_take_every_object(document: str) -> None:
         validate.validate(each, validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("document", FORMS)
 def test_a_pod_has_no_more_than_it_needs(document: str) -> None:
     """It would run under the strictest pod security: nothing of the host, no token, no root."""
     pod = template(document)["spec"]
@@ -64,7 +64,7 @@ def test_a_pod_has_no_more_than_it_needs(document: str) -> None:
     assert sorted(mounted) == sorted([*claimed, *(each["name"] for each in pod["volumes"])])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("document", FORMS)
 def test_its_command_line_is_one_that_the_program_takes(document: str) -> None:
     """A flag that is renamed is renamed here too."""
     (container,) = template(document)["spec"]["containers"]
@@ -79,7 +79,7 @@ def test_its_command_line_is_one_that_the_program_takes(document: str) -> None:
     assert arguments.save is document.endswith("cron-job")
 
 
-@pytest.mark.parametrize("form", ["sharded-service", "sharded-cron-job"])
+@pytest.mark.parametrize("document", ["sharded-service", "sharded-cron-job"])
 def test_there_are_as_many_pods_as_shards(document: str) -> None:
     """Each has its number from where Kubernetes writes it: as many as are counted with."""
     (whole,) = documents(FLEET / document / f"{_FILES[document]}.yaml")
@@ -92,7 +92,7 @@ def test_there_are_as_many_pods_as_shards(document: str) -> None:
     assert Shard.parse(f"{count - 1}/{count}").index == count - 1
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("document", FORMS)
 def test_every_file_that_is_named_is_there_and_valid(document: str) -> None:
     """What a machine without kubectl can hold of them."""
     (kustomization,) = documents(FLEET / document / "kustomization.yaml")
@@ -169,7 +169,7 @@ def test_there_is_never_a_second_writer() -> None:
     assert job["concurrencyPolicy"] == "Forbid"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("document", FORMS)
 def test_the_image_is_of_this_version(document: str) -> None:
     """A manifest of this release starts this release."""
     (container,) = template(document)["spec"]["containers"]

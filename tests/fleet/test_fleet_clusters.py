@@ -126,7 +126,7 @@ def test_sources_are_told_by_cluster(document: dict[str, Any]) -> None:
     assert devices == {"east": 6, "west": 3}
 
 
-@pytest.mark.parametrize("form", ["cluster"], indirect=True)
+@pytest.mark.parametrize("document", ["cluster"], indirect=True)
 def test_shards_that_are_merged_answer_as_a_single_look(
     server: Prometheus, tmp_path: Path, document: dict[str, Any]
 ) -> None:

@@ -29,10 +29,10 @@ def _own_logging() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def logged(document: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
+def logged(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
     """The lines that a format makes of one event of each kind."""
     stream = io.StringIO()
-    configure(document, level, stream)
+    configure(log_format, level, stream)
     log = logger("history")
     log.debug("page_read", pages=3)
     log.info("history_opened", path="/var/lib/a b", seconds=0.5)
@@ -131,11 +131,11 @@ def test_configuring_again_replaces_what_was_before() -> None:
     assert len(after.getvalue().splitlines()) == 1
 
 
-@pytest.mark.parametrize("form", list(LogFormat))
-def test_a_traceback_tells_the_fault_and_no_local_variable(document: LogFormat) -> None:
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_a_traceback_tells_the_fault_and_no_local_variable(log_format: LogFormat) -> None:
     """Values of variables may be secrets and stay in the process."""
     stream = io.StringIO()
-    configure(document, stream=stream)
+    configure(log_format, stream=stream)
     secret = secrets.token_hex()
     try:
         [][len(secret)]

@@ -29,7 +29,7 @@ def device_of(profile: Profile, index: int) -> DeviceProfile:
     return next(each for each in profile.devices if each.device.index == index)
 
 
-@pytest.mark.parametrize("form", BOTH_FORMS)
+@pytest.mark.parametrize("suffix", BOTH_FORMS)
 @pytest.mark.parametrize(
     ("name", "index", "kernels", "busy", "span"),
     [
@@ -39,10 +39,10 @@ def device_of(profile: Profile, index: int) -> DeviceProfile:
     ],
 )
 def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
-    name: str, document: str, index: int, kernels: int, busy: float, span: float
+    name: str, suffix: str, index: int, kernels: int, busy: float, span: float
 ) -> None:
     """To the last digit that is given; kernels and idle time make up the span."""
-    device = device_of(read(f"{name}{document}"), index)
+    device = device_of(read(f"{name}{suffix}"), index)
     assert sum(each.count for each in device.kernels) == kernels
     assert device.time is not None
     assert device.time.kernel_seconds == pytest.approx(busy * MILLISECOND, abs=0.005 * MILLISECOND)
@@ -55,7 +55,7 @@ def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
 @pytest.mark.parametrize("name", [TENSORFLOW, JAX])
 def test_both_forms_say_the_same(name: str) -> None:
     """One was made of the other; its microseconds have three decimals, so that nothing is lost."""
-    plane, trace = (read(f"{name}{document}") for document in BOTH_FORMS)
+    plane, trace = (read(f"{name}{suffix}") for suffix in BOTH_FORMS)
     assert [each.time for each in trace.devices] == [each.time for each in plane.devices]
     assert [each.copies for each in trace.devices] == [each.copies for each in plane.devices]
     assert [each.launches for each in trace.devices] == [each.launches for each in plane.devices]

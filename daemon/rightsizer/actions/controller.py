@@ -271,9 +271,9 @@ class ActionController:
 
     def _tell(self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]) -> None:
         """Write down once, of each action and piece of advice, each kind of reason against it."""
-        told = {(each.key, each.verdict) for each in records if not each.outcome.is_deed}
+        reported = {(each.key, each.verdict) for each in records if not each.outcome.is_deed}
         for each in found:
-            if each.verdict in _SILENT or (each.key, each.verdict) in told:
+            if each.verdict in _SILENT or (each.key, each.verdict) in reported:
                 continue
             is_dry = each.verdict is ActionVerdict.DRY_RUN
             self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)

@@ -89,8 +89,8 @@ def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def unadvised(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
     """Complaints that no advice tells of; what was closed still holds of the span as a whole."""
-    told = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
-    return tuple(each for each in complaints(findings) if each.id not in told)
+    known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
+    return tuple(each for each in complaints(findings) if each.id not in known)
 
 
 def judge_all(

@@ -113,9 +113,9 @@ class Ledger:
         if measured is not None:
             for record in sorted(self._records, key=lambda each: each.advice.id):
                 if record.due is not None and now >= record.due:
-                    verified, told = self._trials.concluded(record, now, measured)
+                    verified, changes = self._trials.concluded(record, now, measured)
                     self._records.put(verified)
-                    events.extend(told)
+                    events.extend(changes)
         self._forget(now)
         return events
 

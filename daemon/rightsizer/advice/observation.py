@@ -190,14 +190,14 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
         time, span = "active time", f"{format_duration(active)} of activity"
     elif observation is not None:
-        told = max(observed_seconds(window, observation) for window in case.windows)
-        if told < settings.minimum_known_seconds:
+        observed = max(observed_seconds(window, observation) for window in case.windows)
+        if observed < settings.minimum_known_seconds:
             return subject.abstain(why_unsupported)
-        factors = direct_factors(case, share, settings.on_ratio, told)
-        if told < _WHOLE * case.known_seconds:
+        factors = direct_factors(case, share, settings.on_ratio, observed)
+        if observed < _WHOLE * case.known_seconds:
             time, span = (
                 "time in which that is seen",
-                f"{format_duration(told)} in which it is seen",
+                f"{format_duration(observed)} in which it is seen",
             )
     evidence: dict[str, object] = {
         evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},

@@ -71,7 +71,7 @@ class Storage:
         self.pending_events: tuple[AdviceEvent, ...] = ()
         """Events that were saved and may not have been delivered before the program ended."""
         self._profiles: Mapping[str, str] = {}
-        self._told_breaks = self.database.breaks
+        self._reported_breaks = self.database.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
@@ -122,11 +122,11 @@ class Storage:
         running, devices = tuple(running), tuple(devices)
         self._despite_a_break(lambda: history.save(self._pending, devices, running=running))
         self._pending = []
-        if self._told_breaks != self.database.breaks:
+        if self._reported_breaks != self.database.breaks:
             # What was opened must not be opened again after a restart.
             self._save_records()
             self.save_profiles(self._profiles)
-            self._told_breaks = self.database.breaks
+            self._reported_breaks = self.database.breaks
         return True
 
     def rewrite_windows(

@@ -321,8 +321,8 @@ class Agent:
             self._log.error("history_unreadable", error=str(error))
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
-        told = partial(self._agent_report, snapshot)
-        report = self.accountant.post(snapshot, self.advice_service.advice, told)
+        agent_report = partial(self._agent_report, snapshot)
+        report = self.accountant.post(snapshot, self.advice_service.advice, agent_report)
         self._source_log.tell(snapshot)
         if self._heartbeat.beat(report):
             self.jobs.supervise()

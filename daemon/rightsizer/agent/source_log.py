@@ -31,23 +31,23 @@ class SlowDriverLog:
 
     def __init__(self, log: Logger) -> None:
         self._log = log
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._tell_at: Nanoseconds | None = None
 
     def tell(self, snapshot: Snapshot) -> None:
         """Say what is new since the last time; further GPUs and collectors now and then."""
         if not (slow := snapshot.slow):
-            if self._told:
+            if self._reported:
                 self._log.info("driver_recovered", pace="normal")
-            self._told.clear()
+            self._reported.clear()
             self._tell_at = None
             return
         if self._tell_at is None:
             self._tell_at = snapshot.time + _TELL_AFTER
         found = {(uuid, name) for uuid, of in slow.items() for name in ("", *of.postponed)}
-        if found <= self._told or snapshot.time < self._tell_at:
+        if found <= self._reported or snapshot.time < self._tell_at:
             return
-        self._told |= found
+        self._reported |= found
         self._tell_at = snapshot.time + _TELL_EVERY
         postponed = sorted({name for of in slow.values() for name in of.postponed})
         self._log.warning(
@@ -64,11 +64,11 @@ class _Outage:
     """A device that is down, or was in the last minutes; times are of the source's clock."""
 
     began: Nanoseconds
-    is_told: bool = False
+    is_reported: bool = False
     """Whether the log says that it is down."""
     quiet_until: Nanoseconds = 0
     """Short outages are not told before."""
-    untold: int = 0
+    unreported: int = 0
     """Outages since the last line that no line is about."""
 
 
@@ -95,7 +95,7 @@ class DeviceLog:
         self._end([each for each in devices if each.uuid in self._down - down], snapshot)
         for uuid in down - self._down:
             known = self._outages.get(uuid, _Outage(0))
-            self._outages[uuid] = replace(known, began=snapshot.time, is_told=False)
+            self._outages[uuid] = replace(known, began=snapshot.time, is_reported=False)
         silent = (each for each in devices if each.uuid in down)
         self._tell_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
         self._down = down
@@ -103,7 +103,9 @@ class DeviceLog:
 
     def _is_due(self, device: Device, now: Nanoseconds) -> bool:
         outage = self._outages[device.uuid]
-        return not outage.is_told and (now >= outage.quiet_until or now - outage.began >= _LASTS)
+        return not outage.is_reported and (
+            now >= outage.quiet_until or now - outage.began >= _LASTS
+        )
 
     def _tell_down(self, due: Sequence[Device], snapshot: Snapshot) -> None:
         if len(due) >= _SUMMARY_FROM:
@@ -128,22 +130,22 @@ class DeviceLog:
                     reason=str(found.reason),
                     detail=found.detail,
                     since=_utc_text(snapshot.wall_time_of(outage.began)),
-                    **({"times_before": outage.untold} if outage.untold else {}),
+                    **({"times_before": outage.unreported} if outage.unreported else {}),
                 )
             quiet_until = snapshot.time + _TELL_EVERY
             self._outages[device.uuid] = _Outage(outage.began, True, quiet_until)
 
     def _end(self, up: Sequence[Device], snapshot: Snapshot) -> None:
-        told = [each for each in up if self._outages[each.uuid].is_told]
-        if len(told) >= _SUMMARY_FROM:
-            self._log.info("devices_up", gpus=",".join(each.title for each in told))
+        reported = [each for each in up if self._outages[each.uuid].is_reported]
+        if len(reported) >= _SUMMARY_FROM:
+            self._log.info("devices_up", gpus=",".join(each.title for each in reported))
         for device in up:
             outage = self._outages[device.uuid]
-            if outage.is_told and len(told) < _SUMMARY_FROM:
+            if outage.is_reported and len(reported) < _SUMMARY_FROM:
                 down = round((snapshot.time - outage.began) / NANOSECONDS_PER_SECOND)
                 self._log.info("device_up", gpu=device.title, uuid=device.uuid, down_seconds=down)
-            untold = outage.untold + (not outage.is_told)
-            self._outages[device.uuid] = replace(outage, is_told=False, untold=untold)
+            unreported = outage.unreported + (not outage.is_reported)
+            self._outages[device.uuid] = replace(outage, is_reported=False, unreported=unreported)
 
     def _forget(self, now: Nanoseconds) -> None:
         """End the quiet time of devices that are up; say how often they were down in it."""
@@ -154,8 +156,8 @@ class DeviceLog:
         }
         for uuid, outage in over.items():
             del self._outages[uuid]
-            if outage.untold:
-                self._log.warning("device_was_down", uuid=uuid, times=outage.untold)
+            if outage.unreported:
+                self._log.warning("device_was_down", uuid=uuid, times=outage.unreported)
 
 
 def _utc_text(time: Nanoseconds) -> str:
@@ -193,12 +195,12 @@ class SourceLog:
 
         A driver that hangs here and there has the same reasons in turns: each is told now and then.
         """
-        told = None if trouble is None else _FIGURE.sub("", trouble)
-        if told != self._trouble:
-            self._trouble = told
-            if told is None:
+        reported = None if trouble is None else _FIGURE.sub("", trouble)
+        if reported != self._trouble:
+            self._trouble = reported
+            if reported is None:
                 self._log.info("devices_found")
                 self._troubles.clear()
-            elif now >= self._troubles.get(told, now):
+            elif now >= self._troubles.get(reported, now):
                 self._log.warning("devices_absent", reason=trouble)
-                self._troubles[told] = now + _TELL_EVERY
+                self._troubles[reported] = now + _TELL_EVERY

@@ -220,8 +220,8 @@ class LeaseManager:
             write = self._log.warning if is_notice else self._log.info
             write(f"broker_{event.kind}", **facts)
             if is_notice:
-                told = self._messages.setdefault(event.id, deque(maxlen=_MESSAGES_KEPT))
-                told.append(event.message)
+                messages = self._messages.setdefault(event.id, deque(maxlen=_MESSAGES_KEPT))
+                messages.append(event.message)
             elif event.kind is EventKind.ENDED:
                 self._messages.pop(event.id, None)
             self.listener(event)

@@ -138,8 +138,8 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
         return refused(state, wanted.id, wanted.client, why)
     if record is not None:
         return BrokerTransition(state, (granted(state, record),))
-    told, user = "waits for its turn", wanted.client.user
-    event = BrokerEvent(EventKind.QUEUED, state.as_of, wanted.id, user, told)
+    message, user = "waits for its turn", wanted.client.user
+    event = BrokerEvent(EventKind.QUEUED, state.as_of, wanted.id, user, message)
     return BrokerTransition(state, (event,))
 
 

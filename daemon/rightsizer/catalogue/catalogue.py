@@ -109,7 +109,7 @@ def plain_name(name: str) -> str:
     return _NOISE.sub("", _MIG.sub("", name.lower()))
 
 
-def _told_words(name: str) -> list[str]:
+def _named_words(name: str) -> list[str]:
     """The words of a name without brands."""
     return [word for word in _WORDS.findall(name.lower()) if plain_name(word)]
 
@@ -224,12 +224,12 @@ class Catalogue:
         given, boards = _Spelling.of(name), self.boards.values()
         if not given.model and given.memory_gb:
             return tuple(each for each in boards if _agrees(given, each, ()))
-        begun = _told_words(name) if any(map(str.isdigit, name)) else []
+        begun = _named_words(name) if any(map(str.isdigit, name)) else []
         return tuple(self._possible(name)) or tuple(
             board
             for board in boards
             for names in ((*board.names, *board.other_names),)
-            if begun and any(_told_words(each)[: len(begun)] == begun for each in names)
+            if begun and any(_named_words(each)[: len(begun)] == begun for each in names)
         )
 
     def nearest(self, name: str) -> tuple[str, ...]:

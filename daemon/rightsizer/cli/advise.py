@@ -31,8 +31,10 @@ def advise_text(
     still_open.sort(key=lambda each: (each.opened, each.id))
     lines = open_lines(list(map(encode_advice, still_open)))
     if closed := [each for each in advice if not each.is_open]:
-        told = (f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
-        cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
+        closed_lines = (
+            f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED]
+        )
+        cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in closed_lines)
         lines += ["Closed:", *cut, ""]
     if others := unadvised(findings, advice):
         lines.append("Findings over the whole history without an open recommendation:")

@@ -14,7 +14,7 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, help_of, told_output
+from rightsizer.console.command import Command, add_flags, explained_output, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
@@ -154,7 +154,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
-    with told_output("name a file"):
+    with explained_output("name a file"):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
 

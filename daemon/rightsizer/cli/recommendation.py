@@ -151,8 +151,8 @@ def _decision(verb: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _user() -> str:
     """Who types, before `sudo`."""
-    if told := os.environ.get("SUDO_USER"):
-        return told
+    if sudo_user := os.environ.get("SUDO_USER"):
+        return sudo_user
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # A user without an entry, as in a container.

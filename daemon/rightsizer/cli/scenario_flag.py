@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
     """The flag of a simulated node that is looked at in place of something."""
     known = ", ".join(packaged_scenarios())
-    told = f"look at a simulated node in place of {instead_of}: one of {known}, or a scenario file"
+    help_text = (
+        f"look at a simulated node in place of {instead_of}: one of {known}, or a scenario file"
+    )
     names = "--simulated.scenario", "--scenario"
-    parser.add_argument(*names, dest="scenario", metavar="NAME", help=told)
+    parser.add_argument(*names, dest="scenario", metavar="NAME", help=help_text)
 
 
 @contextlib.contextmanager

@@ -167,14 +167,14 @@ def _port(port: Placement | Bridge) -> tuple[str, str]:
 def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     if not links:
         return "there is no other GPU"
-    told = [link for link in links if link.can_read_peer is not None]
-    refused = [link for link in told if not link.can_read_peer]
-    if not told:
+    known = [link for link in links if link.can_read_peer is not None]
+    refused = [link for link in known if not link.can_read_peer]
+    if not known:
         return "the driver does not say who can read whose"
     if len(refused) == len(links):
         return "no GPU can read another's"
-    if len(told) < len(links) or len(refused) > _PAIRS_SHOWN:
-        return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
+    if len(known) < len(links) or len(refused) > _PAIRS_SHOWN:
+        return f"{len(known) - len(refused)} of {len(links)} pairs can read each other's"
     pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
     return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 
@@ -243,8 +243,8 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
     if arguments.json or arguments.format == "json":
-        told = encode_topology(survey.topology, survey.devices, survey.offered)
-        say(json.dumps(told, indent=1))
+        known = encode_topology(survey.topology, survey.devices, survey.offered)
+        say(json.dumps(known, indent=1))
     else:
         say(topology_text(survey))
 

@@ -175,8 +175,8 @@ def _load(
     shape = shape_of(root)
     gone = {variable_of(path): path for path in DROPPED}
     known = {name: value for name, value in environ.items() if name not in gone}
-    said, told = overrides(shape, known, others)
-    faults = [printable(fault) for fault in told]
+    said, override_faults = overrides(shape, known, others)
+    faults = [printable(fault) for fault in override_faults]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
     except YamlError as error:

@@ -74,7 +74,7 @@ class ShapeEntry:
     shape: "Shape"
     default: Any
     """`dataclasses.MISSING` where the operator has to say it."""
-    told: Bounds | None
+    described: Bounds | None
     """What its field says of it; `None` of a group of settings."""
     is_live: bool = False
     """Whether a reload puts it in force; a group's keys may each say otherwise."""
@@ -142,7 +142,7 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             name=declared.name,
             shape=shape,
             default=default,
-            told=bounds,
+            described=bounds,
             is_live=is_entry_live,
         )
 

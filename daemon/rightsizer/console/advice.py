@@ -31,10 +31,10 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
     yield from wrapped(f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", 2)
     yield from wrapped(advice["summary"], 4, 0)
     best = next((each["description"] for each in advice["options"] if each["target"]), "")
-    told = f"best: {best}; " if best and best not in advice["summary"] else ""
+    best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
     rest = f"confidence {percent_text(advice['confidence'])}, risk {risk}"
-    yield from wrapped(f"{told}{_savings(advice['savings'])}; {rest}", 4, 0)
+    yield from wrapped(f"{best_text}{_savings(advice['savings'])}; {rest}", 4, 0)
 
 
 def finding_line(finding: Finding) -> str:

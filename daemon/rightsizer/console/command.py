@@ -38,7 +38,7 @@ def say(text: str, *, may_color: bool = False) -> None:
 
 def write(text: str) -> None:
     """Print what is harmless as it is; raises as `say`."""
-    with told_output("send it elsewhere"):
+    with explained_output("send it elsewhere"):
         print(text, flush=True)
 
 
@@ -52,7 +52,7 @@ def program() -> str:
 
 
 @contextmanager
-def told_output(otherwise: str) -> Iterator[None]:
+def explained_output(otherwise: str) -> Iterator[None]:
     """Standard output, whose faults are told with what may be done instead; raises as `say`."""
     try:
         yield

@@ -85,8 +85,8 @@ def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
 
 
 def _name(place: _Place, *, is_one_tenant: bool) -> str:
-    told = place[1:] if is_one_tenant and len(place) > 1 and place[0][0] == _TENANT else place
-    return "/".join(value for _, value in told)
+    shown = place[1:] if is_one_tenant and len(place) > 1 and place[0][0] == _TENANT else place
+    return "/".join(value for _, value in shown)
 
 
 def _matchers(place: _Place, used: Sequence[str]) -> str:

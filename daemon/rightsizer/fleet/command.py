@@ -131,8 +131,8 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
         bounds = bounds_of(FleetSettings)["lookback_seconds"]
         for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
             if limit is not None and is_beyond(lookback, limit):
-                told, end = format_duration(lookback), format_duration(limit)
-                raise UsageError(f"--lookback: {told} is {word} than {end}")
+                lookback_text, end = format_duration(lookback), format_duration(limit)
+                raise UsageError(f"--lookback: {lookback_text} is {word} than {end}")
     try:
         settings = with_values(settings, {"fleet.shard": arguments.shard})
     except ValueError as error:

@@ -236,7 +236,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
-    fetched = pooled(task.begin, plan.shards, min(workers, total), lambda told: waiting(*told))
+    fetched = pooled(task.begin, plan.shards, min(workers, total), lambda news: waiting(*news))
     for done, (day, used) in enumerate(fetched, start=1):
         cache.put(day)
         use += used

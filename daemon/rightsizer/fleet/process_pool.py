@@ -44,7 +44,7 @@ def pooled(
     begin: Callable[[], Callable[[Task], Result]],
     tasks: Iterable[Task],
     workers: int,
-    told: Callable[[Any], object] = lambda _: None,
+    listen: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Result]:
     """What comes of the tasks, in the order in which they are done.
 
@@ -56,10 +56,10 @@ def pooled(
         begin: Makes what does a task; it is called in each process, so it must be picklable.
         tasks: What to do.
         workers: How many processes.
-        told: Receives what tasks `tell` while they run.
+        listen: Receives what tasks `tell` while they run.
     """
     if workers <= 1:
-        _TOLD[:] = [told]
+        _LISTENERS[:] = [listen]
         yield from map(begin(), tasks)
         return
     spawn = multiprocessing.get_context("spawn")
@@ -77,7 +77,7 @@ def pooled(
                 break
             done, running = wait(running, _LISTEN_SECONDS, FIRST_COMPLETED)
             while not news.empty():
-                told(news.get())
+                listen(news.get())
             for future in done:
                 if (error := future.exception()) is None:
                     yield future.result()
@@ -102,20 +102,20 @@ def _ended(pool: ProcessPoolExecutor) -> Iterator[None]:
 
 
 _WORK: Final[list[Callable[[Any], Any]]] = []
-_TOLD: Final[list[Callable[[Any], object]]] = []
+_LISTENERS: Final[list[Callable[[Any], object]]] = []
 _LISTEN_SECONDS: Final = 1.0
 
 
 def tell(*news: object) -> None:
     """Tell the caller of `pooled` something while a task runs."""
-    for listener in _TOLD:
+    for listener in _LISTENERS:
         listener(news)
 
 
 def _begin(begin: Callable[[], Callable[[Any], Any]], news: SimpleQueue[Any]) -> None:
     # A terminal interrupts all processes, and the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _TOLD[:] = [news.put]
+    _LISTENERS[:] = [news.put]
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _WORK[:] = [begin()]
     # What is loaded by now stays, and cycles are collected between tasks, a sixth of the time.

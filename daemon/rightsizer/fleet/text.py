@@ -127,9 +127,9 @@ def _node_advice(
         return
     known = {each["id"] for each in opened(advice)}
     same = sum(each["id"] in known for each in pieces)
-    told = f", {same} of them listed above too" if same else ""
+    same_text = f", {same} of them listed above too" if same else ""
     yield ""
-    yield f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{told}:"
+    yield f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
     ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
         named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)

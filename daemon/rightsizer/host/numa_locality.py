@@ -53,11 +53,11 @@ def read_nodes(sysfs: Path) -> NumaNodes:
     cpus = {node: parse_cpus(text) for node, text in texts.items()}
     # A node that is not listed, or does not tell its CPUs, may be the second.
     is_whole = parse_cpus(read_line(folder / "online")) == tuple(sorted(cpus))
-    is_told = all(
+    is_complete = all(
         cpus[node] or (text is not None and not text.strip()) for node, text in texts.items()
     )
     with_cpus = sum(bool(of_node) for of_node in cpus.values())
-    return NumaNodes(cpus, has_one=is_whole and is_told and with_cpus == 1)
+    return NumaNodes(cpus, has_one=is_whole and is_complete and with_cpus == 1)
 
 
 def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:

@@ -375,9 +375,9 @@ def _agrees(header: bytes, connection: sqlite3.Connection) -> bool:
     """Whether it is of the database that is open: another program may have folded its log in."""
     if len(header) < _HEADER.size:
         return False
-    magic, *told = _HEADER.unpack(header)
+    magic, *stored = _HEADER.unpack(header)
     seen = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER_PRAGMAS]
-    return magic == _MAGIC and told == seen
+    return magic == _MAGIC and stored == seen
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

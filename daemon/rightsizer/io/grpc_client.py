@@ -113,8 +113,8 @@ class _Exchange:
         for event in events:
             match event:
                 case known.ResponseReceived() | known.TrailersReceived():
-                    told = ((_text(name), _text(value)) for name, value in event.headers)
-                    self._headers.update(told)
+                    headers = ((_text(name), _text(value)) for name, value in event.headers)
+                    self._headers.update(headers)
                 case known.DataReceived():
                     self._body += event.data
                     if len(self._body) > self._maximum_bytes + _PREFIX_BYTES:
@@ -131,8 +131,8 @@ class _Exchange:
     def _message(self) -> bytes:
         if self._headers.get(":status") != _HTTP_OK:
             raise GrpcCallError(f"the peer answered HTTP status {self._headers.get(':status')}")
-        told = self._headers.get("grpc-status", "")
-        status = int(told) if re.fullmatch("[0-9]{1,2}", told) else _UNKNOWN
+        headers = self._headers.get("grpc-status", "")
+        status = int(headers) if re.fullmatch("[0-9]{1,2}", headers) else _UNKNOWN
         if status != _OK:
             said = unquote(self._headers.get("grpc-message", ""))[:_MESSAGE_LENGTH]
             text = "".join(letter if letter.isprintable() else " " for letter in said)

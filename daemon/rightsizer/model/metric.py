@@ -42,9 +42,9 @@ def _reading(signal: Signal) -> MetricFamily:
 
 
 def _distribution(signal: Signal) -> MetricFamily:
-    told = f"Seconds by {signal}, one observation a second: {signal.meaning}"
+    help_text = f"Seconds by {signal}, one observation a second: {signal.meaning}"
     about = ("uuid",), signal.origin, Collector.DISTRIBUTIONS
-    return MetricFamily(signal.distribution_metric_name, MetricKind.HISTOGRAM, told, *about)
+    return MetricFamily(signal.distribution_metric_name, MetricKind.HISTOGRAM, help_text, *about)
 
 
 def _families() -> Iterator[MetricFamily]:

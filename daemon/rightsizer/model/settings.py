@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from rightsizer.model.frozen import Field, dataclass, field, fields
 
-_TOLD: Final = "told"
+_DESCRIPTION: Final = "told"
 """The key of a setting's help, unit, limits and source, before its name is known."""
 _IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)
@@ -62,7 +62,7 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
         source: Where the default comes from: a paper, a document, a data file.
         is_live: Whether a reload puts it in force; as the group says that it stands in without.
     """
-    metadata: dict[str, Any] = {_TOLD: (help, unit, within, source)}
+    metadata: dict[str, Any] = {_DESCRIPTION: (help, unit, within, source)}
     if is_live is not None:
         metadata[_IS_LIVE] = is_live
     if isinstance(default, (list, dict, set)):
@@ -95,14 +95,14 @@ def bounds_of(settings: type) -> dict[str, Bounds]:
     """The bounds of each setting of a class, by the field's name; groups of settings have none."""
     described, found = _described(settings), {}
     for declared in fields(settings):
-        if _TOLD in declared.metadata:
-            help_text, unit, within, source = declared.metadata[_TOLD]
-            told = described.get(declared.name, ("", ""))
+        if _DESCRIPTION in declared.metadata:
+            help_text, unit, within, source = declared.metadata[_DESCRIPTION]
+            documented = described.get(declared.name, ("", ""))
             if unit is None:
                 unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
             minimum, maximum = within or _WITHIN.get(unit, _ANY)
             found[declared.name] = Bounds(
-                help_text or told[0], unit, minimum, maximum, source or told[1]
+                help_text or documented[0], unit, minimum, maximum, source or documented[1]
             )
     return found
 

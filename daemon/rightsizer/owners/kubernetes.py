@@ -148,7 +148,7 @@ class KubernetesOwner(_ReplicaOwner, Scheduler):
         """A job that a CronJob made is made again, so that the CronJob is suspended first."""
         run = cron_run_of(workload.pod)
         if run:
-            return self._told("release cron job", workload=workload, run=shlex.quote(run))
+            return self._instructions("release cron job", workload=workload, run=shlex.quote(run))
         return super().release(workload)
 
     def scale_by_hour(

@@ -126,36 +126,38 @@ class Owner:
 
     def release(self, workload: Workload) -> Instructions:
         """The command that ends a workload, or scales it to nothing."""
-        return self._told("release", workload.workload_class, workload)
+        return self._instructions("release", workload.workload_class, workload)
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
         """How the next start is bound to NUMA nodes."""
         del homes
-        return self._told("bind")
+        return self._instructions("bind")
 
     def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
         """How a workload gets so many CPUs for each of its GPUs."""
-        return self._told("request_cpus", title=title, per_gpu=per_gpu, all_cpus=per_gpu * gpus)
+        return self._instructions(
+            "request_cpus", title=title, per_gpu=per_gpu, all_cpus=per_gpu * gpus
+        )
 
     def request_gpus(self, workload: Workload, count: int) -> Instructions:
         """How a workload gets fewer GPUs."""
-        return self._told("request_gpus", workload.workload_class, count=count)
+        return self._instructions("request_gpus", workload.workload_class, count=count)
 
     def request_slice(self, profile: str) -> Instructions:
         """How a workload gets a MIG slice in place of a GPU."""
-        return self._told("request_slice", resource=profile.replace("+", "."))
+        return self._instructions("request_slice", resource=profile.replace("+", "."))
 
     def share_device(self, action: Action) -> Instructions:
         """How two workloads share a GPU by MPS or time-slicing."""
-        return self._told("share_device", sharing=_sharing(action), together=2)
+        return self._instructions("share_device", sharing=_sharing(action), together=2)
 
     def prefer_neighbors(self) -> Instructions:
         """How a workload gets GPUs that are joined by NVLink."""
-        return self._told("prefer_neighbors")
+        return self._instructions("prefer_neighbors")
 
     def add_replicas(self, workload: Workload, count: str) -> Instructions:
         """How a service gets so many replicas."""
-        return self._told("add_replicas", workload=workload, count=count)
+        return self._instructions("add_replicas", workload=workload, count=count)
 
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
@@ -169,7 +171,7 @@ class Owner:
         del workload
         return ()
 
-    def _told(
+    def _instructions(
         self, what: str, variant: str = "", workload: Workload | None = None, **facts: object
     ) -> Instructions:
         """The instructions of a key, or of the key and a variant of it."""
@@ -211,30 +213,34 @@ class Scheduler(Owner):
 
     def drain(self, why: str) -> Instructions:
         """How to drain this node for a reason without quotation marks, and how to use it again."""
-        return self._told("drain", why=why)
+        return self._instructions("drain", why=why)
 
     def drain_node(self, node: str) -> str:
         """The command that drains a node which is given back."""
-        return self._told("drain_node", node=shlex.quote(node))[0].text
+        return self._instructions("drain_node", node=shlex.quote(node))[0].text
 
     def scale_nodes(self, minimum: int, maximum: int, lead_seconds: float) -> Instruction:
         """How the number of nodes follows the load."""
         resume = max(600, round(2 * lead_seconds))
-        return self._told("scale_nodes", minimum=minimum, maximum=maximum, resume_seconds=resume)[0]
+        return self._instructions(
+            "scale_nodes", minimum=minimum, maximum=maximum, resume_seconds=resume
+        )[0]
 
     def pack_tightly(self) -> Instructions:
         """How nodes are filled one after the other."""
-        return self._told("pack_tightly")
+        return self._instructions("pack_tightly")
 
     def share_gpus(self, action: Action, most_together: int) -> Instructions:
         """How GPUs of a node are allocated several times, by MPS or time-slicing."""
         way, percent = _sharing(action), 100 // most_together
-        return self._told("share_gpus", way, sharing=way, together=most_together, percent=percent)
+        return self._instructions(
+            "share_gpus", way, sharing=way, together=most_together, percent=percent
+        )
 
     def request_pool(self, pool: str, product: str) -> Instructions:
         """How a workload moves to another pool, whose GPUs are a product."""
-        return self._told("request_pool", pool=pool, product=product)
+        return self._instructions("request_pool", pool=pool, product=product)
 
     def request_nodes(self, gpus: int, nodes: int) -> Instructions:
         """How a workload gets its GPUs on fewer nodes."""
-        return self._told("request_nodes", gpus=gpus, nodes=nodes, each=-(-gpus // nodes))
+        return self._instructions("request_nodes", gpus=gpus, nodes=nodes, each=-(-gpus // nodes))

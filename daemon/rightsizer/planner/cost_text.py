@@ -191,10 +191,10 @@ def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
     """What all months cost, with its range behind it."""
     if kind.outgrown is not None:
         return NOTHING
-    told = number(kind.dollars())
+    value_text = number(kind.dollars())
     if interval is None or not interval.low < interval.high:
-        return told
-    return f"{told} ({interval_text(interval)})"
+        return value_text
+    return f"{value_text} ({interval_text(interval)})"
 
 
 def growth_verdict(outlook: GrowthOutlook, today: str) -> str:

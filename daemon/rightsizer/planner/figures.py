@@ -79,10 +79,10 @@ def dollars(value: float | None) -> str:
 
 def priced(value: float | None, interval: EstimateInterval | None) -> str:
     """`1.53 (1.2 to 4.1)`: the likeliest, with the range behind it where there is one."""
-    told = dollars(value)
+    value_text = dollars(value)
     if interval is None or not interval.low < interval.high:
-        return told
-    return f"{told} ({dollars(interval.low)} to {dollars(interval.high)})"
+        return value_text
+    return f"{value_text} ({dollars(interval.low)} to {dollars(interval.high)})"
 
 
 def short_number(value: float) -> str:

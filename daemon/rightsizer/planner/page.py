@@ -76,10 +76,10 @@ def _work_of(offers: Sequence[_JsonObject]) -> tuple[str, str]:
 
 def _priced(plan: _JsonObject, key: str) -> str:
     value, low, high = plan[key], plan[f"{key}_low"], plan[f"{key}_high"]
-    told = dollars(value, value)
+    value_text = dollars(value, value)
     if low is None or low >= high:
-        return told
-    return f"{told} ({dollars(low, low)} to {dollars(high, high)})"
+        return value_text
+    return f"{value_text} ({dollars(low, low)} to {dollars(high, high)})"
 
 
 def _speed(plan: _JsonObject) -> str:
@@ -87,6 +87,6 @@ def _speed(plan: _JsonObject) -> str:
     if plan["training_hours"] is None and plan["tokens_per_second"] is None:
         return str(plan["no_rate_because"] or "not known")
     key = "tokens_per_second" if plan["training_hours"] is None else "training_hours"
-    told, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
+    value_text, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
     spread = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
-    return f"{number(told)}{spread}{' h in all' if key == 'training_hours' else ''}"
+    return f"{number(value_text)}{spread}{' h in all' if key == 'training_hours' else ''}"

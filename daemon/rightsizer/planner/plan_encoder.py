@@ -87,7 +87,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         "model": plan.requirement.model.name or None,
         "task": str(plan.requirement.task),
-        "unit": plan.requirement.told_unit,
+        "unit": plan.requirement.unit_text,
         "requests_per_second": plan.requirement.requests_per_second,
         "memory": encode_memory(plan.memory),
         "engine": _engine(plan),

@@ -194,8 +194,8 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     if trains:
         requirement, usual = _in_usual_batches(requirement, row, planned.context_tokens)
         planned = replace(planned, notes=(*planned.notes, *usual))
-    told = _notes(requirement, planned.context_tokens, row.values)
-    notes = (*planned.notes, *(() if requirement.task.trains else taken), *told)
+    extra = _notes(requirement, planned.context_tokens, row.values)
+    notes = (*planned.notes, *(() if requirement.task.trains else taken), *extra)
     requirement = _in_published_format(requirement, row, planned.weights)
     cached = _in_engine_format(requirement)
     if cached is not requirement:
@@ -220,8 +220,8 @@ def _in_usual_batches(
     if "micro_batch" in given:
         batch, note = training.micro_batch, "" if is_of_images else note.rpartition(",")[0]
     changed = replace(training, micro_batch=batch, sequence=sequence)
-    told = f"{note}; give training.micro_batch where it is otherwise"
-    return replace(requirement, training=changed), ((told,) if note else ())
+    extra = f"{note}; give training.micro_batch where it is otherwise"
+    return replace(requirement, training=changed), ((extra,) if note else ())
 
 
 def _in_engine_format(requirement: Requirement) -> Requirement:

@@ -63,9 +63,11 @@ def answer_question(
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
     source = _gpu(row, run)
-    told, precision = row.row("shares", _SHARES), row.row("precision", ("from", "to"))
+    shares_row, precision = row.row("shares", _SHARES), row.row("precision", ("from", "to"))
     least = dict.fromkeys(_SHARES, 0.0) | {"sm_clock_ratio": _LEAST_CLOCK}
-    shares = UsageShares(**{share: told.number(share, least[share], 1.0) for share in _SHARES})
+    shares = UsageShares(
+        **{share: shares_row.number(share, least[share], 1.0) for share in _SHARES}
+    )
     runs, will_run = _format(precision, "from"), _format(precision, "to")
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
     names = [key for name in _names(row, "to") for key in _members(name, catalogue)]
@@ -128,8 +130,10 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
     if run is None:
         return ""  # The fault of its profile is known already.
     if run.board is None:
-        told = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
-        row.fault("gpu", f"is required: the profile names {told}")
+        shares_row = (
+            f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
+        )
+        row.fault("gpu", f"is required: the profile names {shares_row}")
         return ""
     return run.board.key
 

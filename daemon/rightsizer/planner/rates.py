@@ -112,8 +112,8 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
         serving = server.busy_with(min(at_once, most_at_once or at_once), min(asked, most))
     made = most * max(1.0, load.output_tokens)
     by = serving.tokens_per_second.value
-    told = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(made / by))
-    return _rate_of(requirement, server, told if most else serving, max(1.0, serving.running))
+    shown = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(made / by))
+    return _rate_of(requirement, server, shown if most else serving, max(1.0, serving.running))
 
 
 def _rate_of(
@@ -168,20 +168,20 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
     first, between = rate.ttft_ms, rate.tpot_ms
     if load.ttft_ms is not None and first is not None:
-        why = f"first token after {first.value:.0f} ms{_told(load.ttft_percentile)}"
+        why = f"first token after {first.value:.0f} ms{_percentile_text(load.ttft_percentile)}"
         yield CandidateFilter.COMPUTE, first, load.ttft_ms, why
     if load.tpot_ms is not None and between is not None:
-        why = f"{between.value:.1f} ms between tokens{_told(load.tpot_percentile)}"
+        why = f"{between.value:.1f} ms between tokens{_percentile_text(load.tpot_percentile)}"
         yield CandidateFilter.BANDWIDTH, between, load.tpot_ms, why
     if load.latency_ms is None or first is None:
         return
     ends = [(getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")]
     answer = EstimateInterval(*(load.answer_ms(*each) for each in ends))
     waited = ", the batch before it included" if between is None else ""
-    why = f"answer after {answer.value:.4g} ms{_told(load.latency_percentile)}{waited}"
+    why = f"answer after {answer.value:.4g} ms{_percentile_text(load.latency_percentile)}{waited}"
     by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH
     yield by, answer, load.latency_ms, why
 
 
-def _told(percentile: float | None) -> str:
+def _percentile_text(percentile: float | None) -> str:
     return "" if percentile is None else f" (p{percentile:g})"

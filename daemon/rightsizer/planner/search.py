@@ -322,8 +322,8 @@ class Search:
         cost, budget = priced.dollars_per_hour, self.requirement.budget
         if budget is None or (cost is not None and cost <= budget):
             return priced
-        told = "no price is known" if cost is None else f"${dollars(cost)} an hour"
-        rejection = Rejection(CandidateFilter.PRICE, f"{told}, of ${dollars(budget)} at most")
+        price = "no price is known" if cost is None else f"${dollars(cost)} an hour"
+        rejection = Rejection(CandidateFilter.PRICE, f"{price}, of ${dollars(budget)} at most")
         return replace(priced, rejections=(*priced.rejections, rejection))
 
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:

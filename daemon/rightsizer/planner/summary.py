@@ -82,8 +82,8 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
     """What is asked; of formats in place of the one asked for, those of what is shown."""
     formats = [each.format.note if each.format else "" for each in plan.candidates if each.fits]
     hidden = {*formats[_SHOWN:]} - {*formats[:_SHOWN]}
-    told = [note for note in notes if not note.endswith(tuple(hidden))]
-    first, *others = title_lines(plan.requirement, told)
+    shown = [note for note in notes if not note.endswith(tuple(hidden))]
+    first, *others = title_lines(plan.requirement, shown)
     yield SummaryLine(first, LineKind.HEADING)
     yield from map(SummaryLine, others)
 
@@ -94,7 +94,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     sure, hours = best.rate.targets_probability, best.rate.training_hours
     kept = "" if sure is None else f"; {percent(sure)} sure to keep all latencies"
     took = "" if hours is None else f", {number(hours.value)} hours"
-    cost, unit = "no price is known", plan.requirement.told_unit
+    cost, unit = "no price is known", plan.requirement.unit_text
     if best.dollars_per_hour is not None:
         cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
         if best.work_dollars is not None:
@@ -179,8 +179,8 @@ def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         verdict = growth_verdict(plan.outlook, plan.growth[0].candidate.gpu)
         yield from map(SummaryLine, wrapped(f"as the load grows: {verdict}"))
     run = _run_text(plan.requirement, step)
-    told = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
-    yield from map(SummaryLine, wrapped(told))
+    shown = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
+    yield from map(SummaryLine, wrapped(shown))
     more = "--details: memory, all costs, alternatives, checks; --all: every kind"
     if best.rental is None:
         more += "; --provider: whole instances"

@@ -90,7 +90,7 @@ def _served(requirement: Requirement) -> Iterator[str]:
     if load.tokens_per_second is not None:
         each = units_per_request(model, load)
         requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
-        yield f"{requests}{number(load.tokens_per_second)} {requirement.told_unit}/s"
+        yield f"{requests}{number(load.tokens_per_second)} {requirement.unit_text}/s"
     for name, most, percentile in (
         ("TTFT", load.ttft_ms, load.ttft_percentile),
         ("TPOT", load.tpot_ms, load.tpot_percentile),
@@ -206,12 +206,12 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     serves = not plan.requirement.task.trains
     served = _SERVED if plan.requirement.answers_in_tokens else _BATCHED
     starred = STARRED if any(each.format is not None for each in shown) else ""
-    told = (_LEGEND, starred, served if serves else "")
-    yield from wrapped(" ".join(filter(None, told)), hanging=0)
+    parts = (_LEGEND, starred, served if serves else "")
+    yield from wrapped(" ".join(filter(None, parts)), hanging=0)
     yield ""
     columns = columns_of(plan.requirement, _COSTS)
     yield from table_lines(columns, shown, _LEFT_COSTS)
-    unit = f"{plan.requirement.told_unit}{' asked for' if serves else ''}"
+    unit = f"{plan.requirement.unit_text}{' asked for' if serves else ''}"
     work = f"$/M: of a million {unit}. " if "$/M" in dict(columns) else ""
     yield from wrapped(f"{work}{_PRICES}", hanging=0)
 
@@ -232,14 +232,14 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}: {split}")
     yield ""
-    yield from costs_lines(best, requirement.told_unit)
+    yield from costs_lines(best, requirement.unit_text)
 
 
 def alternative_lines(plan: GpuPlan) -> Iterator[str]:
     """What else could be done, or has to be where nothing fits, with its memory and time."""
     if plan.alternatives:
         yield "what else could be done:" if plan.best else "what would fit on what is asked for:"
-    unit = plan.requirement.told_unit
+    unit = plan.requirement.unit_text
     for each in plan.alternatives:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
@@ -251,8 +251,8 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
         caution = f"; {each.caution}" if each.caution else ""
-        told = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
-        yield from wrapped(told, indent=2)
+        parts = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        yield from wrapped(parts, indent=2)
 
 
 def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

@@ -102,7 +102,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     yield f"memory of each GPU {low:.1f} to {high:.1f} of {most:.1f} GiB"
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
-        yield f"{number(made.low)} to {number(made.high)} {requirement.told_unit}/s"
+        yield f"{number(made.low)} to {number(made.high)} {requirement.unit_text}/s"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms{_share(load.ttft_percentile)}"
     if load.tpot_ms is not None:

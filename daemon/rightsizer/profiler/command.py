@@ -25,7 +25,7 @@ from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import history_telemetry, weighed
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
-from rightsizer.telemetry.profiles.reader import progress_told
+from rightsizer.telemetry.profiles.reader import progress_reported
 from rightsizer.telemetry.profiles.registry import read_files
 
 _HELP: Final = help_of(__file__)
@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
     shows = sys.stderr.isatty()
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        progress_told(partial(_tell, progress)),
+        progress_reported(partial(_tell, progress)),
     ):
         later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)

@@ -101,11 +101,11 @@ def lost_text(workload: ProfileDocument) -> str:
     if parts["compute"] >= _NEARLY_ALL:
         return ""
     rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda each: -each[1])
-    told = [
+    parts_text = [
         f"{CAUSES[part]} {percent_text(ratio)}" for part, ratio in rest if ratio >= _HALF_PERCENT
     ]
     whose = "The GPU that computes least does so" if len(parts_of) > 1 else "The GPU computes"
-    return f"{whose} {percent_text(parts['compute'])} of the time; {', '.join(told)}"
+    return f"{whose} {percent_text(parts['compute'])} of the time; {', '.join(parts_text)}"
 
 
 def gain_text(finding: dict[str, Any]) -> str:
@@ -236,19 +236,17 @@ def beside(document: ProfileDocument | None) -> list[ProfileDocument]:
         texts: dict[bool, list[str]] = {True: [], False: []}
         for one in each["comparisons"]:
             texts[one["is_contradiction"]].append(one["text"])
-        told = {"contradictions": texts[True], "agreements": texts[False]}
+        comparisons = {"contradictions": texts[True], "agreements": texts[False]}
         details = _details(each, document["workload"] if document else None)
-        found.append({"title": _title(each), "details": details, **told})
+        found.append({"title": _title(each), "details": details, **comparisons})
     return found
 
 
 def _title(device: ProfileDocument) -> str:
     name, note = device["key"], f" ({device['note']})" if device["note"] else ""
     if device["uuid"] is not None:
-        name += (
-            f": GPU {device['index']} of the node, {device['uuid']}, told by {device['matched_by']}"
-        )
-        name += note
+        name += f": GPU {device['index']} of the node, {device['uuid']}, "
+        name += f"matched by {device['matched_by']}{note}"
     return f"{name}: {device['unmatched']}" if device["unmatched"] else str(name)
 
 

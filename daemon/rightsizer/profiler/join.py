@@ -67,8 +67,8 @@ def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
             return _foreign(f"it is of a {found.name}, and this node has a {gpus[0].name}")
         return _of_its_own(gpus[0], node, "only GPU")
     if found.index is None or not found.name:
-        told = "the number" if found.index is not None else "nothing"
-        why = f"it tells {told} of its GPU, and this node has {len(gpus)}"
+        named = "the number" if found.index is not None else "nothing"
+        why = f"it tells {named} of its GPU, and this node has {len(gpus)}"
         return JoinedDevice(None, unmatched=why)
     if (at := next((each for each in gpus if each.index == found.index), None)) is None:
         return _foreign(f"this node has no GPU {found.index}")

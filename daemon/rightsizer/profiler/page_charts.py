@@ -78,8 +78,8 @@ def timeline(name: str, document: ProfileDocument) -> str:
         return ""
     moment = document["moment_seconds"]
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
-    told = f"What went on in each of {count:,} moments of {time_text(moment)}."
-    return lanes(f"Time line of {name}", told, rows, ends, moment)
+    description = f"What went on in each of {count:,} moments of {time_text(moment)}."
+    return lanes(f"Time line of {name}", description, rows, ends, moment)
 
 
 def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
@@ -88,10 +88,10 @@ def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
     for each in steps:
         parts = colored(each["time"])
         whole = sum(parts.values())
-        told = ", ".join(
+        description = ", ".join(
             f"{WORDS[part]} {percent_text(value / whole)}" for part, value in parts.items() if value
         )
-        tip = f"{each['name']}, {time_text(each['seconds'])}: {told}"
+        tip = f"{each['name']}, {time_text(each['seconds'])}: {description}"
         columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
     return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
 

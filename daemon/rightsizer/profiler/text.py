@@ -31,8 +31,8 @@ def profile_text(answer: ProfileDocument) -> str:
             header = (f"  against {against['workload']}", "before", "after", "ratio")
             rows = [figures.change_row(each) for each in against["changes"]]
             lines += ["", *(_table(header, rows) or aligned(header, (), ()))]
-            if told := figures.kernels_changed_text(against):
-                lines += ["", *wrapped(told, 2)]
+            if changed := figures.kernels_changed_text(against):
+                lines += ["", *wrapped(changed, 2)]
             for name, most, noun in (("families", None, ""), ("kernels", _MOST_CHANGES, "kernels")):
                 header = (f"  {name}, per {against['per']}", "before", "after", "ratio")
                 rows = [figures.family_change_row(each) for each in against[name]]

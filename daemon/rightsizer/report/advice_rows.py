@@ -159,8 +159,8 @@ def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
     What was closed still holds of the span as a whole; what was dismissed is not wanted.
     """
     labels = {each.device.uuid: each.label for each in facts.devices}
-    told = {each.id for each in _open_at_end(facts)}
-    told |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}
-    found = (each for each in facts.findings if each.id not in told)
+    known = {each.id for each in _open_at_end(facts)}
+    known |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}
+    found = (each for each in facts.findings if each.id not in known)
     rows = (FindingRow(**_of_finding(each, labels)) for each in found)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

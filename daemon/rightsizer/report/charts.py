@@ -68,8 +68,8 @@ def fit_bar(name: str, demand: float | None, need: float | None) -> str:
     if demand is not None:
         parts.append(f'<path class="demand" d="{box(0, 2, scale * min(demand, _WIDEST), 6)}"/>')
     parts.append(f'<path class="capacity" d="M{scale:g} 0V10"/>')
-    told = "not known" if need is None else f"needs {percent_text(need)} of what there is"
-    return figure((100, 10), name, told, parts, "split fit")
+    description = "not known" if need is None else f"needs {percent_text(need)} of what there is"
+    return figure((100, 10), name, description, parts, "split fit")
 
 
 _WIDTH: Final = 720.0
@@ -166,12 +166,13 @@ def lanes(
         axis.append(f'<path class="line" d="M{_short(x)} 0V{_short(height)}"/>')
         anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
         axis.append(text(x, height + 14, end, anchor))
-    told = json.dumps([[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows])
+    cells_json = [[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows]
+    data = escape(json.dumps(cells_json))
     # A cell is one wide, which is the shortest to write.
     scaled = f"translate({_LANE_LEFT:g}) scale({_short(step)} 1)"
     parts = [*words, f'<g transform="{scaled}">{"".join(cells)}</g>', f"<g>{''.join(axis)}</g>"]
     chart = figure((_WIDTH, height + 20), name, description, parts, "chart")
-    return f'<div class="lanes" data-moment="{seconds:g}" data-lanes="{escape(told)}">{chart}</div>'
+    return f'<div class="lanes" data-moment="{seconds:g}" data-lanes="{data}">{chart}</div>'
 
 
 def _levels(row: ChartLane, count: int) -> Iterator[int]:
@@ -255,8 +256,8 @@ def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]
             f'<circle class="point" cx="{_short(x)}" cy="{_short(y)}" r="{_short(radius)}">'
             f"<title>{escape(point.tip)}</title></circle>"
         )
-    told = f"{len(points)} points; the table below has the longest."
-    return figure((_WIDTH, _ROOFLINE_HEIGHT), name, told, drawn, "chart")
+    description = f"{len(points)} points; the table below has the longest."
+    return figure((_WIDTH, _ROOFLINE_HEIGHT), name, description, drawn, "chart")
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
@@ -312,14 +313,14 @@ def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
 def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
     """One bar from left to right."""
     whole = sum(parts.values())
-    told, paths, reached = [], dict[str, list[str]](), 0.0
+    description, paths, reached = [], dict[str, list[str]](), 0.0
     for part, value in parts.items():
         if value:
-            told.append(f"{words[part]} {percent_text(value / whole)}")
+            description.append(f"{words[part]} {percent_text(value / whole)}")
             width = value / whole * 100
             paths[part] = [box(reached, 0, width, 10)]
             reached += width
-    return figure((100, 10), name, ", ".join(told), _drawn(paths), "split")
+    return figure((100, 10), name, ", ".join(description), _drawn(paths), "split")
 
 
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
@@ -327,7 +328,7 @@ def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
     paths: dict[str, list[str]] = {}
     for group, place, length in _stretches(cells):
         paths.setdefault(group, []).append(box(place, 0, length, 10))
-    told = ", ".join(
+    description = ", ".join(
         f"mostly {words[group]} in {cells.count(group)} of {len(cells)}" for group in paths
     )
-    return figure((max(1, len(cells)), 10), name, told, _drawn(paths), "strip")
+    return figure((max(1, len(cells)), 10), name, description, _drawn(paths), "strip")

@@ -64,12 +64,12 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
     """All GPUs, a column a day."""
     columns = []
     for day in days:
-        told = (
+        parts = (
             f"{GROUP_NAMES[group]} {figures.number(hours)} h"
             for group, hours in day.groups.items()
             if hours
         )
-        tip = f"{day.date}: {', '.join(told)}"
+        tip = f"{day.date}: {', '.join(parts)}"
         columns.append(ChartColumn(day.date[_FROM_ISO_YEAR:], day.groups, tip))
     name = "What all GPUs did, day by day"
     return stacked_columns(name, "The same numbers are in the tables below.", columns)

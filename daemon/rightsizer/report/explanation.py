@@ -222,10 +222,10 @@ def product(factors: Mapping[str, float], confidence: float) -> str:
     """How the factors make the confidence: `tier 1 x coverage 0.9 = 0.9`."""
     if not factors:
         return f"{confidence:g}"
-    told = " x ".join(f"{name} {value:g}" for name, value in factors.items())
+    text = " x ".join(f"{name} {value:g}" for name, value in factors.items())
     # Each factor is rounded where it is published, the confidence only once and cut at the top.
     sign = "=" if math.isclose(math.prod(factors.values()), confidence, abs_tol=5e-4) else "~"
-    return f"{told} {sign} {confidence:g}"
+    return f"{text} {sign} {confidence:g}"
 
 
 def why(option: Option) -> str:

@@ -79,8 +79,8 @@ def gpus_label(low: float, high: float | None) -> str:
     """How many GPUs: `0.22 to 0.28 GPUs`."""
     ends = (low, low if high is None else high)
     least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in ends)
-    told = least if least == most else f"{least} to {most}"
-    return f"{told} {'GPU' if most == '1' else 'GPUs'}"
+    count = least if least == most else f"{least} to {most}"
+    return f"{count} {'GPU' if most == '1' else 'GPUs'}"
 
 
 def dollars_label(low: float, high: float | None) -> str:

@@ -35,8 +35,8 @@ def gres_conf(
     known = tuple(devices)
     names = {each.uuid: each.name for each in known}
     given = [each for each in known if each.is_given_out]
-    told = [each for each in given if each.uuid in files]
-    has_links = len(told) > 1 and all(each.mig is None for each in told)
+    listed = [each for each in given if each.uuid in files]
+    has_links = len(listed) > 1 and all(each.mig is None for each in listed)
     lines, absent, counts = [], [], Counter[str]()
     for each in given:
         if each.uuid not in files:
@@ -53,7 +53,7 @@ def gres_conf(
         if near := cpu_list(cores[cpu] for cpu in cpus if cpu in cores):
             words.append(f"Cores={near}")
         if has_links:
-            links = (str(_links(each.uuid, other.uuid, topology)) for other in told)
+            links = (str(_links(each.uuid, other.uuid, topology)) for other in listed)
             words.append(f"Links={','.join(links)}")
         lines.append(" ".join(words))
     kinds = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())

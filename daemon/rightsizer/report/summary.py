@@ -107,10 +107,12 @@ def _to_do(model: ReportModel) -> str:
     if not model.advice:
         if not model.findings:
             return "No recommendation is open, and no rule has a finding over the span."
-        found, told = len(model.findings), model.findings[0].summary
+        found, summary = len(model.findings), model.findings[0].summary
         if found == 1:
-            return f"No recommendation is open; there is 1 finding over the span. {told}"
-        return f"No recommendation is open; there are {found} findings over the span. First: {told}"
+            return f"No recommendation is open; there is 1 finding over the span. {summary}"
+        return (
+            f"No recommendation is open; there are {found} findings over the span. First: {summary}"
+        )
     count = len(model.advice)
     pieces = "1 recommendation is" if count == 1 else f"{count} recommendations are"
     total = model.summary.savings

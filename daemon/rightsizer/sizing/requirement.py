@@ -255,7 +255,7 @@ class Requirement:
         return WorkUnit.TOKENS if is_of_tokens else work_unit(self.model)
 
     @property
-    def told_unit(self) -> str:
+    def unit_text(self) -> str:
         """The same, of tokens with which they are."""
         kind = "trained" if self.task.trains else "output"
         return f"{kind} tokens" if self.unit is WorkUnit.TOKENS else str(self.unit)

@@ -196,8 +196,8 @@ class Server:
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
         slowest = self.at(max(1.0, most) * data).tpot_ms
-        told = self.errors.around(first)
-        return replace(serving, ttft_ms=told, tpot_ms=slowest, running=running * data)
+        ttft = self.errors.around(first)
+        return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
         """Requests a second of all replicas with so many in flight at each."""
@@ -258,8 +258,8 @@ class Server:
         low, high = 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
         between = EstimateInterval(1e3 * whole, low, high)
         made = EstimateInterval(rate, rate * between.value / high, rate * between.value / low)
-        told, bound = self._first(first, asked, running, residence), step.plus(prompt, beside).bound
-        return Serving(told, between, made, bound, served)
+        ttft, bound = self._first(first, asked, running, residence), step.plus(prompt, beside).bound
+        return Serving(ttft, between, made, bound, served)
 
     def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
         """To the first token, with what a request waits until it runs (Little's law)."""

@@ -145,8 +145,8 @@ class LiveSource:
             interval=self._interval,
             devices=self._registry.devices,
             readings={
-                uuid: reading.enriched(told, "host")
-                if (told := look.devices.get(uuid))
+                uuid: reading.enriched(facts, "host")
+                if (facts := look.devices.get(uuid))
                 else reading
                 for uuid, reading in readings.items()
             },

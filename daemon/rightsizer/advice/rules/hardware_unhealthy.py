@@ -252,8 +252,8 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
     # Whether anything was read that could be a fault.
-    told = [each.status for each in boards.values() if each]
-    if not any(each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in told):
+    statuses = [each.status for each in boards.values() if each]
+    if not any(each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in statuses):
         return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():

@@ -119,7 +119,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     reason, what = _reason(case)
     # A share that reads 100% says nothing beside since when.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
-    told = (
+    details = (
         soon.since.removeprefix(",")
         if is_whole
         else f" {percent_text(share)} of {subject.span}{soon.since}"
@@ -127,7 +127,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     return subject.complain(
         reasons=(reason,),
         action=action,
-        summary=f"{subject.name}: {what}{told}.",
+        summary=f"{subject.name}: {what}{details}.",
         factors=factors,
         risk=risk,
         evidence=evidence,

@@ -22,12 +22,12 @@ def unknown_board(device: Device) -> str:
     if device.board is not None:
         return ""
     name = device.name or "the GPU"
-    told = ", ".join(_told(device))
-    says = f" (its driver says: {told})" if told else ""
+    facts = ", ".join(_reported_facts(device))
+    says = f" (its driver says: {facts})" if facts else ""
     return f"{name} is unknown to the catalogue{says}; describe it in catalogue.boards_file"
 
 
-def _told(device: Device) -> Iterator[str]:
+def _reported_facts(device: Device) -> Iterator[str]:
     if device.architecture is not None:
         yield device.architecture
     if device.memory_total_bytes is not None:

@@ -80,8 +80,8 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
 def _starved_share(window: Window, busy_ratio: float) -> float:
     if not window.cycles or _pace(window)[1] > busy_ratio:
         return 0.0
-    told = observed_seconds(window, Observation.LOAD_CYCLES)
-    return min(1.0, window.cycle_seconds / max(told, window.cycle_seconds))
+    judged_seconds = observed_seconds(window, Observation.LOAD_CYCLES)
+    return min(1.0, window.cycle_seconds / max(judged_seconds, window.cycle_seconds))
 
 
 def _pace(window: Window) -> tuple[float, float]:

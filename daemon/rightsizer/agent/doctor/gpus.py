@@ -79,12 +79,12 @@ def check_gpu_processes(place: CheckContext) -> Check:
     readings = place.snapshot.readings.values()
     known = [reading.processes for reading in readings if reading.processes is not None]
     if len(known) < len(readings) or not readings:
-        told = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
-        return unwell(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", told)
+        detail = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
+        return unwell(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", detail)
     pids = {process.pid for processes in known for process in processes}
     if place.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
     if hidden := sorted(pid for pid in pids if not (place.procfs / str(pid)).exists()):
-        told = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
-        return unwell(name, Verdict.LIMITED, "hidden", told)
+        detail = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
+        return unwell(name, Verdict.LIMITED, "hidden", detail)
     return Check(name, Verdict.OK, f"processes: {len(pids)}")

@@ -156,10 +156,10 @@ def frames_of(
     with np.errstate(over="ignore"):
         for place, column in enumerate(layout.columns):
             values[:, place, : shape[1]] = columns[column]
-    is_told: Floats = np.asarray(~np.isnan(values).all(axis=2))
-    for own, told, found in zip(values, is_told, demands, strict=True):
-        kept = layout if told.all() else FrameLayout.of(compress(layout.columns, told))
-        yield DayFrame(grid, kept, own[told], found)
+    is_known: Floats = np.asarray(~np.isnan(values).all(axis=2))
+    for own, known, found in zip(values, is_known, demands, strict=True):
+        kept = layout if known.all() else FrameLayout.of(compress(layout.columns, known))
+        yield DayFrame(grid, kept, own[known], found)
 
 
 def zero_where_unknown(values: Floats) -> Floats:

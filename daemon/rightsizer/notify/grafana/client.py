@@ -158,11 +158,11 @@ def _text(event: AdviceEvent) -> str:
         f"Where: {finding.workload or 'no known workload'} on {', '.join(named)}{more}",
         *_decision(advice),
     ]
-    told = (
+    details = (
         f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in finding.evidence.items()
     )
-    if evidence := "; ".join(told):
+    if evidence := "; ".join(details):
         lines.append(f"Evidence: {evidence}")
     lines.append(f"Advice: {advice.id}")
     return _clipped("\n".join(lines))
@@ -202,8 +202,8 @@ def region_of(item: Any) -> Region | None:
         opened, end = _time(item["time"]), _time(item["timeEnd"])
         finding = _finding(_tags(item["tags"]), text, data)
         heading = _HEADING.match(text)
-        told: str = (heading and heading["state"]) or AdviceState.ACTIVE
-        state = AdviceState(data.get("state", told))
+        details: str = (heading and heading["state"]) or AdviceState.ACTIVE
+        state = AdviceState(data.get("state", details))
         advice = Advice(finding, state, opened, updated=opened)
         if "state" not in data:
             return Region(advice, max(opened, end))

@@ -67,10 +67,10 @@ def named_layers(
         found[key] = kinds
     if not found:
         return None
-    (first, told), *others = found.items()
+    (first, first_kinds), *others = found.items()
     for key, kinds in others:
-        agreed(key, kinds, told, first)
-    return told
+        agreed(key, kinds, first_kinds, first)
+    return first_kinds
 
 
 def naming_key(config: Configuration) -> str:

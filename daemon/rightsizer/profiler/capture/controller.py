@@ -103,7 +103,7 @@ class CaptureController:
         self._room = room
         self._courses: Mapping[str, WorkloadCourse] = {}
         self._cache = CaptureCache(repository, clock)
-        self._told: Mapping[str, str | None] = {}
+        self._reported: Mapping[str, str | None] = {}
         self._ahead = self._wall_ahead()
         # A clock that was wrong before the start cannot be told either.
         self._trusted_from: Nanoseconds = clock.time() + _LEAP
@@ -280,12 +280,12 @@ class CaptureController:
     def _tell(self, found: Sequence[CaptureCandidate]) -> None:
         """Say of each finding why there is no capture for it, whenever that changes in kind."""
         for each in found:
-            before = self._told.get(each.finding.id, "")
+            before = self._reported.get(each.finding.id, "")
             if each.why_not is not None and _kind(each.why_not) != _kind(before or ""):
                 self._log.info(
                     "capture_waits", workload=each.key, finding=each.finding.id, why=each.why_not
                 )
-        self._told = {each.finding.id: each.why_not for each in found}
+        self._reported = {each.finding.id: each.why_not for each in found}
 
 
 def _kind(why: str) -> str:

@@ -236,8 +236,8 @@ class DropFolderWatcher:
             before, self._trouble = self._trouble, (error.strerror or str(error)).lower()
             if self._trouble != before:
                 remedy = "create it, and let the agent's user read it"
-                told = {"folder": str(self.folder), "error": self._trouble, "remedy": remedy}
-                self._log.warning("drop_folder_unreadable", **told)
+                fields = {"folder": str(self.folder), "error": self._trouble, "remedy": remedy}
+                self._log.warning("drop_folder_unreadable", **fields)
             return None
         self._trouble = None
         if left_out and not self._has_too_many:

@@ -22,12 +22,12 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
     copies = [each for each in worst.device.copies if each.kind in _OVER_PCIE]
     pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
     count, size = sum(each.count for each in pageable), sum(each.bytes for each in pageable)
-    told = f"; {count} copies of {size / 1e6:,.1f} MB in all use pageable memory"
+    pageable_text = f"; {count} copies of {size / 1e6:,.1f} MB in all use pageable memory"
     rate = _bytes_per_second(copies)
     pace = "" if rate is None else f", at {rate / 1e9:,.1f} GB/s"
     return ProfileVerdict(
         f"{worst.key} copies over PCIe without a kernel beside it {ratio:.1%} of the time{pace}"
-        f"{told if pageable else ''}.",
+        f"{pageable_text if pageable else ''}.",
         rule.factors_of(worst, ratio, settings.on_ratio),
         {
             "device": worst.key,

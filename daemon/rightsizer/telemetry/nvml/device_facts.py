@@ -223,8 +223,8 @@ def with_modes(
     if carried is None and board is not None and not leads_nowhere:
         # The driver does not tell.
         carried = board.nvlink_bytes_per_second or None
-    told = {**device.facts, **facts.texts(_MODES, handle)}
-    return replace(device, facts=told, nvlink_bytes_per_second=carried)
+    texts = {**device.facts, **facts.texts(_MODES, handle)}
+    return replace(device, facts=texts, nvlink_bytes_per_second=carried)
 
 
 def _watts(milliwatts: int | None) -> float | None:
@@ -271,10 +271,10 @@ def describe_instance(
 def _part(
     facts: DeviceFactsReader, handle: Any, parent: MigParent, name: str, place: int
 ) -> MigInstance:
-    told_id = facts.ask("nvmlDeviceGetGpuInstanceId", handle)
+    instance_id = facts.ask("nvmlDeviceGetGpuInstanceId", handle)
     attributes = facts.ask("nvmlDeviceGetAttributes_v2", handle)
     match = _PROFILE.search(name)
-    profile = match.group(1) if match else _profile(facts, parent, told_id, attributes)
+    profile = match.group(1) if match else _profile(facts, parent, instance_id, attributes)
     known = _catalogue_profile(facts, parent.device, profile)
     slices = attributes.computeInstanceSliceCount if attributes is not None else 0
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
@@ -285,7 +285,7 @@ def _part(
     return MigInstance(
         parent_uuid=parent.device.uuid,
         profile=profile,
-        gpu_instance_id=place if told_id is None else told_id,
+        gpu_instance_id=place if instance_id is None else instance_id,
         compute_instance_id=facts.ask("nvmlDeviceGetComputeInstanceId", handle) or 0,
         compute_share=known.compute_share if known and has_all_compute else compute_share,
         memory_share=known.memory_share if known else memory_share,

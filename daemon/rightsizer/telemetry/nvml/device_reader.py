@@ -215,11 +215,11 @@ class DeviceReader:
         last: ReadingBuilder | None,
     ) -> None:
         is_settled = self._settled is not None and self._clock.time() >= self._settled
-        told = []
+        counted = []
         for item in items:
             collector = item.collector
             if not collector.is_slow:  # Those are told of in each round.
-                told.append(item)
+                counted.append(item)
             if collector.settles and not is_settled:
                 item.has_outcome = False
                 builder.fail_all(collector.signals, _SETTLING)
@@ -232,7 +232,7 @@ class DeviceReader:
                 self._hold(item, builder, last)
             if builder.lost is not None:
                 break
-        progress.add(told)
+        progress.add(counted)
         self.collecting = None
 
     def _has_time_for(self, item: ScheduledCollector, progress: _PollProgress) -> bool:

@@ -148,8 +148,8 @@ class CallStacks:
                 calls = [known[each.name] for each in nest.around(start, end)]
                 operators = [each.name for each in calls if each.kind is _CallKind.OPERATOR]
                 lines = [each.name for each in calls if each.kind is _CallKind.LINE]
-                told, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
-                yield f"{name} in {told}" if told else name, (start, end)
+                origin, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
+                yield f"{name} in {origin}" if origin else name, (start, end)
 
     def busy(self, thread: int) -> Iterator[Interval]:
         """Operators and waits of a thread by start, however they overlap."""

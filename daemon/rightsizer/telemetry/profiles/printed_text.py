@@ -77,12 +77,12 @@ def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
 def decimal_mark(texts: Iterable[str]) -> DecimalMark:
     """Which of the two marks begins the decimals, by the first number that tells; else a point."""
     for text in texts:
-        if mark := _told_by(text.strip()):
+        if mark := _decimal_mark(text.strip()):
             return mark
     return "."
 
 
-def _told_by(text: str) -> DecimalMark | None:
+def _decimal_mark(text: str) -> DecimalMark | None:
     if not _NUMBER.fullmatch(text):
         return None
     points, commas = text.count("."), text.count(",")

@@ -78,8 +78,8 @@ def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | N
     if (known := _OPERATORS.get(name)) is None:
         return None
     place, work_of = known
-    told = _Arguments(arguments)
-    number_format, work = told.number_format(place), work_of(told)
+    operands = _Arguments(arguments)
+    number_format, work = operands.number_format(place), work_of(operands)
     if number_format is None or work is None:
         return None
     return TensorProduct(
@@ -87,9 +87,9 @@ def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | N
     )
 
 
-def _matrices(told: _Arguments, *, first: int) -> _Work | None:
+def _matrices(operands: _Arguments, *, first: int) -> _Work | None:
     """Two matrices, or two batches of them."""
-    left, right = (told.sizes(first + each, (_MATRIX, _BATCH)) for each in range(2))
+    left, right = (operands.sizes(first + each, (_MATRIX, _BATCH)) for each in range(2))
     if not left or len(left) != len(right) or left[-1] != right[-2]:
         return None
     (rows, inner), columns = left[-2:], right[-1]
@@ -102,11 +102,11 @@ def _matrices(told: _Arguments, *, first: int) -> _Work | None:
     )
 
 
-def _convolution(told: _Arguments, *, stride: int, padding: int, dilation: int) -> _Work | None:
+def _convolution(operands: _Arguments, *, stride: int, padding: int, dilation: int) -> _Work | None:
     """Images and filters; the places are those of what the image of results follows from."""
-    image, weight = told.sizes(0, _IMAGES), told.sizes(1, _IMAGES)
+    image, weight = operands.sizes(0, _IMAGES), operands.sizes(1, _IMAGES)
     places = stride, padding, dilation
-    steps, margins, gaps = (told.numbers(each, len(image) - 2) for each in places)
+    steps, margins, gaps = (operands.numbers(each, len(image) - 2) for each in places)
     if len(image) != len(weight) or not (steps and margins and gaps) or 0 in steps:
         return None
     space = [
@@ -118,12 +118,12 @@ def _convolution(told: _Arguments, *, stride: int, padding: int, dilation: int) 
     return _convolved(image, weight, (image[0], weight[0], *space), steps)
 
 
-def _convolution_gradients(told: _Arguments) -> _Work | None:
+def _convolution_gradients(operands: _Arguments) -> _Work | None:
     """Of `convolution_backward`: those of the image and of the filters, as far as it is asked."""
-    result, image, weight = (told.sizes(place, _IMAGES) for place in range(3))
-    asked = told.value(10).strip("[]").replace(" ", "").split(",")[:2].count("True")
-    steps = told.numbers(4, len(image) - 2)
-    if not len(result) == len(image) == len(weight) or not steps or told.value(7) != "False":
+    result, image, weight = (operands.sizes(place, _IMAGES) for place in range(3))
+    asked = operands.value(10).strip("[]").replace(" ", "").split(",")[:2].count("True")
+    steps = operands.numbers(4, len(image) - 2)
+    if not len(result) == len(image) == len(weight) or not steps or operands.value(7) != "False":
         return None
     once = _convolved(image, weight, result, steps) if asked else None
     return once and _Work(once.shape, asked * once.flops, asked * once.elements)
@@ -143,21 +143,26 @@ def _convolved(
 
 
 def _attention(
-    told: _Arguments, *, causal: int, packed: int = -1, heads: int = 2, is_gradient: bool = False
+    operands: _Arguments,
+    *,
+    causal: int,
+    packed: int = -1,
+    heads: int = 2,
+    is_gradient: bool = False,
 ) -> _Work | None:
     """Fused attention: two products of each pair of tokens, five for its gradients.
 
     Args:
-        told: The operator's arguments.
+        operands: The operator's arguments.
         causal: Place of the mask's flag.
         packed: Place of the ends of sequences that share a row: no shape tells their lengths.
         heads: Dimension of the heads, 1 or 2; the other one is that of the tokens.
         is_gradient: The gradient of the result comes first; scores are computed again.
     """
     place = int(is_gradient)
-    query, key, value = (told.sizes(place + each, (_ATTENTION,)) for each in range(3))
-    mask = _CAUSAL.get(told.value(causal))
-    if not (query and key and value) or mask is None or told.sizes(packed, (1,)):
+    query, key, value = (operands.sizes(place + each, (_ATTENTION,)) for each in range(3))
+    mask = _CAUSAL.get(operands.value(causal))
+    if not (query and key and value) or mask is None or operands.sizes(packed, (1,)):
         return None
     batch, count, width = query[0], query[heads], query[3]
     tokens, seen = query[3 - heads], key[3 - heads]

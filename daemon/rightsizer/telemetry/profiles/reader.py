@@ -61,7 +61,7 @@ _progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=lamb
 
 
 @contextmanager
-def progress_told(progress: ReadProgress) -> Iterator[None]:
+def progress_reported(progress: ReadProgress) -> Iterator[None]:
     """Tell how far files are read within it: readers of many formats open them."""
     token = _progress.set(progress)
     try:

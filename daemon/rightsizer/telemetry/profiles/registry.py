@@ -256,7 +256,7 @@ def _is_folder(path: Path) -> bool:
 
 def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     files = files_of(folder, limits)
-    found, broken = _told_apart(files, limits)
+    found, broken = _by_program(files, limits)
     if not found and not broken:
         raise ProfileError(
             f"{folder}: none of its {len(files)} files is a profile; looked for {_known()}"
@@ -284,7 +284,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     )
 
 
-def _told_apart(
+def _by_program(
     files: Iterable[Path], limits: ReadLimits
 ) -> tuple[dict[Path, ProfileReader], dict[Path, ProfileError]]:
     """The profiles among some files, and those that cannot even be begun."""
@@ -323,8 +323,10 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     else:
         begins = f"it begins with '{excerpt(head.data)}'"
         unknown = f"of no known format: {begins}; looked for {_known()}"
-        told = (f"{each.what}; {each.instead}" for each in _other_files() if each.fits(head))
-        fault = _unfinished(head.data) or next(told, unknown)
+        descriptions = (
+            f"{each.what}; {each.instead}" for each in _other_files() if each.fits(head)
+        )
+        fault = _unfinished(head.data) or next(descriptions, unknown)
     raise ProfileError(f"{path}: {fault}")
 
 

@@ -105,8 +105,8 @@ def _laid(steps: Iterable[tuple[str, float, float]], longest: int) -> Iterator[H
 
 def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What the profiler concludes of the input."""
-    told = [each for table in tables if isinstance(each := table.get("p"), dict)]
-    for text in (str(each.get(name)) for each in told for name in _STATEMENTS):
+    properties = [each for table in tables if isinstance(each := table.get("p"), dict)]
+    for text in (str(each.get(name)) for each in properties for name in _STATEMENTS):
         if found := _CONCLUSION.search(text):
             why = f", {found[2]}% of the step time waits for input" if found[2] else ""
             yield f"TensorFlow says: {found[1]} input-bound{why}."

@@ -203,7 +203,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
             notes, snapshots, end = native.notes, native.snapshots(), native.end
-            held, told = RecordedJobs(stated_jobs(jobs, devices)), []
+            held, remarks = RecordedJobs(stated_jobs(jobs, devices)), []
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
@@ -214,12 +214,12 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             notes = [file.notes for file in files]
             snapshots = _snapshots(merge_rows([file.rows() for file in files]), found, devices)
             held = _jobs(jobs, found, devices)
-            told = list(_losses(found, devices))
+            remarks = list(_losses(found, devices))
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
-            (*_warnings(notes, interval, stated, len(devices)), *told, *held.remarks()),
+            (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
             _shown(snapshots, held, end, progress),
             opened.pop_all(),
         )

@@ -86,11 +86,11 @@ def _bullets(
 
 def bullets_label(resource: Resource, bullets: Iterable[Bullet]) -> str:
     """A resource and its bullets in words."""
-    told = (
+    parts = (
         f"{each.window}, demand {percent_text(each.demand)}, need {percent_text(each.need)}"
         for each in bullets
     )
-    return f"{display_name(resource)}: {'; '.join(told)}"
+    return f"{display_name(resource)}: {'; '.join(parts)}"
 
 
 def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) -> str:

@@ -305,7 +305,7 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selecte
     if not counts.counted:
         return f"{selected}: No GPUs" if selected else "No GPUs"
     gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
-    told = f"nothing known of the last {span.text} yet"
+    text = f"nothing known of the last {span.text} yet"
     if waste is not None:
-        told = f"{percent_text(waste.wasted_ratio)} of the last {span.text} wasted"
-    return f"{selected}: {told}" if selected else f"{gpus}, {told}"
+        text = f"{percent_text(waste.wasted_ratio)} of the last {span.text} wasted"
+    return f"{selected}: {text}" if selected else f"{gpus}, {text}"

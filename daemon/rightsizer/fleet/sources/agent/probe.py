@@ -217,8 +217,8 @@ class AgentProbe:
         if STATES in names and not any(figure.expression(names) for figure in _HISTOGRAMS):
             yield (
                 f"no `{_HISTOGRAMS[0].expressions[-1].name}`: how much of a GPU is needed is "
-                "estimated by the mean and the peak of samples; for distributions of every second set "
-                "`web.metrics.level: full` on the agents"
+                "estimated by the mean and the peak of samples; for distributions of every second "
+                "set `web.metrics.level: full` on the agents"
             )
         if STATES in names and not tiers:
             yield (

@@ -109,8 +109,8 @@ def limits_of(
     found = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
     kept = [each for each in answer if each.labels.get("uuid", "") in uuids]
     # The latest of a single day may be told before it is over.
-    told = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
-    for series, shares in zip(kept, told, strict=True):
+    values = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
+    for series, shares in zip(kept, values, strict=True):
         labels = series.labels
         if (resource := word_of(Resource, labels.get("resource", ""))) is not None:
             column = ColumnKind(labels.get(FIGURE, "")).column(resource.value)

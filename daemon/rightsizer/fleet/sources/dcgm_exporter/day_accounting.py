@@ -109,8 +109,11 @@ def accounted_days(
             columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
     use = uses(signals, facts, settings.usage)
     _add_limits(columns, use, signals, is_read, grid, settings)
-    is_full, is_told = held[Condition.NEAR_OUT_OF_MEMORY], ~np.isnan(signals[Signal.MEMORY_USED])
-    columns.add_seconds(ColumnKind.PRESSED, Resource.MEMORY, is_full, is_told)
+    is_full, is_measured = (
+        held[Condition.NEAR_OUT_OF_MEMORY],
+        ~np.isnan(signals[Signal.MEMORY_USED]),
+    )
+    columns.add_seconds(ColumnKind.PRESSED, Resource.MEMORY, is_full, is_measured)
     drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
     columns.add(ColumnKind.ENERGY, "joules", drawn)
     columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
@@ -162,8 +165,8 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all that bears on it.
     """Seconds at the limit of each resource, and of those the seconds in which requests waited."""
     at_limit = saturated(use, settings.usage)
     for resource, is_limited in at_limit.items():
-        is_told = ~np.isnan(use.shares[resource])
-        columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_told, is_told)
+        is_measured = ~np.isnan(use.shares[resource])
+        columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_measured, is_measured)
     for resource, is_short in pressed(signals, at_limit, is_read, grid, settings.pressure).items():
         columns.add_seconds(ColumnKind.PRESSED, resource, is_short, is_short)
 

@@ -251,8 +251,8 @@ def read_devices(
         return found
 
     reasons = None
-    if told := next((each for each in dcgm.REASONS if dcgm.spelled(each, metrics)), None):
-        parts = [read(query, told) for query in (MEAN, PEAK, LOWEST)]
+    if metric := next((each for each in dcgm.REASONS if dcgm.spelled(each, metrics)), None):
+        parts = [read(query, metric) for query in (MEAN, PEAK, LOWEST)]
         reasons = ThrottleReasons(*(part for part in parts if part is not None))
     length = seconds(queries.grid.step)
     gained = ((condition, read(GAINED, each)) for each, condition, _ in VIOLATIONS)

@@ -60,16 +60,16 @@ def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) ->
         f"Long spans at little cost to the store: {len(found)} series of each GPU are recorded, "
         f"of {len(wanted)} that are read."
     )
-    told = list(report.warnings)
+    warnings = list(report.warnings)
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        told.append(
+        warnings.append(
             f"Recorded series are missing ({len(missing)}: {shown}), which are read from samples: "
             "write the rules again (`rightsizer fleet rules --store.url ...`), and check that the "
             "ruler evaluates every group."
         )
     return replace(
-        report, metrics=report.metrics | found, can=(*report.can, can), warnings=tuple(told)
+        report, metrics=report.metrics | found, can=(*report.can, can), warnings=tuple(warnings)
     )
 
 

@@ -100,8 +100,8 @@ class HolderColumns:
                     device = self._devices[row]
                     found[row, place] = detector.holds(device.uuid)
                     values = {each: float(signals[each][row, place]) for each in _COMPARED}
-                    told = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
-                    detector.see(device, job, end, grid.step, told)
+                    known = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
+                    detector.see(device, job, end, grid.step, known)
         return found
 
 

@@ -129,9 +129,9 @@ class _Links:
                 return state
             up[number] = link_is_up(state)
         running = [number for number in numbers if up[number]]
-        told = {fact: self._tell(fact, running, answers) for fact in self._ways}
+        answered = {fact: self._tell(fact, running, answers) for fact in self._ways}
         return tuple(
-            self._link(number, told) if up[number] else Nvlink(number, is_up=False)
+            self._link(number, answered) if up[number] else Nvlink(number, is_up=False)
             for number in numbers
         )
 
@@ -166,8 +166,10 @@ class _Links:
         if len(ways) < len(self._ways[fact]):
             self._ways[fact], self._keys = ways, []
 
-    def _link(self, number: int, told: Mapping[str, Mapping[int, float | None]]) -> Nvlink:
-        facts: dict[str, Any] = {name: told[name].get(number) for name in told if name != _STATE}
+    def _link(self, number: int, answered: Mapping[str, Mapping[int, float | None]]) -> Nvlink:
+        facts: dict[str, Any] = {
+            name: answered[name].get(number) for name in answered if name != _STATE
+        }
         counts = {name: int(facts[name]) for name in _ERRORS if facts[name] is not None}
         if counts:
             self._errors[number] = sum(counts.values())

@@ -174,7 +174,7 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
         return
     columns = ("start", "end", "correlationId", "globalTid")
     for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
-        name, launches, waits, copies = _told_by(database.text(number))
+        name, launches, waits, copies = _parse_function(database.text(number))
         tie = correlation_of(process_of(thread), correlation)
         if launches and tie is not None:
             recorder.launch(tie, start, end, thread)
@@ -190,7 +190,7 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
 
 
 @lru_cache(maxsize=4096)
-def _told_by(text: str) -> tuple[str, bool, bool, bool]:
+def _parse_function(text: str) -> tuple[str, bool, bool, bool]:
     """The name of a call, and whether it launches, waits or copies."""
     name = call_name(text)
     return name, is_launch(name), is_wait_call(name), _COPY.match(name) is not None

@@ -91,8 +91,8 @@ def record_host_event(
 
 def _span_of(name: str) -> tuple[SpanKind, str] | None:
     plain = _FRAME.sub("", name)
-    told = ((kind, found[1]) for kind, pattern in _SPANS if (found := pattern.search(plain)))
-    return next(told, None)
+    candidates = ((kind, found[1]) for kind, pattern in _SPANS if (found := pattern.search(plain)))
+    return next(candidates, None)
 
 
 def _record_memory(recorder: Recorder, stats: Mapping[str, object], at: Nanoseconds) -> bool:
@@ -157,8 +157,8 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - what both forms of a trace 
 
 def _frames(stats: Mapping[str, object]) -> Iterator[str]:
     """The scopes that a kernel was made in; layers that are numbered count as one."""
-    told = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
-    scope = next((each for each in told if each not in {"", _NO_SCOPE}), "")
+    candidates = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
+    scope = next((each for each in candidates if each not in {"", _NO_SCOPE}), "")
     return filter(None, (without_turn(part).rstrip(".") for part in scope.split("/")))
 
 
@@ -168,8 +168,8 @@ def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
     """The launch's estimate; a profiler that does not know writes 0."""
-    told = _details(stats, "kernel_details").get("occ_pct")
-    text = stats.get("theoretical_occupancy_pct", told)
+    candidates = _details(stats, "kernel_details").get("occ_pct")
+    text = stats.get("theoretical_occupancy_pct", candidates)
     try:
         percent = float(str(text))
     except ValueError:
