@@ -87,7 +87,7 @@ class AdviceStream:
     def judge(self, now: Nanoseconds) -> None:
         """One run of the recommender, and what is to be said of it."""
         judgements = judge_all(
-            lambda span: self._accounts.look(now).cases(span), RULES, self._ledger.open_now()
+            lambda span: self._accounts.snapshot(now).cases(span), RULES, self._ledger.open_now()
         )
         subjects = {subject.key: subject for subject in self._timeline.subjects()}
         self._update(judgements, subjects, now)

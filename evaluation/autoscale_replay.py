@@ -121,7 +121,7 @@ def static_headroom(group: Group) -> float:
 def fleet_case(folder: Path, names: frozenset[str], days: int = 1) -> Case:
     """The case of the whole trace whose devices are some pods, all held by one service."""
     accounts = accounts_of(folder, Fleet(_FLEET, names), days)
-    return next(case for case in accounts.look(0).cases(None) if case.workload is not None)
+    return next(case for case in accounts.snapshot(0).cases(None) if case.workload is not None)
 
 
 def evaluate(folder: Path) -> Iterator[str]:

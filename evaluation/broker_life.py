@@ -93,7 +93,7 @@ class _Life:
         while self._due and self._due[0][0] <= at:
             _, what, name = heapq.heappop(self._due)
             self._happens(what, name)
-        self._start(self._lender.turn(self._time, self._seen(), self._world.look()))
+        self._start(self._lender.turn(self._time, self._seen(), self._world.observe()))
         self._check()
 
     @property
@@ -142,7 +142,7 @@ class _Life:
         return seen | {name: LeaseObservation(is_alive=False) for name in self._dead}
 
     def _check(self) -> None:
-        for slot in self._world.look().slots:
+        for slot in self._world.observe().slots:
             jobs = [n for n, job in self._world.running.items() if slot.uuid in job.uuids]
             alone = [n for n in jobs if not self._coming[n].ticket.request.may_share]
             self.lived.doubles += bool(alone) and len(jobs) > 1

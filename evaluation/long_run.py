@@ -173,7 +173,7 @@ def live_a_month(
             due += every
             events = _run(accounts, month.ledger, snapshot.wall_time)
             month.runs += 1
-            month.entity_days += every / _DAY * len(accounts.look(snapshot.wall_time).cases(0))
+            month.entity_days += every / _DAY * len(accounts.snapshot(snapshot.wall_time).cases(0))
             month.flaps += _flaps(events, closed)
             _tell(month, events, outbox)
         _tell(month, _script(month.ledger, day, DEFAULT_START + day * _DAY), outbox)
@@ -181,7 +181,7 @@ def live_a_month(
 
 
 def _run(accounts: NodeAccounts, ledger: Ledger, now: Nanoseconds) -> list[AdviceEvent]:
-    cases = cache(lambda span: accounts.look(now).cases(span))
+    cases = cache(lambda span: accounts.snapshot(now).cases(span))
     judgements = judge_all(cases, RULES, ledger.open_now())
     return ledger.update(judgements, now, cache(lambda span: measure_all(cases(span))))
 

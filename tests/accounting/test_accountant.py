@@ -154,7 +154,7 @@ def test_policies_reach_the_accounts() -> None:
     for at in range(2):
         seen = snapshot(at, [device], {device: HELD}, holders={device: workload("llama")})
         report = post(books, seen)
-    (case,) = books.look(EPOCH + SECOND).cases(None)
+    (case,) = books.snapshot(EPOCH + SECOND).cases(None)
 
     assert case.workload is not None
     assert case.workload.workload_class is WorkloadClass.STANDBY
@@ -187,8 +187,8 @@ def test_what_was_kept_can_be_put_back() -> None:
 
     assert restored == len(closed) + len(running)
     assert after.latest() is None
-    assert [case.windows for case in after.look(now).cases(span)] == [
-        case.windows for case in before.look(now).cases(span)
+    assert [case.windows for case in after.snapshot(now).cases(span)] == [
+        case.windows for case in before.snapshot(now).cases(span)
     ]
 
 
@@ -206,7 +206,7 @@ def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
             ),
             until,
         )
-        found.append([case.windows for case in books.look(now).cases(4 * 24 * 60 * MINUTE)])
+        found.append([case.windows for case in books.snapshot(now).cases(4 * 24 * 60 * MINUTE)])
         (query,) = books.remembered()[1]
         found.append(query.fine.between(query.fine_since, now))
     assert found[:2] == found[2:]
@@ -221,7 +221,7 @@ def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
     )
     assert books.latest() is None
     closed, _, _ = books.take_windows()
-    (case,) = books.look(EPOCH + 19 * MINUTE).cases(60 * MINUTE)
+    (case,) = books.snapshot(EPOCH + 19 * MINUTE).cases(60 * MINUTE)
     (found,) = post(
         books, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)
     ).devices

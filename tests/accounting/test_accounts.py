@@ -118,7 +118,7 @@ def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
     for at in ticks(0, 100):
         taken = snapshot(at, [GPU], {GPU: HELD}, interval_seconds=10.0)
         accounts.post(replace(taken, holdings={GPU.uuid: shared}))
-    (case,) = accounts.look(0).cases(None)
+    (case,) = accounts.snapshot(0).cases(None)
     assert case.workload == JOB
 
 
@@ -138,7 +138,7 @@ def test_case_is_all_that_a_workload_holds() -> None:
     holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), dict.fromkeys(devices, HELD), holders)
-    cases = accounts.look(0).cases(None)
+    cases = accounts.snapshot(0).cases(None)
     assert [(case.key, [device.index for device in case.devices]) for case in cases] == [
         (JOB.key, [0, 2]),
         (NEXT.key, [1]),
@@ -156,7 +156,7 @@ def test_parent_of_mig_instances_is_no_case() -> None:
     instance = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {parent: HELD, instance: HELD})
-    assert [case.key for case in accounts.look(0).cases(None)] == ["MIG-0"]
+    assert [case.key for case in accounts.snapshot(0).cases(None)] == ["MIG-0"]
 
 
 def test_evidence_begins_when_the_holder_took_the_device() -> None:
@@ -164,10 +164,10 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(3610, 5400), {GPU: TRAINING}, {GPU: NEXT})
-    (case,) = accounts.look(EPOCH + 5400 * SECOND).cases(3 * HOUR)
+    (case,) = accounts.snapshot(EPOCH + 5400 * SECOND).cases(3 * HOUR)
     assert case.workload == NEXT
     assert case.windows[0].share(State.COMPUTE_BOUND) > 0.98
-    (whole,) = accounts.look(0).cases(None)
+    (whole,) = accounts.snapshot(0).cases(None)
     assert whole.windows[0].known == 5400 * SECOND
 
 
@@ -176,11 +176,11 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
-    assert accounts.look(0).cases(None)[0].workload == JOB
+    assert accounts.snapshot(0).cases(None)[0].workload == JOB
     live(accounts, ticks(210, 790), {GPU: EMPTY})
-    assert accounts.look(0).cases(None)[0].workload == JOB
+    assert accounts.snapshot(0).cases(None)[0].workload == JOB
     live(accounts, ticks(800, 810), {GPU: EMPTY})
-    assert accounts.look(0).cases(None)[0].workload is None
+    assert accounts.snapshot(0).cases(None)[0].workload is None
 
 
 def test_a_device_at_work_is_not_empty_meanwhile() -> None:
@@ -190,7 +190,7 @@ def test_a_device_at_work_is_not_empty_meanwhile() -> None:
     live(accounts, ticks(110, 200), {GPU: EMPTY})
     live(accounts, ticks(210, 900), {GPU: TRAINING})
     live(accounts, ticks(910, 1000), {GPU: EMPTY})
-    assert accounts.look(0).cases(None)[0].workload == JOB
+    assert accounts.snapshot(0).cases(None)[0].workload == JOB
 
 
 def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
@@ -208,7 +208,7 @@ def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
                 wall_time=EPOCH + (at - 7 * 86400) * SECOND,
             )
         )
-    (case,) = accounts.look(EPOCH + (1200 - 7 * 86400) * SECOND).cases(HOUR)
+    (case,) = accounts.snapshot(EPOCH + (1200 - 7 * 86400) * SECOND).cases(HOUR)
     assert case.windows[0].known == 600 * SECOND
 
 
@@ -218,7 +218,7 @@ def test_restart_of_the_holder_is_no_new_holder() -> None:
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     live(accounts, ticks(3610, 3900), {GPU: EMPTY})
     live(accounts, ticks(3910, 5400), {GPU: TRAINING}, {GPU: JOB})
-    (case,) = accounts.look(EPOCH + 5400 * SECOND).cases(3 * HOUR)
+    (case,) = accounts.snapshot(EPOCH + 5400 * SECOND).cases(3 * HOUR)
     assert case.windows[0].accounted == 5400 * SECOND
 
 
@@ -226,9 +226,9 @@ def test_need_begins_with_the_holder() -> None:
     """What the former holder asked for is not what this one needs."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
-    (before,) = accounts.look(EPOCH + 3600 * SECOND).cases(HOUR)
+    (before,) = accounts.snapshot(EPOCH + 3600 * SECOND).cases(HOUR)
     live(accounts, ticks(3610, 7200), {GPU: HELD}, {GPU: NEXT})
-    (after,) = accounts.look(EPOCH + 7200 * SECOND).cases(HOUR)
+    (after,) = accounts.snapshot(EPOCH + 7200 * SECOND).cases(HOUR)
     assert Resource.COMPUTE in before.provisioning[0].resources
     assert all(fit.demand is None for fit in after.provisioning[0].resources.values())
 
@@ -240,7 +240,7 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
     for holder, is_preallocated in ((JOB, False), (serving, True)):
         accounts = NodeAccounts()
         live(accounts, ticks(0, 900), {GPU: full}, {GPU: holder})
-        (case,) = accounts.look(EPOCH + 900 * SECOND).cases(HOUR)
+        (case,) = accounts.snapshot(EPOCH + 900 * SECOND).cases(HOUR)
         assert case.provisioning[0].memory_is_preallocated == is_preallocated
 
 
@@ -256,12 +256,12 @@ def test_restart_changes_no_case() -> None:
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + 7200 * SECOND
-    (was,), (found,) = steady.look(now).cases(HOUR), after.look(now).cases(HOUR)
+    (was,), (found,) = steady.snapshot(now).cases(HOUR), after.snapshot(now).cases(HOUR)
     assert (found.key, found.workload, found.devices) == (was.key, was.workload, was.devices)
     assert found.windows[0].states == was.windows[0].states
     assert after.device_records() == before.device_records()
     live(after, ticks(7200, 10800), {GPU: HELD}, {GPU: JOB})
-    (later,) = after.look(EPOCH + 10800 * SECOND).cases(3 * HOUR)
+    (later,) = after.snapshot(EPOCH + 10800 * SECOND).cases(3 * HOUR)
     assert later.windows[0].known == 3 * HOUR
 
 
@@ -274,7 +274,7 @@ def test_driver_that_is_late_costs_no_history() -> None:
     live(after, ticks(7200, 7300), {})
     live(after, ticks(7310, 7400), {GPU: HELD})
     assert after.provisioning(GPU.uuid)[DAY_WINDOW].coverage_ratio > 0.9
-    (case,) = after.look(EPOCH + 7400 * SECOND).cases(3 * HOUR)
+    (case,) = after.snapshot(EPOCH + 7400 * SECOND).cases(3 * HOUR)
     assert case.windows[0].known >= 6900 * SECOND
 
 

@@ -69,7 +69,7 @@ def lived() -> NodeAccounts:
 @pytest.fixture(scope="module")
 def past(lived: NodeAccounts) -> Case:
     """The workload over the last two days."""
-    (case,) = lived.look(EPOCH + DAYS * DAY).cases(2 * DAY)
+    (case,) = lived.snapshot(EPOCH + DAYS * DAY).cases(2 * DAY)
     return case
 
 
@@ -135,7 +135,7 @@ def test_device_without_a_holder_has_a_past_too() -> None:
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
     empty = replace(accounts.device_records()[0], holder=None, holder_since=EPOCH + DAY)
     accounts.restore_record(empty)
-    (case,) = accounts.look(EPOCH + 3 * DAY).cases(2 * HOUR)
+    (case,) = accounts.snapshot(EPOCH + 3 * DAY).cases(2 * HOUR)
     found = case.shape()
     assert found is not None
     assert found.hours_of_day[12] == 0.0
@@ -147,7 +147,7 @@ def test_workload_that_moved_keeps_its_past() -> None:
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 49), lambda _: {PEER: working(0.8)})
-    (case,) = accounts.look(EPOCH + 49 * HOUR).cases(3 * DAY)
+    (case,) = accounts.snapshot(EPOCH + 49 * HOUR).cases(3 * DAY)
     assert case.devices == (PEER,)
     assert case.windows[0].known <= DAY
     assert case.workload_window is not None
@@ -162,7 +162,7 @@ def test_restart_keeps_the_past(lived: NodeAccounts) -> None:
     for window in (*lived.drain_closed(), *lived.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
-    (was,), (found,) = lived.look(now).cases(2 * DAY), after.look(now).cases(2 * DAY)
+    (was,), (found,) = lived.snapshot(now).cases(2 * DAY), after.snapshot(now).cases(2 * DAY)
     assert found.shape() == was.shape()
     assert found.trend(Measure.MEMORY_BYTES) == was.trend(Measure.MEMORY_BYTES)
     assert found.effective_samples() == was.effective_samples()
@@ -179,7 +179,7 @@ def test_history_of_former_times_has_windows_but_no_past() -> None:
     for window in before.drain_closed():
         if window.workload_key is None:
             after.restore(replace(window, blocks=Blocks()))
-    (case,) = after.look(EPOCH + 6 * HOUR).cases(3 * HOUR)
+    (case,) = after.snapshot(EPOCH + 6 * HOUR).cases(3 * HOUR)
     assert all(window.known > 2 * HOUR for window in case.windows)
     assert case.workload_window is None
     assert (case.shape(), case.trend(), case.effective_samples()) == (None, None, 0.0)
@@ -199,7 +199,7 @@ def test_everything_posted_has_blocks_too() -> None:
     """A whole recording is judged by the same peaks."""
     accounts = NodeAccounts()
     live(accounts, range(6), lambda _: {GPU: working(0.8)})
-    (case,) = accounts.look(0).cases(None)
+    (case,) = accounts.snapshot(0).cases(None)
     found = case.exceedance(Measure.BUSY, 0.5)
     assert found is not None
     assert (found.share, found.blocks) == (1.0, 72)
@@ -210,7 +210,7 @@ def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     accounts = NodeAccounts()
     live(accounts, range(6), day_and_night)
     now = EPOCH + 6 * HOUR
-    look = accounts.look(now)
+    look = accounts.snapshot(now)
     (before,) = look.cases(DAY)
     live(accounts, range(7, 30), lambda _: {GPU: working(0.9), PEER: working(0.9)})
     (after,) = look.cases(DAY)
@@ -230,9 +230,9 @@ def test_a_look_shared_by_all_spans_answers_each_as_a_look_of_its_own(
     accounts = NodeAccounts()
     live(accounts, range(24 * 3), day_and_night, holder)
     now = EPOCH + 3 * DAY
-    shared = accounts.look(now)
+    shared = accounts.snapshot(now)
     for span in (None, HOUR, 2 * DAY, DAY // 2, 3 * DAY, HOUR, None):
-        for case, alone in zip(shared.cases(span), accounts.look(now).cases(span), strict=True):
+        for case, alone in zip(shared.cases(span), accounts.snapshot(now).cases(span), strict=True):
             assert case == alone
             assert case.workload_window == alone.workload_window
             assert case.remembered == alone.remembered

@@ -30,13 +30,13 @@ def test_who_may_not_approve_claims_and_approves_nothing(
     with action_node() as node:
         controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         node.become("advice-0", AdviceState.CLAIMED, "root (uid 0)", peer=peer, identity=identity)
-        node.look(controller)
+        node.run(controller)
         (waits,) = controller.proposals
         assert not file.exists()
         node.become("advice-0", AdviceState.CLAIMED, "ana")
-        node.look(controller)
+        node.run(controller)
     known_as = identity or "unknown" if peer is None else f"uid {NAMELESS}"
     assert waits.verdict is ActionVerdict.NOT_APPROVED
     assert f"root (uid 0) ({known_as}) claimed it, who may not approve" in waits.why
@@ -59,9 +59,9 @@ def test_who_is_named_approves(
         settings = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"))
         controller = node.controller(settings, approvers=(str(NAMELESS), "user:ana"))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         node.become("advice-0", AdviceState.CLAIMED, "ana", peer=peer, identity=identity)
-        node.look(controller)
+        node.run(controller)
     assert (node.records[-1].outcome, node.records[-1].actor) == (ActionOutcome.DONE, actor)
 
 
@@ -94,10 +94,10 @@ def test_an_approval_survives_a_restart_and_nothing_else_does(
         controller = node.controller(one, limits=limits)
         node.advise(0)
         node.advise(1)
-        node.look(controller)
+        node.run(controller)
         node.become("advice-0", AdviceState.CLAIMED)
         node.become("advice-1", AdviceState.CLAIMED, peer=peer)
-        node.look(controller)
-        node.look(node.controller(one, limits=limits), 7200.0)
+        node.run(controller)
+        node.run(node.controller(one, limits=limits), 7200.0)
     done = [each.advice for each in node.records if each.outcome is ActionOutcome.DONE]
     assert done == (["advice-0", "advice-1"] if peer is ROOT else ["advice-0"])

@@ -87,7 +87,7 @@ def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
             controller = started()
         else:
             node.clock.pass_seconds(abs(amount) * 450.0)
-        controller.look()
+        controller.run()
     return runner.done
 
 

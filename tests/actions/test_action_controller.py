@@ -40,7 +40,7 @@ def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
         )
         node.advise()
         for _ in range(3):
-            node.look(controller)
+            node.run(controller)
         assert inbox.paths == []
     assert not file.exists()
     assert node.outcomes == [ActionOutcome.DRY_RUN] * 2
@@ -57,7 +57,7 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
         controller = node.controller(action(command=noting(file, *words)), journal=audit)
         node.advise()
         for _ in range(3):
-            node.look(controller)
+            node.run(controller)
         (done,) = node.records
         told = {each.advice.id: each.verdict for each in controller.proposals}
     given = "['advice-0', 'IdleHeld=llama', 'GPU-0', 'release', 'a b; $(c)']\n"
@@ -77,11 +77,11 @@ def test_a_claim_approves_and_is_the_actor(tmp_path: Path) -> None:
     with action_node() as node:
         controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         assert not file.exists()
         node.become("advice-0", AdviceState.CLAIMED, "ben")
-        node.look(controller)
-        node.look(controller)
+        node.run(controller)
+        node.run(controller)
         waited, done = node.records
     assert (waited.outcome, waited.verdict) == (ActionOutcome.REFUSED, ActionVerdict.NOT_APPROVED)
     assert (done.outcome, done.actor) == (ActionOutcome.DONE, "ben (uid 0)")
@@ -98,13 +98,13 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
         )
         node.advise(0)
         node.advise(1)
-        node.look(controller)
+        node.run(controller)
         node.become("advice-0", AdviceState.CLAIMED)
         node.become("advice-1", AdviceState.CLAIMED)
-        node.look(controller)
-        node.look(controller)
+        node.run(controller)
+        node.run(controller)
         node.become("advice-1", AdviceState.SNOOZED)
-        node.look(controller, 7200.0)
+        node.run(controller, 7200.0)
     assert file.read_text() == "['advice-0']\n"
     last = [(each.advice, each.outcome) for each in node.records][-2:]
     assert ("advice-1", ActionOutcome.WITHDRAWN) in last
@@ -127,8 +127,8 @@ def test_what_goes_wrong_is_told_and_not_repeated(
     with action_node() as node:
         controller = node.controller(action(command=words, timeout=1.0))
         node.advise()
-        node.look(controller)
-        node.look(controller)
+        node.run(controller)
+        node.run(controller)
         (done,) = node.records
     assert (done.outcome, done.status) == (outcome, status)
     assert done.why
@@ -143,8 +143,8 @@ def test_a_receiver_is_sent_the_facts_once(tmp_path: Path) -> None:
         hook = ActionWebhookSettings(f"{inbox.url}/act", str(token))
         controller = node.controller(action(command=(), webhook=hook))
         node.advise()
-        node.look(controller)
-        node.look(controller)
+        node.run(controller)
+        node.run(controller)
         (done,) = node.records
         (body,) = inbox.bodies
     assert (done.outcome, done.status) == (ActionOutcome.DONE, 200)
@@ -167,8 +167,8 @@ def test_a_receiver_that_may_have_had_it_is_not_sent_it_again(
             action(command=(), webhook=ActionWebhookSettings(f"{inbox.url}/act"))
         )
         node.advise()
-        node.look(controller)
-        node.look(controller)
+        node.run(controller)
+        node.run(controller)
         (done,) = node.records
         assert len(inbox.paths) == 1
     assert (done.outcome, done.status) == (outcome, status)
@@ -204,7 +204,7 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
         node.holders = [job]
         controller = node.controller(action(command=noting(file, "{workload}")))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         (told,) = node.records
     assert not file.exists()
     assert (told.outcome, told.verdict) == (ActionOutcome.REFUSED, ActionVerdict.UNFIT)
@@ -218,7 +218,7 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
         node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name)]
         controller = node.controller(action(command=noting(file, "--job={workload}")))
         node.advise()
-        node.look(controller)
+        node.run(controller)
     assert file.read_text() == f"{[f'--job={name}']!r}\n"
 
 
@@ -227,12 +227,12 @@ def test_who_only_asks_writes_nothing() -> None:
     with action_node() as node:
         controller = node.controller(action())
         node.advise()
-        node.look(controller)
+        node.run(controller)
         (done,) = node.records
         node.repository.forget([done.id])
         assert list(node.audit.records()) == [done]
         assert list(node.records) == []
-        node.look(controller)
+        node.run(controller)
         assert list(node.records) == [done]
 
 
@@ -244,14 +244,14 @@ def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why
     with action_node() as node:
         controller = node.controller(action(cool_down_seconds=60.0, at_most_per_day=9))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         node.advice.append(node.advise(0, id="another"))
-        node.look(controller, 2 * 86400.0)
+        node.run(controller, 2 * 86400.0)
         waiting = {each.advice.id: each.verdict for each in controller.proposals}
         node.become("advice-0", state, why=why)
         node.advice = [each for each in node.advice if each.id == "advice-0"]
         node.become("advice-0", state, why=why)
-        node.look(controller)
+        node.run(controller)
         done = next(each for each in node.records if each.advice == "advice-0")
     assert waiting["another"] is ActionVerdict.UNVERIFIED
     assert (done.result, done.result_why) == (state, why)
@@ -262,13 +262,13 @@ def test_what_came_back_after_a_success_is_a_failure(tmp_path: Path) -> None:
     with kept(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action())
         node.advise()
-        node.look(controller)
+        node.run(controller)
         node.become("advice-0", AdviceState.SUCCEEDED)
-        node.look(controller)
+        node.run(controller)
         node.clock.pass_seconds(86400.0)
         node.advise()
         node.become("advice-0", AdviceState.REGRESSED)
-        node.look(node.controller(action()))
+        node.run(node.controller(action()))
         done = node.records[0]
     assert done.result is AdviceState.REGRESSED
 
@@ -279,7 +279,7 @@ def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
         controller = node.controller(action(command=("false",), at_most_per_day=9))
         for index in range(3):
             node.advise(index)
-            node.look(controller)
+            node.run(controller)
         (last,) = (each for each in controller.proposals if each.advice.id == "advice-2")
     assert node.outcomes.count(ActionOutcome.FAILED) == 2
     assert last.verdict is ActionVerdict.SUSPENDED
@@ -292,7 +292,7 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
     with action_node(ActionRepository(Storage("").database)) as node:
         controller = node.controller(action(command=noting(file)))
         node.advise()
-        node.look(controller)
+        node.run(controller)
         (told,) = node.records
     assert not file.exists()
     assert told.verdict is ActionVerdict.NOT_KEPT
@@ -305,11 +305,11 @@ def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
         controller = node.controller(action(command=noting(file, "once")), journal=audit)
         node.advise()
         with pytest.raises(RightsizerError, match=r"acting\.audit_file .* cannot be written"):
-            node.look(controller)
+            node.run(controller)
         assert not file.exists()
         assert node.records == []
         audit.parent.mkdir()
-        node.look(controller)
+        node.run(controller)
     assert file.read_text() == "['once']\n"
 
 
@@ -319,7 +319,7 @@ def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
         controller = node.controller(action(command=("sleep", "60")))
         node.advise()
         node.clock.pass_seconds(60.0)
-        controller.look()
+        controller.run()
         eventually(lambda: node.records[0].process)
         controller.stop()
         (ended,) = node.records
@@ -330,7 +330,7 @@ def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
     """In the history's database; a row of a newer program is passed over."""
     with kept(tmp_path) as repository, action_node(repository) as node:
         node.advise()
-        node.look(node.controller(action()))
+        node.run(node.controller(action()))
         before = list(repository.records())
         storage = Storage(str(tmp_path / "history.db"), read_only=True)
         after = list(ActionRepository(storage.database).records())
@@ -343,11 +343,11 @@ def test_a_history_that_breaks_forgets_nothing_that_was_begun() -> None:
     """Nor what an earlier agent began: it is written into the new one, and counts."""
     with action_node() as node:
         node.advise()
-        node.look(node.controller(action()))
+        node.run(node.controller(action()))
         controller = node.controller(action())
-        node.look(controller)
+        node.run(controller)
         before = list(node.records)
         node.repository.forget([each.id for each in before])
-        node.look(controller)
+        node.run(controller)
         assert list(node.records) == before
         assert [each.verdict for each in controller.proposals] == [ActionVerdict.DONE_BEFORE]

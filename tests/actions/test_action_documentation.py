@@ -55,7 +55,7 @@ def test_the_example_would_release_the_idle_notebook() -> None:
     node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
     controller = node.controller(_example())
     node.advise(confidence=sure, risk=risk)
-    node.look(controller)
+    node.run(controller)
 
     assert [each.verdict for each in controller.proposals] == [ActionVerdict.DRY_RUN]
     assert node.outcomes == [ActionOutcome.DRY_RUN]
@@ -67,7 +67,7 @@ def test_with_less_risk_the_example_would_be_refused() -> None:
     node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
     controller = node.controller(replace(_example(), maximum_risk=Risk.VERY_LOW))
     node.advise(confidence=sure, risk=risk)
-    node.look(controller)
+    node.run(controller)
 
     assert [each.verdict for each in controller.proposals] == [ActionVerdict.RISK]
     assert _example().maximum_risk is (

@@ -46,7 +46,7 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
         assert advice.opened == begun.opened
         controller = node.controller(action(command=noting(file)))
         for _ in range(3):
-            node.look(controller)
+            node.run(controller)
         (left,) = node.records
         counts = node.audit.counts
     storage.close()
@@ -62,7 +62,7 @@ def test_a_program_whose_process_cannot_be_written_down_is_not_run(tmp_path: Pat
     file = tmp_path / "notes"
     with action_node(FullRepository()) as node:
         node.advise()
-        node.look(node.controller(action(command=noting(file))))
+        node.run(node.controller(action(command=noting(file))))
         (left,) = node.records
     assert (left.outcome, left.why) == (ActionOutcome.FAILED, "was not run: there is no room")
     assert not file.exists()

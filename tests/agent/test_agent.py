@@ -241,7 +241,7 @@ def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
     lived_through(Minutes(61), path)
     with running(Minutes(1), path) as agent, capture_logs() as logs:
         agent.start()
-        (case,) = agent.accountant.look(EPOCH + HOUR).cases(2 * HOUR)
+        (case,) = agent.accountant.snapshot(EPOCH + HOUR).cases(2 * HOUR)
         agent.stop()
 
     assert case.windows[0].accounted == HOUR
@@ -258,7 +258,7 @@ def test_windows_of_a_clock_that_was_years_ahead_take_nothing_with_them(tmp_path
         storage.history.save([Window("GPU-0", start, start + MINUTE, {State.UNKNOWN: MINUTE})])
     with running(Minutes(1), path) as agent:
         agent.start()
-        (case,) = agent.accountant.look(EPOCH + HOUR).cases(2 * HOUR)
+        (case,) = agent.accountant.snapshot(EPOCH + HOUR).cases(2 * HOUR)
         agent.stop()
 
     assert case.windows[0].accounted == HOUR

@@ -14,7 +14,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.demo import DemoClock, DemoSettings, remember, run_demo, where_to_look
+from rightsizer.cli.demo import DemoClock, DemoSettings, pages_text, remember, run_demo
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport
@@ -72,7 +72,7 @@ def test_the_days_before_are_remembered(agent: Agent) -> None:
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
     remember(agent, demo, until)
-    (case,) = agent.accountant.look(until).cases(DAY)
+    (case,) = agent.accountant.snapshot(until).cases(DAY)
     (window,) = case.windows
 
     assert agent.accountant.latest() is None
@@ -99,7 +99,7 @@ def test_memory_and_first_tick_meet(agent: Agent) -> None:
         seen = live.read()
         assert seen is not None
         report = agent.accountant.post(seen, (), lambda: TELLER)
-    (case,) = agent.accountant.look(until + MINUTE).cases(DAY)
+    (case,) = agent.accountant.snapshot(until + MINUTE).cases(DAY)
     (device,) = report.devices
     live.close()
 
@@ -113,12 +113,12 @@ def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
     """`--days-before 0` starts at once."""
     remember(agent, DemoSettings(days_before=0.0), DEFAULT_START)
 
-    assert agent.accountant.look(DEFAULT_START).cases(DAY) == ()
+    assert agent.accountant.snapshot(DEFAULT_START).cases(DAY) == ()
 
 
 def test_people_are_told_where_to_look() -> None:
     """Three addresses that a terminal makes clickable, and how to end it."""
-    text = where_to_look("127.0.0.1:19400")
+    text = pages_text("127.0.0.1:19400")
 
     assert "http://127.0.0.1:19400/\n" in text
     assert "http://127.0.0.1:19400/metrics\n" in text
@@ -138,9 +138,9 @@ def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
     monkeypatch.chdir(tmp_path)
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "  terminal  .venv/bin/rightsizer top --url " in where_to_look("127.0.0.1:19400")
+    assert "  terminal  .venv/bin/rightsizer top --url " in pages_text("127.0.0.1:19400")
     monkeypatch.setenv("PATH", str(folder))
-    assert "  terminal  rightsizer top --url " in where_to_look("127.0.0.1:19400")
+    assert "  terminal  rightsizer top --url " in pages_text("127.0.0.1:19400")
 
 
 def test_port_in_use_is_told_before_the_days_before_are_simulated() -> None:

@@ -15,7 +15,7 @@ from grafana_server import TOKEN, grafana_server
 from kubelet_server import answer, kubelet, pod
 from nvml_driver import FakeDriver, installed
 from readings import TRAINING, gpu, reading, snapshot
-from rightsizer.agent.doctor import CHECKS, examine, look
+from rightsizer.agent.doctor import CHECKS, examine, first_snapshot
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
 from rightsizer.agent.doctor.gpus import (
     check_counters,
@@ -381,7 +381,7 @@ def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckCont
         waits.append(seconds)
         time.sleep(seconds)
 
-    found = look(simulated, wait)
+    found = first_snapshot(simulated, wait)
     assert verdict(check_counters(replace(place, snapshot=found))) == "ok"
     assert waits
 

@@ -30,7 +30,7 @@ class Memory:
             device.add(entry(start, start + seconds, state))
         self.now += int(seconds * 1e9)
 
-    def look(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
+    def query(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
         """What a book asks for."""
         return self.now, tuple(device.rollups.window_query() for device in self.devices)
 
@@ -38,7 +38,7 @@ class Memory:
 def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
     """A part of a cell later, and not before."""
     memory = Memory()
-    book = SpanCache(memory.look)
+    book = SpanCache(memory.query)
     memory.live(3600.0)
     first = book(DEFAULT_SPAN)
     memory.live(5.0)
@@ -51,7 +51,7 @@ def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
 def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
     """What was worked out before is of another node."""
     memory = Memory()
-    book = SpanCache(memory.look)
+    book = SpanCache(memory.query)
     memory.live(3600.0)
     first = book(DEFAULT_SPAN)
     memory.devices.append(DeviceWindows("GPU-1"))
@@ -63,7 +63,7 @@ def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
 def test_each_span_is_known_by_itself() -> None:
     """An hour is no day."""
     memory = Memory()
-    book = SpanCache(memory.look)
+    book = SpanCache(memory.query)
     memory.live(2 * 3600.0)
     known = {span.name: sum(book(span)["GPU-0"].states.values()) // HOUR for span in SPANS}
     assert known == {"1h": 1, "6h": 2, "24h": 2, "7d": 2, "30d": 2}
@@ -86,7 +86,7 @@ def test_many_readers_get_the_same_answer() -> None:
     """At once, from threads of their own."""
     memory = Memory()
     memory.live(6 * 3600.0)
-    book = SpanCache(memory.look)
+    book = SpanCache(memory.query)
     answers: list[object] = []
     readers = [
         threading.Thread(target=lambda: answers.append(book(DEFAULT_SPAN))) for _ in range(8)

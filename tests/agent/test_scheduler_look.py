@@ -13,9 +13,9 @@ from json_schema import faults
 from nvml_driver import FakeDriver, installed, patient_settings
 from placed_node import scenario_file
 from rightsizer.agent.scheduler_documents import (
-    gres_by_look,
-    labels_by_look,
-    resource_topology_by_look,
+    gres_of_node,
+    labels_of_node,
+    resource_topology_of_node,
     timed_feature_file,
 )
 from rightsizer.agent.settings import Settings
@@ -44,7 +44,7 @@ def clock() -> FastClock:
 def test_gres_has_a_line_for_each_gpu_and_names_what_it_cannot_give(tmp_path: Path) -> None:
     """A simulated node has no files of capabilities, so that its instances cannot be opened."""
     with node(tmp_path) as settings:
-        lines = gres_by_look(settings, clock(), "gpu-1").splitlines()
+        lines = gres_of_node(settings, clock(), "gpu-1").splitlines()
 
     assert [line.split()[2] for line in lines[1:8]] == [f"File=/dev/nvidia{at}" for at in range(7)]
     assert [line.partition(" MIG")[0][:2] for line in lines[8:11]] == ["# "] * 3
@@ -60,7 +60,7 @@ def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -
                 folder = procfs / "driver/nvidia/capabilities/gpu7/mig" / place
                 write(folder / "access", f"DeviceFileMinor: {100 + number}")
         path = replace(settings.path, procfs=str(procfs))
-        text = gres_by_look(replace(settings, path=path), clock(), "gpu-1")
+        text = gres_of_node(replace(settings, path=path), clock(), "gpu-1")
 
     assert text.count("MultipleFiles=/dev/nvidia7,/dev/nvidia-caps/nvidia-cap1") == 3
     assert text.endswith(
@@ -72,7 +72,7 @@ def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -
 def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None:
     """What someone holds is no longer available."""
     with node(tmp_path) as settings:
-        document = resource_topology_by_look(settings, clock(), "gpu-1")
+        document = resource_topology_of_node(settings, clock(), "gpu-1")
 
     assert faults(json.loads(SCHEMA.read_text()), document) == []
     assert count(document, "nvidia.com/gpu", "capacity") == 7
@@ -94,7 +94,7 @@ def count(document: dict[str, Any], name: str, key: str) -> int:
 def test_labels_tell_what_is_healthy_now(tmp_path: Path) -> None:
     """One GPU of eight has an error that ends work."""
     with node(tmp_path) as settings:
-        found = labels_by_look(settings, clock())
+        found = labels_of_node(settings, clock())
 
     assert found["rightsizer.gpu-count"] == "8"
     assert found["rightsizer.gpu-healthy-count"] == "7"
@@ -111,7 +111,7 @@ def test_the_file_says_until_when_its_labels_hold() -> None:
     assert second == "feature.node.kubernetes.io/rightsizer.gpu-count=8"
 
 
-@pytest.mark.parametrize("printed", [gres_by_look, resource_topology_by_look])
+@pytest.mark.parametrize("printed", [gres_of_node, resource_topology_of_node])
 def test_a_node_without_a_driver_is_an_error_with_its_remedy(printed: Any) -> None:
     """A file without GPUs would take them from the scheduler."""
     driver = FakeDriver()

@@ -39,10 +39,10 @@ def asked(
 ) -> BrokerTransition:
     """The tickets in the queue, and one look at it."""
     for each in tickets:
-        step = BROKER.ask(state, now, each, world.look())
+        step = BROKER.ask(state, now, each, world.observe())
         assert not step.is_refused, step.events
         state = step.state
-    return BROKER.serve(state, now, world.look())
+    return BROKER.serve(state, now, world.observe())
 
 
 def test_a_ticket_is_granted_observed_and_given_back() -> None:
@@ -102,12 +102,12 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
     """Nothing is killed, nothing is given to others, and it ends as one whose time was up."""
     world = World(hgx())
     state = asked(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
-    step = BROKER.turn(state, 2 * MINUTE, {"a": ALIVE}, world.look())
+    step = BROKER.turn(state, 2 * MINUTE, {"a": ALIVE}, world.observe())
     assert kinds(step) == [EventKind.TIME_UP]
-    step = BROKER.turn(step.state, 3 * MINUTE, {"a": ALIVE}, world.look())
+    step = BROKER.turn(step.state, 3 * MINUTE, {"a": ALIVE}, world.observe())
     assert kinds(step) == []
     assert [each.id for each in step.state.tickets] == ["b"]
-    over = BROKER.turn(step.state, 4 * MINUTE, {"a": DEAD}, world.look())
+    over = BROKER.turn(step.state, 4 * MINUTE, {"a": DEAD}, world.observe())
     assert over.events[0].reason is EndReason.TIME_UP
     assert kinds(over) == [EventKind.ENDED, EventKind.GRANTED]
 
@@ -133,9 +133,9 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
     state = asked(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.ask(state, MINUTE, ticket("b", memory=30, may_share=True)).state
-    step = BROKER.turn(state, MINUTE, world.observations(state), world.look())
+    step = BROKER.turn(state, MINUTE, world.observations(state), world.observe())
     assert step.grants == ()
-    step = BROKER.turn(step.state, 10 * MINUTE, world.observations(state), world.look())
+    step = BROKER.turn(step.state, 10 * MINUTE, world.observations(state), world.observe())
     assert [grant.id for grant in step.grants] == ["b"]
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> Non
     state = asked(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.ask(state, MINUTE, wanted).state
-    step = BROKER.turn(state, HOUR, world.observations(state), world.look())
+    step = BROKER.turn(state, HOUR, world.observations(state), world.observe())
     assert step.grants == ()
     assert [each.id for each, _ in step.waiting] == ["b"]
 
@@ -169,9 +169,9 @@ def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
     assert step.state.leases[0].set_aside_bytes == (45 * GIBIBYTE,)
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.ask(step.state, MINUTE, ticket("b", memory=40, may_share=True)).state
-    assert BROKER.turn(state, HOUR, world.observations(state), world.look()).grants == ()
+    assert BROKER.turn(state, HOUR, world.observations(state), world.observe()).grants == ()
     state = BROKER.ask(step.state, MINUTE, ticket("c", memory=30, may_share=True)).state
-    assert BROKER.turn(state, HOUR, world.observations(state), world.look()).grants != ()
+    assert BROKER.turn(state, HOUR, world.observations(state), world.observe()).grants != ()
 
 
 def test_memory_around_the_budget_is_told_once() -> None:
@@ -201,9 +201,9 @@ def test_memory_of_processes_without_a_lease_is_respected() -> None:
     world.running["a"] = Running(("GPU-0",), GIBIBYTE)
     world.outsiders["theirs"] = Running(("GPU-0",), 30 * GIBIBYTE)
     more = BROKER.ask(state, MINUTE, ticket("b", memory=20, may_share=True)).state
-    assert BROKER.turn(more, HOUR, world.observations(state), world.look()).grants == ()
+    assert BROKER.turn(more, HOUR, world.observations(state), world.observe()).grants == ()
     state = BROKER.ask(state, MINUTE, ticket("c", memory=15, may_share=True)).state
-    grants = BROKER.turn(state, HOUR, world.observations(state), world.look()).grants
+    grants = BROKER.turn(state, HOUR, world.observations(state), world.observe()).grants
     assert [grant.id for grant in grants] == ["c"]
 
 
@@ -234,7 +234,7 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
 )
 def test_what_cannot_be_is_refused_with_the_reason(wanted: Ticket, why: str) -> None:
     """At once, and nothing changes."""
-    step = BROKER.ask(START, 0, wanted, World(hgx()).look())
+    step = BROKER.ask(START, 0, wanted, World(hgx()).observe())
     assert step.is_refused
     assert why in step.events[0].message
     assert step.state == START
@@ -263,7 +263,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b")).state
     wanted = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
-    state = BROKER.reserve(state, 0, wanted, client(), world.look()).state
+    state = BROKER.reserve(state, 0, wanted, client(), world.observe()).state
     for end, name in ((BROKER.end, "a"), (BROKER.end, "b"), (BROKER.cancel, "r")):
         assert end(state, 0, name, client("bo")).is_refused
         assert end(state, 0, "nothing", client()).is_refused
@@ -287,7 +287,7 @@ def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b"), now=DAY).state
     wanted = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
-    state = BROKER.reserve(state, DAY + HOUR, wanted, client("bo"), world.look()).state
+    state = BROKER.reserve(state, DAY + HOUR, wanted, client("bo"), world.observe()).state
     step = BROKER.after_restart(state, MINUTE, "another", shift=-DAY - 2 * HOUR)
     assert [(event.id, event.reason) for event in step.events] == [
         ("a", EndReason.REBOOTED),
@@ -348,13 +348,13 @@ def test_where_no_gpu_is_seen_everybody_waits() -> None:
     nobody = World(hgx(0))
     step = asked(nobody, ticket("a", 8), ticket("b"))
     assert [each.id for each, _ in step.waiting] == ["a", "b"]
-    seen = BROKER.serve(step.state, SECOND, World(hgx()).look())
+    seen = BROKER.serve(step.state, SECOND, World(hgx()).observe())
     assert [grant.id for grant in seen.grants] == ["a"]
 
 
 def test_a_mig_instance_counts_by_its_part_of_the_gpu() -> None:
     """A seventh for an hour."""
-    look = World(hgx(1)).look()
+    look = World(hgx(1)).observe()
     mig = MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     device = replace(look.slots[0].device, uuid="MIG-0", mig=mig, memory_total_bytes=10e9)
     look = replace(look, slots=(replace(look.slots[0], device=device),))

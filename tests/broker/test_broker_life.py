@@ -68,7 +68,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def ask(self, wanted: Ticket) -> None:
         """Someone wants GPUs."""
         name = self._name()
-        step = BROKER.ask(self.state, self.now, replace(wanted, id=name), self.world.look())
+        step = BROKER.ask(self.state, self.now, replace(wanted, id=name), self.world.observe())
         if not step.is_refused:
             self.waiting.add(name)
         self._follow(step)
@@ -77,7 +77,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(chance=st.randoms(use_true_random=False))
     def serve(self, chance: Any) -> None:
         """A look at the node; the order in which slots and observations come does not matter."""
-        look, observations = self.world.look(), self.world.observations(self.state)
+        look, observations = self.world.observe(), self.world.observations(self.state)
         observations = {
             **observations,
             **{name: LeaseObservation(is_alive=True) for name in self.waiting},
@@ -144,7 +144,9 @@ class LifeOfABroker(RuleBasedStateMachine):
         """Someone wants GPUs later."""
         starts = self.now + begins * MINUTE
         wanted = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
-        self._follow(BROKER.reserve(self.state, self.now, wanted, client(user), self.world.look()))
+        self._follow(
+            BROKER.reserve(self.state, self.now, wanted, client(user), self.world.observe())
+        )
         self._serve()
 
     @rule(pick=st.integers(0, 99))
@@ -154,7 +156,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         booking = self.state.bookings[pick % len(self.state.bookings)]
         wanted, name = booking.reservation, self._name()
         drawn = ticket(name, wanted.request.gpus, wanted.user, reservation=wanted.id)
-        step = BROKER.ask(self.state, self.now, drawn, self.world.look())
+        step = BROKER.ask(self.state, self.now, drawn, self.world.observe())
         if not step.is_refused:
             self.waiting.add(name)
         self._follow(step)
@@ -224,7 +226,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     def _serve(self) -> None:
         observations = self.world.observations(self.state)
-        step = BROKER.turn(self.state, self.now, observations, self.world.look())
+        step = BROKER.turn(self.state, self.now, observations, self.world.observe())
         self._check_grants(step)
         self._follow(step)
 
@@ -276,7 +278,7 @@ class LifeOfABroker(RuleBasedStateMachine):
             for record in self.state.leases:
                 self._follow(BROKER.end(self.state, self.now, record.id))
             self.now += 16 * HOUR
-            self._follow(BROKER.turn(self.state, self.now, {}, self.world.look()))
+            self._follow(BROKER.turn(self.state, self.now, {}, self.world.observe()))
         assert not self.waiting
 
 

@@ -48,7 +48,7 @@ def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
 
 
 def _looked(world: World, state: BrokerState, now: int, *, are_named: bool) -> BrokerState:
-    look = world.look()
+    look = world.observe()
     if not are_named:
         look = replace(look, slots=tuple(replace(slot, holders=()) for slot in look.slots))
     seen = {name: each for name, each in world.observations(state).items() if name in world.running}

@@ -31,7 +31,7 @@ BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSet
 
 def lived(minutes: int = 0) -> BrokerState:
     """A state with a lease that shares, one that does not, a ticket, a reservation and usage."""
-    look, state = World(hgx()).look(), BrokerState("boot")
+    look, state = World(hgx()).observe(), BrokerState("boot")
     for wanted in (
         ticket("a", memory=20, may_share=True),
         ticket("b", 7),

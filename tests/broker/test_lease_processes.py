@@ -33,7 +33,7 @@ def looked(
 ) -> ObservedProcesses:
     """What a user sees who has never looked before."""
     watcher = ProcessTracker(ProcessTable(procfs.path), maximum)
-    return watcher.look({"a": CLIENT}, {} if members is None else {"a": members})["a"]
+    return watcher.observe({"a": CLIENT}, {} if members is None else {"a": members})["a"]
 
 
 def orphaned(procfs: ProcessFolder) -> LeaseProcesses:
@@ -100,7 +100,7 @@ def test_of_a_crowd_the_oldest_are_kept(procfs: ProcessFolder) -> None:
         procfs.start(pid, parent=20, session=20, started=pid * 10)
     watcher = ProcessTracker(ProcessTable(procfs.path), 20)
     for _ in range(4):
-        seen = watcher.look({"a": CLIENT})["a"]
+        seen = watcher.observe({"a": CLIENT})["a"]
     assert len(seen.pids) == 42
     assert len(seen.processes.processes) == 20
     assert seen.processes.processes[:3] == ((10, 100), (20, 200), (100, 1000))
@@ -166,16 +166,16 @@ def test_who_comes_after_sees_what_was_seen_and_no_stranger(
         machine.procfs.start(10, 1, 1, 100)
         machine.family.add(10)
         watcher = ProcessTracker(ProcessTable(folder), 1000)
-        seen = watcher.look({"a": CLIENT})["a"]
+        seen = watcher.observe({"a": CLIENT})["a"]
         for step in steps:
             if step[0] == "look":
-                seen = watcher.look({"a": CLIENT})["a"]
+                seen = watcher.observe({"a": CLIENT})["a"]
             _lived(machine, step)
         known = {pid for pid, start in seen.processes.processes if (pid, start) in _alive(machine)}
         for step in away:
             _lived(machine, step)
             known = {pid for pid in known if pid in machine.family}
-        after = ProcessTracker(ProcessTable(folder), 1000).look(
+        after = ProcessTracker(ProcessTable(folder), 1000).observe(
             {"a": CLIENT}, {"a": seen.processes}
         )["a"]
         assert known <= after.pids <= machine.family

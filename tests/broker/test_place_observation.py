@@ -10,7 +10,7 @@ from nvml_driver import FakeDriver, installed
 from placed_node import placed_node, scenario_file
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.cli.place import place_by_look
+from rightsizer.cli.place import placement_of_node
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour
@@ -68,4 +68,4 @@ def test_a_node_without_a_driver_is_an_error_with_its_remedy() -> None:
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
-        place_by_look(Settings(), GpuRequest(), FastClock(hour(12)))
+        placement_of_node(Settings(), GpuRequest(), FastClock(hour(12)))

@@ -38,49 +38,49 @@ def test_a_tree_is_its_clients_descendants_and_nobody_else(processes: ProcessFol
     processes.start(30, parent=10)
     processes.start(20, parent=30)
     processes.start(40, parent=1)
-    seen = watcher.look({"a": CLIENT})["a"]
+    seen = watcher.observe({"a": CLIENT})["a"]
     assert (seen.pids, seen.is_alive) == ({10, 20, 30}, True)
     processes.start(50, parent=20)
     processes.end(30)
-    assert watcher.look({"a": CLIENT})["a"].pids == {10, 20, 50}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {10, 20, 50}
 
 
 def test_orphans_keep_a_lease_alive(processes: ProcessFolder) -> None:
     """A client was seen to belong does so below another parent too, to its end."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
-    assert watcher.look({"a": CLIENT})["a"].pids == {10, 20}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {10, 20}
     processes.end(10)
     processes.start(20, parent=1)
-    assert watcher.look({"a": CLIENT})["a"].is_alive
+    assert watcher.observe({"a": CLIENT})["a"].is_alive
     processes.end(20)
-    assert not watcher.look({"a": CLIENT})["a"].is_alive
+    assert not watcher.observe({"a": CLIENT})["a"].is_alive
 
 
 def test_a_daemon_that_forks_twice_is_known_by_its_session(processes: ProcessFolder) -> None:
     """Between two looks it lost its parents; the session that one of them began tells of it."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     processes.start(30, parent=1, session=20)
     processes.start(31, parent=1, session=1)
     processes.end(10)
-    assert watcher.look({"a": CLIENT})["a"].pids == {20, 30}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {20, 30}
     processes.end(20)
-    assert watcher.look({"a": CLIENT})["a"].pids == {30}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {30}
     processes.end(30)
     processes.start(40, parent=1, session=20)
-    assert watcher.look({"a": CLIENT})["a"].pids == frozenset()
+    assert watcher.observe({"a": CLIENT})["a"].pids == frozenset()
 
 
 def test_a_number_that_is_used_again_is_somebody_else(processes: ProcessFolder) -> None:
     """Of the client as of its children, and of a client waits."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     processes.start(10, started=900)
     processes.start(20, started=900)
-    assert not watcher.look({"a": CLIENT})["a"].is_alive
+    assert not watcher.observe({"a": CLIENT})["a"].is_alive
     assert not watcher.is_alive(CLIENT)
     assert watcher.is_alive(replace(CLIENT, started_ticks=900))
 
@@ -88,7 +88,7 @@ def test_a_number_that_is_used_again_is_somebody_else(processes: ProcessFolder) 
 def test_a_zombie_is_not_alive(processes: ProcessFolder) -> None:
     """It only waits for a parent that does not look."""
     processes.start(10, state="Z")
-    assert not watcher_of(processes).look({"a": CLIENT})["a"].is_alive
+    assert not watcher_of(processes).observe({"a": CLIENT})["a"].is_alive
     assert not watcher_of(processes).is_alive(CLIENT)
 
 
@@ -118,16 +118,16 @@ def test_a_read_that_fails_is_no_death(
     """The member stays, and so does its session; its end is noticed once it can be read."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     failing["/stat"] = number
-    seen = watcher.look({"a": CLIENT})["a"]
+    seen = watcher.observe({"a": CLIENT})["a"]
     assert (seen.pids, seen.is_alive) == ({10, 20}, None)
     assert watcher.is_alive(CLIENT) is None
     failing.clear()
-    assert watcher.look({"a": CLIENT})["a"].is_alive
+    assert watcher.observe({"a": CLIENT})["a"].is_alive
     processes.end(10)
     processes.end(20)
-    assert watcher.look({"a": CLIENT})["a"].is_alive is False
+    assert watcher.observe({"a": CLIENT})["a"].is_alive is False
     assert watcher.is_alive(CLIENT) is False
 
 
@@ -137,14 +137,14 @@ def test_a_process_table_that_cannot_be_listed_is_no_death(
 ) -> None:
     """Nor is one without any process in it: no one looked."""
     watcher = watcher_of(processes)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     failing["/stat"] = errno.ENOENT
     failing["/proc"] = number
-    seen = watcher.look({"a": CLIENT})["a"]
+    seen = watcher.observe({"a": CLIENT})["a"]
     assert (seen.pids, seen.is_alive) == ({10}, None)
     assert watcher.is_alive(CLIENT) is None
     failing.clear()
-    assert watcher.look({"a": CLIENT})["a"].is_alive
+    assert watcher.observe({"a": CLIENT})["a"].is_alive
 
 
 def test_a_new_process_that_could_not_be_read_is_looked_at_again(
@@ -153,19 +153,19 @@ def test_a_new_process_that_could_not_be_read_is_looked_at_again(
     """Until then it may be the one by which a lease lasts."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     processes.start(30, parent=20, session=20)
     failing["/30/stat"] = errno.EMFILE
-    assert watcher.look({"a": CLIENT})["a"].pids == {10, 20}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {10, 20}
     failing.clear()
-    assert watcher.look({"a": CLIENT})["a"].pids == {10, 20, 30}
+    assert watcher.observe({"a": CLIENT})["a"].pids == {10, 20, 30}
     processes.start(40)
     failing["/40/stat"] = errno.EMFILE
     for pid in (10, 20, 30):
         processes.end(pid)
-    assert watcher.look({"a": CLIENT})["a"].is_alive is None
+    assert watcher.observe({"a": CLIENT})["a"].is_alive is None
     failing["/40/stat"] = errno.EACCES
-    assert watcher.look({"a": CLIENT})["a"].is_alive is False
+    assert watcher.observe({"a": CLIENT})["a"].is_alive is False
 
 
 def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
@@ -175,18 +175,18 @@ def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
     for pid in range(100, 500):
         processes.start(pid, parent=10)
     looked_at: list[int] = []
-    read = table.look
-    table.look = lambda pid: (looked_at.append(pid), read(pid))[1]  # type: ignore[method-assign]  # To count.
-    assert len(watcher.look({"a": CLIENT})["a"].pids) <= 51
+    read = table.find
+    table.find = lambda pid: (looked_at.append(pid), read(pid))[1]  # type: ignore[method-assign]  # To count.
+    assert len(watcher.observe({"a": CLIENT})["a"].pids) <= 51
     for _ in range(12):
         looked_at.clear()
-        assert watcher.look({"a": CLIENT})["a"].is_alive
+        assert watcher.observe({"a": CLIENT})["a"].is_alive
         assert len(looked_at) <= 100
-    assert len(watcher.look({"a": CLIENT})["a"].pids) == 401
+    assert len(watcher.observe({"a": CLIENT})["a"].pids) == 401
     processes.end(10)
     for pid in range(100, 500):
         processes.end(pid)
-    alive = [watcher.look({"a": CLIENT})["a"].is_alive for _ in range(12)]
+    alive = [watcher.observe({"a": CLIENT})["a"].is_alive for _ in range(12)]
     assert alive[-1] is False
 
 
@@ -194,19 +194,19 @@ def test_a_mark_is_believed_of_the_same_user_alone(processes: ProcessFolder) -> 
     """Anyone can write any lease's id into his own environment."""
     processes.start(60, parent=1, **{LEASE: "a"})
     processes.start(61, parent=1, **{LEASE: "other"})
-    assert watcher_of(processes).look({"a": CLIENT})["a"].pids == {10, 60}
+    assert watcher_of(processes).observe({"a": CLIENT})["a"].pids == {10, 60}
     stranger = replace(CLIENT, uid=os.getuid() + 1)
-    assert watcher_of(processes).look({"a": stranger})["a"].pids == {10}
+    assert watcher_of(processes).observe({"a": stranger})["a"].pids == {10}
 
 
 def test_who_is_found_as_the_last_known_one_ends_keeps_the_lease(processes: ProcessFolder) -> None:
     """Between two looks a child may begin and all that were known end."""
     watcher = watcher_of(processes)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     processes.end(10)
     processes.start(60, parent=1, **{LEASE: "a"})
 
-    seen = watcher.look({"a": CLIENT})["a"]
+    seen = watcher.observe({"a": CLIENT})["a"]
 
     assert (seen.pids, seen.is_alive) == ({60}, True)
 
@@ -215,11 +215,11 @@ def test_a_lease_that_has_just_begun_takes_in_what_begins_after(processes: Proce
     """What was a stranger's before stays one."""
     watcher = watcher_of(processes)
     processes.start(70)
-    watcher.look({"a": CLIENT})
+    watcher.observe({"a": CLIENT})
     processes.start(71, parent=70)
     other = LeaseOwner(CLIENT.uid, "ada", 70, 100)
-    assert watcher.look({"a": CLIENT, "b": other})["b"].pids == {70, 71}
-    assert watcher.look({"b": other}).keys() == {"b"}
+    assert watcher.observe({"a": CLIENT, "b": other})["b"].pids == {70, 71}
+    assert watcher.observe({"b": other}).keys() == {"b"}
 
 
 def test_processes_tell_the_lease_that_they_carry(processes: ProcessFolder) -> None:

@@ -24,7 +24,7 @@ def scheduling(
     world: World, *records: LeaseRecord, now: int = 0, bookings: tuple[Booking, ...] = ()
 ) -> SchedulingState:
     """The node with what is leased of it."""
-    return SchedulingState(now, world.look(), records, bookings, GpuPlacementSettings())
+    return SchedulingState(now, world.observe(), records, bookings, GpuPlacementSettings())
 
 
 def leased(name: str, *indices: int, hours: float | None = 1.0) -> LeaseRecord:

@@ -31,14 +31,14 @@ class LentNode:
     def asks(self, name: str, gpus: int = 1, user: str = "ada", **more: object) -> BrokerTransition:
         """A ticket, and a look; what is granted works from then on."""
         wanted = ticket(name, gpus, user, **more)
-        self.state = self.broker.ask(self.state, self.now, wanted, self.world.look()).state
+        self.state = self.broker.ask(self.state, self.now, wanted, self.world.observe()).state
         return self.looks()
 
     def looks(self, later: int = SECOND) -> BrokerTransition:
         """A look some time later."""
         self.now += later
         seen = self.world.observations(self.state)
-        step = self.broker.turn(self.state, self.now, seen, self.world.look())
+        step = self.broker.turn(self.state, self.now, seen, self.world.observe())
         self.state = step.state
         for record in step.grants:
             self.world.running[record.id] = Running(record.lease.uuids, 0.0)
@@ -144,7 +144,7 @@ def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
     node.world.broken = {"GPU-0"}
     node.looks()
     node.looks(10 * SECOND)
-    document = encode_broker(BrokerOverview(node.state, node=node.world.look()), 0)
+    document = encode_broker(BrokerOverview(node.state, node=node.world.observe()), 0)
     shown = queue_text(document, node.now / SECOND)
     assert "  Lease aaaaaaaa has lost GPU 0: fell off the bus.\n" in shown
     assert ("in place of lease aaaaaaaa, which has lost a GPU" in shown) is offers
@@ -160,5 +160,5 @@ def test_what_is_kept_is_no_reservation_of_its_users_own() -> None:
     node.looks(10 * SECOND)
     kept = node.state.bookings[0].reservation
     own = replace(kept, id="own", starts=node.now, ends=node.now + HOUR)
-    step = node.broker.reserve(node.state, node.now, own, client(), node.world.look())
+    step = node.broker.reserve(node.state, node.now, own, client(), node.world.observe())
     assert not step.is_refused, step.events

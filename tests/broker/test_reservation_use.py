@@ -36,7 +36,7 @@ def used(state: BrokerState, now: int) -> dict[str, float]:
 
 def test_what_is_kept_for_somebody_is_used_by_him() -> None:
     """From its begin to its end, whether or not anything runs: others are kept away from it."""
-    state = reserved(World(hgx()).look())
+    state = reserved(World(hgx()).observe())
     assert used(state, HOUR) == {}
     assert used(state, 2 * HOUR) == {"bo": pytest.approx(4.0, rel=0.01)}
     assert used(state, 9 * HOUR) == {"bo": pytest.approx(8.0, rel=0.05)}
@@ -44,7 +44,7 @@ def test_what_is_kept_for_somebody_is_used_by_him() -> None:
 
 def test_what_is_taken_back_is_used_until_then() -> None:
     """And an hour that was not reached is not."""
-    state = reserved(World(hgx()).look())
+    state = reserved(World(hgx()).observe())
     state = BROKER.cancel(state, 2 * HOUR, "r", client("bo")).state
     assert used(state, 3 * HOUR) == {"bo": pytest.approx(4.0, rel=0.01)}
 
@@ -52,21 +52,21 @@ def test_what_is_taken_back_is_used_until_then() -> None:
 def test_an_operator_who_reserves_for_another_uses_nothing() -> None:
     """It counts against a client it is for."""
     root = replace(client("root"), uid=0)
-    step = BROKER.reserve(START, 0, TWO_HOURS, root, World(hgx()).look())
+    step = BROKER.reserve(START, 0, TWO_HOURS, root, World(hgx()).observe())
     assert used(step.state, 2 * HOUR).keys() == {"bo"}
 
 
 def test_a_gpu_that_is_reserved_and_lent_is_one_gpu() -> None:
     """A lease that draws on it counts as a lease does, and only the rest as the reservation."""
     world = World(hgx())
-    state = reserved(world.look())
+    state = reserved(world.observe())
     state = BROKER.ask(state, HOUR, ticket("a", 3, user="bo", reservation="r")).state
-    state = BROKER.serve(state, HOUR, world.look()).state
+    state = BROKER.serve(state, HOUR, world.observe()).state
     assert state.rates() == {"bo": 4.0}
     world.running["a"] = Running(state.leases[0].lease.uuids, GIBIBYTE)
     part = ticket("b", user="bo", memory=20, may_share=True, reservation="r")
     state = BROKER.ask(state, HOUR, part).state
-    state = BROKER.serve(state, HOUR, world.look()).state
+    state = BROKER.serve(state, HOUR, world.observe()).state
     assert len(state.leases) == 2
     assert sum(state.leases[1].rates.values()) == pytest.approx(20 * GIBIBYTE / TOTAL_BYTES)
     assert state.rates() == {"bo": pytest.approx(4.0)}
@@ -75,10 +75,10 @@ def test_a_gpu_that_is_reserved_and_lent_is_one_gpu() -> None:
 def test_what_others_are_on_is_not_kept_from_them() -> None:
     """A lease that stays past its limit, work without a lease, and a broken GPU are not charged."""
     world = World(hgx())
-    state = reserved(world.look())
+    state = reserved(world.observe())
     (first, second, third, _) = state.bookings[0].uuids
     late = BROKER.ask(state, 0, ticket("late", user="ada", limit_seconds=600.0)).state
-    late = BROKER.serve(late, 0, world.look()).state
+    late = BROKER.serve(late, 0, world.observe()).state
     record = late.leases[0]
     moved = replace(record, lease=replace(record.lease, uuids=(first,)))
     world.running["late"] = Running((first,), GIBIBYTE)
@@ -87,18 +87,18 @@ def test_what_others_are_on_is_not_kept_from_them() -> None:
     # All of it came up between two looks, so that the reservation could not move.
     state = late.with_leases([moved])
     state = replace(state, as_of=HOUR)
-    state = BROKER.serve(state, HOUR, world.look()).state
+    state = BROKER.serve(state, HOUR, world.observe()).state
     assert state.bookings[0].unavailable == (second, third)
     assert state.rates() == {"ada": 1.0, "bo": 1.0}
     world.outsiders.clear()
     world.broken.clear()
-    state = BROKER.serve(state, HOUR, world.look()).state
+    state = BROKER.serve(state, HOUR, world.observe()).state
     assert state.rates() == {"ada": 1.0, "bo": 3.0}
 
 
 def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
     """As a lease on it does."""
-    look = World(hgx(1)).look()
+    look = World(hgx(1)).observe()
     mig = MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     device = replace(look.slots[0].device, uuid="MIG-0", mig=mig, memory_total_bytes=10e9)
     look = replace(look, slots=(replace(look.slots[0], device=device),))
@@ -109,18 +109,18 @@ def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
 def test_whoever_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
     """Of tickets of one age; the point of charging for it."""
     world = World(hgx(4))
-    state = BROKER.expire(reserved(world.look()), 3 * HOUR).state
+    state = BROKER.expire(reserved(world.observe()), 3 * HOUR).state
     wishes = (ticket("bos", 4, user="bo"), ticket("adas", 4, user="ada"))
     for wanted in wishes:
         state = BROKER.ask(state, 3 * HOUR, wanted).state
-    step = BROKER.serve(state, 3 * HOUR, world.look())
+    step = BROKER.serve(state, 3 * HOUR, world.observe())
     assert [grant.id for grant in step.grants] == ["adas"]
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=30))
 def test_it_does_not_matter_how_often_a_reservation_is_charged(minutes: list[int]) -> None:
     """At each look, or once after its end: its begin and its end are not rounded to looks."""
-    state, now = reserved(World(hgx()).look()), 0
+    state, now = reserved(World(hgx()).observe()), 0
     at_once = BROKER.expire(state, sum(minutes) * MINUTE + SECOND).state.usage.gpu_seconds
     for each in minutes:
         now += each * MINUTE

@@ -26,24 +26,24 @@ def asked(
     world: World, wanted: Ticket, state: BrokerState = START, now: int = 0
 ) -> BrokerTransition:
     """A ticket in the queue, and one look at it."""
-    step = BROKER.ask(state, now, wanted, world.look())
+    step = BROKER.ask(state, now, wanted, world.observe())
     assert not step.is_refused, step.events
-    return BROKER.serve(step.state, now, world.look())
+    return BROKER.serve(step.state, now, world.observe())
 
 
 def test_a_reservation_is_free_in_time() -> None:
     """A lease that might last into it waits until it is over."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
     step = asked(world, ticket("a", limit_seconds=3601.0), state=state)
     assert step.grants == ()
     mine = ticket("mine", 8, user="bo", reservation="r")
     step = asked(world, mine, state=step.state, now=HOUR - 1)
     assert step.grants == ()
-    step = BROKER.turn(step.state, HOUR, {}, world.look())
+    step = BROKER.turn(step.state, HOUR, {}, world.observe())
     assert [grant.id for grant in step.grants] == ["mine"]
-    step = BROKER.turn(step.state, 2 * HOUR, {"mine": DEAD}, world.look())
+    step = BROKER.turn(step.state, 2 * HOUR, {"mine": DEAD}, world.observe())
     assert kinds(step) == [
         EventKind.ENDED,
         EventKind.RESERVATION_OVER,
@@ -56,22 +56,24 @@ def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
     world = World(hgx())
     state = asked(world, ticket("a", 5, limit_seconds=7200.0)).state
     early = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
-    assert BROKER.reserve(state, 0, early, client("bo"), world.look()).is_refused
+    assert BROKER.reserve(state, 0, early, client("bo"), world.observe()).is_refused
     late = replace(early, starts=2 * HOUR)
-    assert not BROKER.reserve(state, 0, late, client("bo"), world.look()).is_refused
+    assert not BROKER.reserve(state, 0, late, client("bo"), world.observe()).is_refused
 
 
 def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
     """And how many are kept, in words that fit one."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
     one = replace(wanted, id="one", request=GpuRequest(1))
-    step = BROKER.reserve(state, 0, replace(one, request=GpuRequest(3)), client("bo"), world.look())
+    step = BROKER.reserve(
+        state, 0, replace(one, request=GpuRequest(3)), client("bo"), world.observe()
+    )
     assert "1 of 3 asked for is known to be free then" in step.events[-1].message
-    step = BROKER.reserve(state, 0, one, client("bo"), world.look())
+    step = BROKER.reserve(state, 0, one, client("bo"), world.observe())
     assert step.events[-1].message.startswith("1 GPU is kept for bo as reservation one")
-    step = BROKER.reserve(step.state, 0, replace(one, id="x"), client("root"), world.look())
+    step = BROKER.reserve(step.state, 0, replace(one, id="x"), client("root"), world.observe())
     assert step.is_refused
 
 
@@ -86,7 +88,7 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
     state = START
     for name, gpus, at in (("soon", 2, 3 * HOUR), ("late", 4, 20 * HOUR + MINUTE)):
         wanted = Reservation(name, "bo", GpuRequest(gpus), at, at + HOUR)
-        step = BROKER.reserve(state, 0, wanted, client("bo"), world.look())
+        step = BROKER.reserve(state, 0, wanted, client("bo"), world.observe())
         assert not step.is_refused
         state = step.state
     kept = "4 are kept for reservation late of bo, which begins in 21 h; with --time-limit 20h"
@@ -97,9 +99,9 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
     assert why_first(asked(world, ticket("a", 8, limit_seconds=86400.0), state)).endswith(
         "kept for reservation soon of bo, which begins in 3 h"
     )
-    begun = BROKER.turn(state, 3 * HOUR + 2 * MINUTE, {"there": DEAD}, world.look())
+    begun = BROKER.turn(state, 3 * HOUR + 2 * MINUTE, {"there": DEAD}, world.observe())
     step = BROKER.ask(begun.state, begun.state.as_of, ticket("b", 8, limit_seconds=60.0))
-    step = BROKER.serve(step.state, step.state.as_of, world.look())
+    step = BROKER.serve(step.state, step.state.as_of, world.observe())
     assert why_first(step).endswith("2 are kept for reservation soon of bo, which ends in 58 min")
 
 
@@ -107,26 +109,26 @@ def test_two_reservations_do_not_get_the_same_gpus() -> None:
     """At the same time; one after the other they may."""
     world = World(hgx())
     first = Reservation("1", "bo", GpuRequest(5), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, first, client("bo"), world.look()).state
+    state = BROKER.reserve(START, 0, first, client("bo"), world.observe()).state
     second = replace(first, id="2", starts=HOUR + MINUTE, ends=3 * HOUR)
-    assert BROKER.reserve(state, 0, second, client("bo"), world.look()).is_refused
+    assert BROKER.reserve(state, 0, second, client("bo"), world.observe()).is_refused
     second = replace(second, starts=2 * HOUR)
-    assert not BROKER.reserve(state, 0, second, client("bo"), world.look()).is_refused
+    assert not BROKER.reserve(state, 0, second, client("bo"), world.observe()).is_refused
 
 
 def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
     """Someone works there without a lease."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
     world.outsiders["theirs"] = Running(state.bookings[0].uuids[:1], GIBIBYTE)
-    step = BROKER.turn(state, MINUTE, {}, world.look())
+    step = BROKER.turn(state, MINUTE, {}, world.observe())
     assert kinds(step) == []
     assert world.outsiders["theirs"].uuids[0] not in step.state.bookings[0].uuids
     world.outsiders["more"] = Running(world.uuids[:5], GIBIBYTE)
-    step = BROKER.turn(step.state, MINUTE, {}, world.look())
+    step = BROKER.turn(step.state, MINUTE, {}, world.observe())
     assert kinds(step) == [EventKind.AT_RISK]
-    assert kinds(BROKER.turn(step.state, MINUTE, {}, world.look())) == []
+    assert kinds(BROKER.turn(step.state, MINUTE, {}, world.observe())) == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None
 )
 def test_a_reservation_beyond_what_is_allowed_is_refused(wanted: Reservation, why: str) -> None:
     """With the reason and what would be allowed."""
-    step = BROKER.reserve(START, 0, wanted, client("bo"), World(hgx()).look())
+    step = BROKER.reserve(START, 0, wanted, client("bo"), World(hgx()).observe())
     assert step.is_refused
     assert why in step.events[0].message
 
@@ -150,11 +152,11 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
     """And a client is refused is told whom to ask."""
     world, broker = World(hgx()), Broker(BrokerSettings(), GpuPlacementSettings())
     wanted = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
-    refused = broker.reserve(START, 0, wanted, client("bo"), world.look())
+    refused = broker.reserve(START, 0, wanted, client("bo"), world.observe())
     assert refused.is_refused
     assert "reservations are for operators here" in refused.events[0].message
     root = replace(client("root"), uid=0)
-    assert not broker.reserve(START, 0, wanted, root, world.look()).is_refused
+    assert not broker.reserve(START, 0, wanted, root, world.observe()).is_refused
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: s
     """As the last of those who wait, in whole hours and minutes."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
-    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
     mine = ticket("mine", 8, user="bo", reservation="r")
-    state = BROKER.ask(state, 0, mine, world.look()).state
+    state = BROKER.ask(state, 0, mine, world.observe()).state
     step = asked(world, ticket("other", limit_seconds=86400.0), state=state, now=now)
     assert [each.id for each, _ in step.waiting] == ["other", "mine"]
     assert step.waiting[-1][1] == told

@@ -66,7 +66,7 @@ def test_people_see_why_nothing_is_done(
     controller = node.controller(DRY)
     if advised:
         node.advise(reasons=advised)
-    node.look(controller)
+    node.run(controller)
     capsys.readouterr()
     with served(tmp_path, controller, [DRY]) as path:
         assert main(["actions", "--path.api-socket", str(path)]) == 0
@@ -82,7 +82,7 @@ def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Ca
     storage = Storage(str(tmp_path / "history.db"))
     node = ActionNode(ActionRepository(storage.database), [workload("llama")])
     node.advise()
-    node.look(node.controller(DRY))
+    node.run(node.controller(DRY))
     storage.close()
     capsys.readouterr()
     file = tmp_path / "settings.yaml"

@@ -62,7 +62,7 @@ class Life:
         self._series: dict[str, list[tuple[str, Nanoseconds]]] = {}
         self._live()
         self.end = self._clock.wall_time()
-        cases = self._accountant.look(self.end).cases(2 * HOUR)
+        cases = self._accountant.snapshot(self.end).cases(2 * HOUR)
         self.findings = findings(cases, configured_rules(settings))
 
     @property

@@ -131,7 +131,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
     node = verdicts(
         judge_all(
-            lambda span: [each.on(unread(each)) for each in life.accounts.look(NOW).cases(span)]
+            lambda span: [each.on(unread(each)) for each in life.accounts.snapshot(NOW).cases(span)]
         )
     )
     fleet = verdicts(judge_all(kept(life, step).cases))
@@ -145,7 +145,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
 def test_windows_are_those_of_the_node(life: Life) -> None:
     """State by state to the second, over a day that ends now."""
-    node = {each.key: each for each in life.accounts.look(NOW).cases(DAY)}
+    node = {each.key: each for each in life.accounts.snapshot(NOW).cases(DAY)}
     fleet = {each.key: each for each in kept(life, FINE_STEP).cases(DAY)}
     for key, case in node.items():
         for mine, theirs in zip(case.windows, fleet[key].windows, strict=True):

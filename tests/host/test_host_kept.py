@@ -21,7 +21,7 @@ def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
     meter: CounterMeter[str] = CounterMeter(1)
     for now, (used, available) in enumerate(looks):
         counter = MonotonicCounter(used, available)
-        rates = meter.look(now, lambda counter=counter: {"a": counter})
+        rates = meter.update(now, lambda counter=counter: {"a": counter})
         assert all(rate >= 0 for rate in rates.values())
         assert now > 0 or rates == {}
 
@@ -33,7 +33,7 @@ def test_rates_add_up_to_the_counter(start: int, steps: list[int]) -> None:
     counter, total = start, 0.0
     for now, step in enumerate([0, *steps]):
         counter += step
-        rates = meter.look(now, lambda: {"a": MonotonicCounter(counter, now)})  # noqa: B023 - read at once.
+        rates = meter.update(now, lambda: {"a": MonotonicCounter(counter, now)})  # noqa: B023 - read at once.
         total += rates.get("a", 0.0)
     assert total == counter - start
 

@@ -130,7 +130,7 @@ def opened(scenario: str, sysfs: Path) -> Iterator[tuple[NvmlDriver, Bench]]:
 
 def topology_of(driver: NvmlDriver, sysfs: Path) -> tuple[Topology, Inventory]:
     """What is read of it, with the devices that it offers."""
-    found = driver.look()
+    found = driver.find_devices()
     assert isinstance(found, Inventory)
     devices = [gpu.whole.device for gpu in found.gpus]
     return read_topology(sysfs, devices, found.topology), found

@@ -79,12 +79,12 @@ def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
     place = intake(folder, controller)
     path = folder / "a.json"
     path.write_text("half")
-    place.look()
+    place.poll()
     path.write_text("half and more")
-    place.look()
+    place.poll()
     assert controller.taken == []
-    place.look()
-    place.look()
+    place.poll()
+    place.poll()
     assert controller.taken == [["a.json"]]
 
 
@@ -94,8 +94,8 @@ def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
     place = intake(folder, controller)
     for text in ("one", "another"):
         (folder / "a.json").write_text(text)
-        place.look()
-        place.look()
+        place.poll()
+        place.poll()
     assert controller.taken == [["a.json"], ["a.json"]]
 
 
@@ -107,8 +107,8 @@ def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
         (folder / name).write_text("x")
     (folder / ".partial.json").write_text("x")
     place = intake(folder, controller)
-    place.look()
-    place.look()
+    place.poll()
+    place.poll()
     assert sorted(controller.taken) == [["alone.json"], ["r0.json"], ["r0.json", "r1.json"]]
 
 
@@ -121,8 +121,8 @@ def test_what_was_read_is_not_read_after_a_restart(folder: Path, tmp_path: Path)
     for _ in range(2):
         with repository_at(tmp_path / "history.db") as repository, capture_logs() as log:
             place = intake(folder, controller, repository)
-            place.look()
-            place.look()
+            place.poll()
+            place.poll()
             known = {each.path: each.fault for each in repository.files().values()}
         told.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
         assert known == {"a.json": "", "b.json": "b.json: is broken"}
@@ -136,11 +136,11 @@ def test_files_that_went_away_are_forgotten(folder: Path) -> None:
     repository, path = CaptureRepository(Storage("").database), folder / "a.json"
     place = intake(folder, Desk(), repository)
     path.write_text("x")
-    place.look()
-    place.look()
+    place.poll()
+    place.poll()
     assert set(repository.files()) == {"a.json"}
     path.unlink()
-    place.look()
+    place.poll()
     assert repository.files() == {}
 
 
@@ -163,7 +163,7 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
     place = intake(folder, controller)
     with capture_logs() as log:
         for _ in range(3):
-            place.look()
+            place.poll()
     told = [each["file"] for each in log if each["event"] == "profile_not_read"]
     assert controller.taken == []
     assert sorted(told) == ["link.json", "pipe.json", "socket.json"]
@@ -212,7 +212,7 @@ def test_a_hard_link_is_opened_where_all_who_may_have_made_it_could_read_it(
     controller = Desk()
     place = intake(folder, controller)
     for _ in range(2):
-        place.look()
+        place.poll()
     assert bool(controller.taken) is opened
     assert ("a.json" not in refusals(folder)) is opened
     secret.unlink()
@@ -270,7 +270,7 @@ def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
         os.utime(path, (number, number))
     with capture_logs() as log:
         for _ in range(3):
-            place.look()
+            place.poll()
     assert controller.taken == [["2.json", "3.json"]]
     assert [each["left_out"] for each in log if each["event"] == "drop_folder_crowded"] == [2]
 
@@ -280,13 +280,13 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
     controller = Desk()
     place = intake(folder / "later", controller)
     with capture_logs() as log:
-        place.look()
-        place.look()
+        place.poll()
+        place.poll()
     assert [each["error"] for each in log] == ["no such file or directory"]
     (folder / "later").mkdir()
     (folder / "later" / "a.json").write_text("x")
-    place.look()
-    place.look()
+    place.poll()
+    place.poll()
     assert controller.taken == [["a.json"]]
 
 
@@ -298,14 +298,14 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
     )
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
-    place.look()
+    place.poll()
     with pytest.raises(HistoryError):
-        place.look()
+        place.poll()
     assert repository.files() == {}
     with capture_logs():
-        place.look()
+        place.poll()
     assert "odd" in repository.files()["a.json"].fault
-    place.look()
+    place.poll()
     assert controller.taken == []
 
 
@@ -314,9 +314,9 @@ def test_who_stops_reads_no_more(folder: Path) -> None:
     controller, repository = Desk(), CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
-    place.look()
+    place.poll()
     place.stop()
-    place.look()
+    place.poll()
     assert (controller.taken, repository.files()) == ([], {})
 
 
@@ -327,7 +327,7 @@ def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
     trace_of().write(folder)
     os.mkfifo(folder / "pipe")
     before = threading.active_count()
-    place.look()
-    place.look()
+    place.poll()
+    place.poll()
     assert controller.taken == [["rank0.pt.trace.json"]]
     assert threading.active_count() == before

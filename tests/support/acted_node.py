@@ -13,7 +13,7 @@ def main(path: str) -> None:
     """Until someone kills it."""
     node = ActionNode(ActionRepository(Storage(path).database), [workload("llama")])
     node.advise()
-    node.controller(action(command=("sleep", "600"))).look()
+    node.controller(action(command=("sleep", "600"))).run()
     time.sleep(600.0)
 
 

@@ -173,11 +173,11 @@ class ActionNode:
         """What became of each."""
         return [each.outcome for each in self.records]
 
-    def look(self, controller: ActionController, passed_seconds: float = 60.0) -> None:
+    def run(self, controller: ActionController, passed_seconds: float = 60.0) -> None:
         """Let a controller look once, a while later, and what it does come to its end."""
         self.clock.pass_seconds(passed_seconds)
         self.hold()
-        controller.look()
+        controller.run()
         eventually(lambda: ActionOutcome.STARTED not in self.outcomes)
 
 

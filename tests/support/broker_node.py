@@ -83,7 +83,7 @@ class World:
         """All GPUs."""
         return tuple(self.topology.placements)
 
-    def look(self) -> NodeObservation:
+    def observe(self) -> NodeObservation:
         """What the agent sees."""
         slots = (self._slot(index, uuid) for index, uuid in enumerate(self.uuids))
         return NodeObservation(tuple(slots), self.topology)

@@ -91,11 +91,11 @@ class ManagedNode:
             )
             for each in (*state.leases, *state.tickets)
         }
-        return BrokerObservation(None if self.trouble else self.world.look(), seen, self.trouble)
+        return BrokerObservation(None if self.trouble else self.world.observe(), seen, self.trouble)
 
     def node(self, _: BrokerState) -> NodeObservation | None:
         """The node alone."""
-        return None if self.trouble else self.world.look()
+        return None if self.trouble else self.world.observe()
 
     def ask(
         self, method: str, path: str, body: Any = None, peer: SocketPeer | None = None

@@ -67,7 +67,7 @@ def fill_month(
             # Who holds what is noted with each write.
             storage.save_windows(windows, (), accounts.device_records())
             windows = []
-            cases = cache(lambda span, now=now: accounts.look(now).cases(span))
+            cases = cache(lambda span, now=now: accounts.snapshot(now).cases(span))
             measured = cache(lambda span, cases=cases: measure_all(cases(span)))
             ledger.update(judge_all(cases, rules, ledger.open_now()), now, measured)
         _act(ledger, day)

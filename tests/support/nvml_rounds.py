@@ -31,7 +31,7 @@ def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriv
 def inventory_of(driver: object) -> Inventory:
     """What a first look finds."""
     with driver_thread(driver) as own:
-        found = own.look()
+        found = own.find_devices()
     assert isinstance(found, Inventory)
     return found
 
@@ -43,7 +43,7 @@ def rounds(
     """A function that reads all GPUs as they were found at first, one round each."""
     clock = clock or FastClock(0)
     with driver_thread(driver) as own, ExitStack() as stack:
-        found = own.look()
+        found = own.find_devices()
         assert isinstance(found, Inventory)
         sessions = [
             stack.enter_context(DeviceReader(gpu, clock=clock, settings=LiveSettings(**settings)))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from nvml_driver import patient_settings
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.request import request_of
-from rightsizer.cli.place import place_by_look
+from rightsizer.cli.place import placement_of_node
 from rightsizer.io.clock import FastClock
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.settings import SimulatedSettings
@@ -61,6 +61,6 @@ def placed_node(scenario: Path | str, **words: str) -> Any:
     sources = replace(settings.sources, nvml=patient_settings(), simulated=simulated)
     settings = replace(settings, sources=sources)
     try:
-        return place_by_look(settings, request_of(words), FastClock(hour(12)))
+        return placement_of_node(settings, request_of(words), FastClock(hour(12)))
     finally:
         use_library(None)

@@ -115,7 +115,7 @@ def test_modes_are_looked_at_again_and_constants_are_not() -> None:
 
     driver.more["nvmlDeviceGetComputeMode"] = mode
     with driver_thread(driver) as own:
-        looks = [own.look(), own.look()]
+        looks = [own.find_devices(), own.find_devices()]
     found = [look.gpus[0].whole.device for look in looks if isinstance(look, Inventory)]
     assert [device.facts["compute_mode"] for device in found] == ["exclusive_process", "default"]
     assert replace(found[0], facts={}) == replace(found[1], facts={})
@@ -220,8 +220,8 @@ def test_versions_are_asked_once_an_opening() -> None:
 
     driver.more["nvmlSystemGetDriverVersion"] = version
     with driver_thread(driver) as own:
-        looks = [own.look(), own.look()]
+        looks = [own.find_devices(), own.find_devices()]
         own.close()
-        looks.append(own.look())
+        looks.append(own.find_devices())
     told = [look.versions["driver_version"] for look in looks if isinstance(look, Inventory)]
     assert told == ["550.54.15", "550.54.15", "580.95.05"]

@@ -71,9 +71,9 @@ def test_bridged_card_misses_only_what_was_there() -> None:
     """The links of a bridge count once they were up, also after one has gone down."""
     gpu = linked("GPU-0", name=CARD, up=4)
     with driver_thread(pair(gpu)) as driver:
-        before = driver.look()
+        before = driver.find_devices()
         gpu.fields[STATE, 3] = 0
-        after = driver.look()
+        after = driver.find_devices()
     assert isinstance(before, Inventory)
     assert isinstance(after, Inventory)
     assert before.gpus[0].whole.wiring.links == (0, 1, 2, 3)

@@ -36,7 +36,7 @@ def sampled(samples: Samples, **changes: object) -> FakeDriver:
 def buffer_of(driver: FakeDriver) -> Iterator[SampleBuffer]:
     """The buffer of the driver's first GPU."""
     with driver_thread(driver) as own:
-        found = own.look()
+        found = own.find_devices()
         assert isinstance(found, Inventory)
         handle = DeviceHandle(
             found.gpus[0].whole, library=NvmlLibrary(), clock=FastClock(0), settings=LiveSettings()

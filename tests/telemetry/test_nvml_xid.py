@@ -36,9 +36,9 @@ class Node:
     opener: NvmlDriver
     listener: XidListener
 
-    def look(self) -> Inventory:
+    def read(self) -> Inventory:
         """Look for devices, as is done once a minute, and follow what is there."""
-        found = self.opener.look()
+        found = self.opener.find_devices()
         assert isinstance(found, Inventory)
         self.listener.follow(found)
         return found
@@ -74,7 +74,7 @@ def listening(
         chosen = LiveSettings(**settings)  # type: ignore[arg-type]
         listener = XidListener(clock=FastClock(NOW), settings=chosen)
         node = Node(driver, events, opener, listener)
-        node.look()
+        node.read()
         try:
             yield node
         finally:
@@ -146,7 +146,7 @@ def test_one_event_set_for_all_gpus() -> None:
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         node.poll_until(lambda: node.events.registered == {0, 1})
         assert len(node.events.sets) == 1
-        node.look()
+        node.read()
         node.events.report(0, 31)
         node.poll_until_heard("GPU-0", 1)
         assert node.driver.calls.count("nvmlEventSetCreate") == 1
@@ -228,7 +228,7 @@ def test_lost_gpu_leaves_the_others_heard() -> None:
         node.events.report(0, 31)
         node.poll_until_heard("GPU-0", 1)
         node.driver.gpus[1].is_lost = False
-        node.look()  # It is well again: the next look for devices registers it.
+        node.read()  # It is well again: the next look for devices registers it.
         node.poll_until(lambda: node.events.registered == {0, 1})
 
 
@@ -260,7 +260,7 @@ def test_counts_outlive_the_driver() -> None:
         node.listener.follow(None)
         node.opener.close()
         node.driver.is_loaded = True
-        node.look()
+        node.read()
         node.events.report(0, 31)
         node.poll_until_heard("GPU-0", 2)
 

@@ -97,7 +97,7 @@ def eventually(
 ) -> HostContext:
     """What is seen when something has come to be so."""
     for _ in range(500):
-        look = surroundings.look(HostQuery(), time.monotonic())
+        look = surroundings.collect(HostQuery(), time.monotonic())
         if is_so(look):
             return look
         time.sleep(0.005)
@@ -109,8 +109,8 @@ def test_what_is_seen_in_time_is_told_as_it_is() -> None:
     eyes = TestEyes()
     question = HostQuery((Device("GPU-0", 0),))
     with looking(eyes) as surroundings:
-        assert surroundings.look(question, soon()) is SEEN
-        assert surroundings.look(question, soon()) is SEEN
+        assert surroundings.collect(question, soon()) is SEEN
+        assert surroundings.collect(question, soon()) is SEEN
     assert eyes.questions == [question, question]
     assert eyes.threads == {"surroundings"}
     assert eyes.is_closed
@@ -120,12 +120,12 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
     """It stands meanwhile, that no one could look is told, and no one waits twice."""
     eyes = TestEyes()
     with looking(eyes) as surroundings:
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
         eyes.gate.clear()
-        late = surroundings.look(HostQuery(), time.monotonic())
+        late = surroundings.collect(HostQuery(), time.monotonic())
         for _ in range(5):
             # Were this deadline waited for, the test would never end.
-            assert surroundings.look(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
+            assert surroundings.collect(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
         assert (late.devices, late.holdings, late.topology) == (
             SEEN.devices,
             SEEN.holdings,
@@ -143,9 +143,9 @@ def test_what_was_seen_long_ago_is_told_no_more() -> None:
     """Past its time nothing is said of host and holders; the places of GPUs do not change."""
     eyes = TestEyes()
     with looking(eyes, hold_seconds=0.0) as surroundings:
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
         eyes.gate.clear()
-        blind = surroundings.look(HostQuery(), time.monotonic())
+        blind = surroundings.collect(HostQuery(), time.monotonic())
         assert (blind.node, blind.devices, blind.holdings) == ({}, {}, {})
         assert blind.topology is SEEN.topology
         assert blind.collectors.keys() == {"host"}
@@ -158,18 +158,18 @@ def test_crash_is_told_once_and_looked_again() -> None:
     """Each error is one line of the log, however often it comes; then all is well again."""
     eyes = TestEyes()
     with looking(eyes) as surroundings, capture_logs() as logs:
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
         eyes.error = ValueError("not a number")
         for _ in range(3):
-            crashed = surroundings.look(HostQuery(), soon())
+            crashed = surroundings.collect(HostQuery(), soon())
         assert crashed.node == SEEN.node
         assert not crashed.collectors["host"].success
         eyes.error = OSError("no such file")
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
         eyes.error = None
-        assert surroundings.look(HostQuery(), soon()) is SEEN
+        assert surroundings.collect(HostQuery(), soon()) is SEEN
         eyes.error = OSError("no such file")
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
     assert [log["error"] for log in logs] == [
         "ValueError('not a number')",
         "OSError('no such file')",
@@ -182,9 +182,9 @@ def test_crash_is_held_no_longer_than_slowness() -> None:
     """Past its time, what was seen before the crash is gone."""
     eyes = TestEyes()
     with looking(eyes, hold_seconds=0.0) as surroundings, capture_logs():
-        surroundings.look(HostQuery(), soon())
+        surroundings.collect(HostQuery(), soon())
         eyes.error = ValueError("not a number")
-        assert surroundings.look(HostQuery(), soon()).node == {}
+        assert surroundings.collect(HostQuery(), soon()).node == {}
 
 
 def test_eyes_that_hang_are_never_shared() -> None:
@@ -193,7 +193,7 @@ def test_eyes_that_hang_are_never_shared() -> None:
     eyes.gate.clear()
     with looking(eyes) as surroundings:
         for _ in range(20):
-            surroundings.look(HostQuery(), time.monotonic())
+            surroundings.collect(HostQuery(), time.monotonic())
             time.sleep(0.001)
         assert sum(thread.name == "surroundings" for thread in threading.enumerate()) == 1
         assert len(eyes.questions) == 1
@@ -303,7 +303,7 @@ def test_node_eyes_see_host_and_holders() -> None:
     eyes = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
     question = HostQuery(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
-    look = eyes.look(question)
+    look = eyes.collect(question)
     assert look.holdings == {
         "GPU-0": (Holding(WORKLOAD, 1.0),),
         "GPU-1": (Holding(WORKLOAD, 1.0, has_process=False),),
@@ -324,9 +324,9 @@ def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
     eyes = NodeHostProbe(host, owners, None)
     with capture_logs() as lines:
-        looks = [eyes.look(HostQuery()) for _ in range(3)]
+        looks = [eyes.collect(HostQuery()) for _ in range(3)]
         write_process(tmp_path, 1, cgroup="0::/init.scope")
-        looks.append(eyes.look(HostQuery()))
+        looks.append(eyes.collect(HostQuery()))
     assert [look.collectors["owners"].success for look in looks] == [False, False, False, True]
     assert [line["event"] for line in lines] == ["processes_hidden"]
 
@@ -339,14 +339,14 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     eyes = NodeHostProbe(host, OwnerResolver([]), tmp_path)
     gpu = Device("GPU-0", 0, pci_bus_id="00000000:17:00.0")
     part = Device("MIG-a", 0, mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 1 / 7, 1 / 8))
-    first = eyes.look(HostQuery((gpu, part))).topology
+    first = eyes.collect(HostQuery((gpu, part))).topology
     tick(clock, 100)
-    assert eyes.look(HostQuery((gpu, part))).topology is first
-    other = eyes.look(HostQuery((gpu,))).topology
+    assert eyes.collect(HostQuery((gpu, part))).topology is first
+    other = eyes.collect(HostQuery((gpu,))).topology
     assert other is not first
     assert first is not None
     assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
     seated = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(generation=5)})
-    topology = eyes.look(HostQuery((gpu,), topology=seated)).topology
+    topology = eyes.collect(HostQuery((gpu,), topology=seated)).topology
     assert topology is not None
     assert topology.placements["GPU-0"].generation == 5

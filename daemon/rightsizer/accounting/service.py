@@ -212,7 +212,7 @@ class NodeAccounts:
             CURRENT_WINDOW: provision(week, allocator, settings, account.current_demands()),
         }
 
-    def look(self, now: Nanoseconds) -> AccountsSnapshot:
+    def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
         """The input of `cases`, which are made after the lock is released."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
@@ -332,11 +332,11 @@ class AccountingService:
                 restored += 1
         return restored
 
-    def look(self, now: Nanoseconds) -> AccountsSnapshot:
+    def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
         """The accounts as they are, for the cases of several spans up to a wall time."""
         # A month of windows takes a while to read; sampling need not wait for it.
         with self._lock:
-            return self._accounts.look(now)
+            return self._accounts.snapshot(now)
 
     def remembered(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
         """The latest snapshot's time, and what is remembered of its devices."""

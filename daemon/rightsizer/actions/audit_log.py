@@ -143,8 +143,8 @@ class AuditLog(RecordCache[ActionRecord]):
     def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
         """The entries without those beyond the bounds, which are dropped."""
         undone = [each.id for each in records if not each.outcome.is_deed]
-        deeds = [each for each in records if each.outcome.is_deed]
-        beyond = {each.id for each in deeds if self.ago_seconds(each) > _KEPT_SECONDS}
+        past_actions = [each for each in records if each.outcome.is_deed]
+        beyond = {each.id for each in past_actions if self.ago_seconds(each) > _KEPT_SECONDS}
         beyond.update(undone[:-_MOST_UNDONE])
         self.forget(beyond)
         return [each for each in records if each.id not in beyond]

@@ -151,7 +151,7 @@ class ActionController:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """What runs at intervals."""
-        return (Job("actions", self.look, self._acting.interval),)
+        return (Job("actions", self.run, self._acting.interval),)
 
     def start(self) -> None:
         """Tell of what the last agent left without an outcome; it is not repeated."""
@@ -176,7 +176,7 @@ class ActionController:
         actions = tuple(self._actions.values())
         return ActionState(actions, self.suspended, self.proposals, self._audit.records())
 
-    def look(self) -> None:
+    def run(self) -> None:
         """See what came of what was done, and do what is due, one thing a look.
 
         Raises:
@@ -190,7 +190,7 @@ class ActionController:
         report, advice = self._context.report(), self._context.advice()
         here = _holders(report)
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
-        scene = ActionConditions(
+        conditions = ActionConditions(
             gpus=0 if report is None else len(report.devices),
             workloads=here.keys(),
             claimed={key: each.claimed for key, each in standing.items() if not each.why_not},
@@ -200,12 +200,12 @@ class ActionController:
             is_kept=self._audit.is_kept,
         )
         begun = (each for each in records if each.outcome.is_deed)
-        deeds = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
+        past_actions = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
         limits = self._acting.limits
-        self.proposals = found = proposals(advice, fitting, deeds, scene, limits)
-        suspended = {each for each in self._actions if is_suspended(each, deeds, limits)}
+        self.proposals = found = proposals(advice, fitting, past_actions, conditions, limits)
+        suspended = {each for each in self._actions if is_suspended(each, past_actions, limits)}
         self._tell_suspensions(suspended)
-        self._tell_withdrawals(found, scene, records)
+        self._tell_withdrawals(found, conditions, records)
         self._tell(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
         if due is not None and not self._runner.is_busy:
@@ -281,15 +281,15 @@ class ActionController:
     def _tell_withdrawals(
         self,
         found: Sequence[ActionProposal],
-        scene: ActionConditions,
+        conditions: ActionConditions,
         records: Sequence[ActionRecord],
     ) -> None:
         """Write down where an approval was taken back before anything was done on it."""
         done = {each.key for each in records if each.outcome.is_deed}
         approved = set()
         for each in found:
-            key, claimed = each.key, scene.claimed.get(each.advice.id)
-            proposed = scene.proposed.get(key)
+            key, claimed = each.key, conditions.claimed.get(each.advice.id)
+            proposed = conditions.proposed.get(key)
             if proposed is not None and claimed is not None and claimed >= proposed:
                 approved.add(key)
             elif key in self._approved and key not in done:

@@ -73,8 +73,8 @@ class ActionProposal:
 def proposals(
     advice: Sequence[Advice],
     actions: Mapping[str, Sequence[ActionTerms]],
-    deeds: Sequence[PastAction],
-    scene: ActionConditions,
+    past_actions: Sequence[PastAction],
+    conditions: ActionConditions,
     limits: ActionLimits,
 ) -> tuple[ActionProposal, ...]:
     """What each action makes of each piece of open advice, in the order of advice and settings.
@@ -91,7 +91,7 @@ def proposals(
             why = "no action is configured for its reasons and its workload"
             found.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
         for one in terms:
-            verdict, why = next(_Case(each, one, deeds, scene, limits).answers())
+            verdict, why = next(_Case(each, one, past_actions, conditions, limits).answers())
             if verdict is ActionVerdict.DUE and has_due:
                 verdict, why = ActionVerdict.RATE, "another action is due first"
             has_due = has_due or verdict is ActionVerdict.DUE
@@ -99,15 +99,17 @@ def proposals(
     return tuple(found)
 
 
-def is_suspended(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -> bool:
+def is_suspended(name: str, past_actions: Sequence[PastAction], limits: ActionLimits) -> bool:
     """Whether an action's results were failures too often."""
-    failed, known = _failures_of(name, deeds, limits)
+    failed, known = _failures_of(name, past_actions, limits)
     return known >= limits.minimum_results and failed > limits.suspended_above_ratio * known
 
 
-def _failures_of(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -> tuple[int, int]:
+def _failures_of(
+    name: str, past_actions: Sequence[PastAction], limits: ActionLimits
+) -> tuple[int, int]:
     """How many results of an action were failures, of how many that count."""
-    own = (each for each in deeds if each.record.action == name)
+    own = (each for each in past_actions if each.record.action == name)
     recent = [each.is_failure for each in own if each.ago_seconds < limits.results_within_seconds]
     return recent.count(True), len(recent) - recent.count(None)
 
@@ -118,8 +120,8 @@ class _Case:
 
     advice: Advice
     terms: ActionTerms
-    deeds: Sequence[PastAction]
-    scene: ActionConditions
+    past_actions: Sequence[PastAction]
+    conditions: ActionConditions
     limits: ActionLimits
 
     def answers(self) -> Iterator[_Answer]:
@@ -130,7 +132,7 @@ class _Case:
         yield from self._of_the_day()
         if self.terms.mode is ActionMode.DRY_RUN:
             yield ActionVerdict.DRY_RUN, "its mode is dry_run: it would be done"
-        if not self.scene.is_kept:
+        if not self.conditions.is_kept:
             yield ActionVerdict.NOT_KEPT, "nothing would remember it; set history.path"
         if self.terms.mode is ActionMode.APPROVE:
             yield from self._of_approval()
@@ -138,15 +140,15 @@ class _Case:
 
     def _of_its_past(self) -> Iterator[_Answer]:
         """What was done on the same advice is not repeated, unless a person asks for it again."""
-        asked = self.scene.claimed.get(self.advice.id)
+        asked = self.conditions.claimed.get(self.advice.id)
         about = self.terms.name, self.advice.id, self.advice.opened
-        for each in self.deeds:
+        for each in self.past_actions:
             is_asked_again = asked is not None and asked > each.record.at
             may_repeat = self.terms.mode is ActionMode.APPROVE and is_asked_again
             if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
                 yield ActionVerdict.DONE_BEFORE, f"it was done {_ago_text(each.ago_seconds)} ago"
-        if is_suspended(self.terms.name, self.deeds, self.limits):
-            failed, known = _failures_of(self.terms.name, self.deeds, self.limits)
+        if is_suspended(self.terms.name, self.past_actions, self.limits):
+            failed, known = _failures_of(self.terms.name, self.past_actions, self.limits)
             within = _ago_text(self.limits.results_within_seconds)
             why = f"{failed} of its {known} results within {within} were failures"
             yield ActionVerdict.SUSPENDED, why
@@ -163,21 +165,21 @@ class _Case:
             yield ActionVerdict.CONFIDENCE, why
         if _RISKS[finding.risk] > _RISKS[terms.maximum_risk]:
             yield ActionVerdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
-        if finding.workload is not None and finding.workload not in self.scene.workloads:
+        if finding.workload is not None and finding.workload not in self.conditions.workloads:
             yield ActionVerdict.ABSENT, "its workload holds no GPU now"
-        if (why_unfit := self.scene.unfit.get((terms.name, advice.id))) is not None:
+        if (why_unfit := self.conditions.unfit.get((terms.name, advice.id))) is not None:
             yield ActionVerdict.UNFIT, why_unfit
 
     def _of_the_workload(self) -> Iterator[_Answer]:
         """What was done on it for another reason is verified first; then it rests."""
         advice, terms = self.advice, self.terms
-        for each in (past.record for past in self.deeds):
+        for each in (past.record for past in self.past_actions):
             is_same = each.workload is not None and each.workload == advice.finding.workload
             is_waiting = each.result is None and each.outcome.has_worked is not False
             if is_same and is_waiting and each.advice != advice.id:
                 why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
                 yield ActionVerdict.UNVERIFIED, why
-        own = [deed for deed in self.deeds if _is_about(deed.record, advice)]
+        own = [deed for deed in self.past_actions if _is_about(deed.record, advice)]
         for deed in own:
             if deed.ago_seconds < terms.cool_down_seconds:
                 ago, rest = _ago_text(deed.ago_seconds), _ago_text(terms.cool_down_seconds)
@@ -187,8 +189,8 @@ class _Case:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
     def _of_the_day(self) -> Iterator[_Answer]:
-        terms, limits, gpus = self.terms, self.limits, self.scene.gpus
-        today = [each for each in self.deeds if each.ago_seconds < DAY_SECONDS]
+        terms, limits, gpus = self.terms, self.limits, self.conditions.gpus
+        today = [each for each in self.past_actions if each.ago_seconds < DAY_SECONDS]
         own = sum(each.record.action == terms.name for each in today)
         if own >= terms.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
@@ -202,19 +204,19 @@ class _Case:
                 f"where {most} may be"
             )
             yield ActionVerdict.SHARE_LIMIT, why
-        last = min((each.ago_seconds for each in self.deeds), default=limits.pause_seconds)
+        last = min((each.ago_seconds for each in self.past_actions), default=limits.pause_seconds)
         if last < limits.pause_seconds:
             yield ActionVerdict.RATE, f"the last action was {_ago_text(last)} ago"
 
     def _of_approval(self) -> Iterator[_Answer]:
-        advice, scene = self.advice, self.scene
-        claimed, remedy = scene.claimed.get(advice.id), f"`rightsizer claim {advice.id}`"
-        if (barred := scene.barred.get(advice.id)) is not None:
+        advice, conditions = self.advice, self.conditions
+        claimed, remedy = conditions.claimed.get(advice.id), f"`rightsizer claim {advice.id}`"
+        if (barred := conditions.barred.get(advice.id)) is not None:
             yield ActionVerdict.NOT_APPROVED, f"{barred}; approve with {remedy}"
         if advice.state is not AdviceState.CLAIMED or claimed is None:
             yield ActionVerdict.NOT_APPROVED, f"it waits for {remedy}"
             return
-        proposed = scene.proposed.get((self.terms.name, advice.id, advice.opened))
+        proposed = conditions.proposed.get((self.terms.name, advice.id, advice.opened))
         if proposed is None or claimed < proposed:
             # The one who claimed it knew nothing of an action, and meant to act by hand.
             why = f"it was claimed before this was proposed; approve with {remedy}"

@@ -139,7 +139,7 @@ class Recommender:
         """
         rules, policies = self._judges
         now = self._clock.wall_time() if now is None else now
-        cases: Cases = cache(self._accounts.look(now).cases)
+        cases: Cases = cache(self._accounts.snapshot(now).cases)
         found = judge_all(cases, rules, open_now, policies.with_thresholds, self._note_failure)
         if self._profiles is not None:
             try:
@@ -156,7 +156,7 @@ class Recommender:
         Replay, advice and report answer with this of the same time, so that they agree.
         """
         rules, policies = self._judges
-        cases = self._accounts.look(now).cases(None)
+        cases = self._accounts.snapshot(now).cases(None)
         found = judge_span(cases, rules, policies.with_thresholds, self._note_failure)
         return tuple(each.finding for each in policies.suppressed(found, now))
 

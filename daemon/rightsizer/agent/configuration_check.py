@@ -25,7 +25,7 @@ from rightsizer.web.web_config import WebConfigReader
 _REMEDY: Final = "check the path, or let the agent's user read it"
 _SERVICE_FOLDER: Final = Path(PathSettings().api_socket).parent
 """Made by systemd."""
-_Look = tuple[str, Callable[[], object]]
+_Check = tuple[str, Callable[[], object]]
 """The key that names a thing, and what reads it."""
 
 
@@ -36,9 +36,9 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
     """
     found: list[str] = []
     others = (each(settings, environ) for each in (_notifications, _captures, _actions))
-    for key, look in chain(_own(settings), *others, _broker(settings)):
+    for key, check in chain(_own(settings), *others, _broker(settings)):
         try:
-            look()
+            check()
         except RightsizerError as error:
             # Files of our own formats tell where they are wrong.
             found.extend(f"{key}: {line}" for line in str(error).splitlines())
@@ -52,7 +52,7 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
     return tuple(found)
 
 
-def _own(settings: Settings) -> Iterator[_Look]:
+def _own(settings: Settings) -> Iterator[_Check]:
     files, web, dcgm = settings.catalogue, settings.web, settings.sources.dcgm
     yield "sources.nvml", lambda: check_collectors(settings.sources.nvml)
     yield "catalogue.boards_file", lambda: read_catalogue(files.boards_path)
@@ -69,7 +69,7 @@ def _own(settings: Settings) -> Iterator[_Look]:
     yield "sources.dcgm.ca_file", lambda: _authorities(dcgm.ca_file)
 
 
-def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:
     grafana = settings.grafana
     if grafana.url:
         yield "grafana.token_file", lambda: read_token(grafana, environ)
@@ -82,7 +82,7 @@ def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_
         yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
 
 
-def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:
     folder, capture = settings.profiles.drop_folder.path, settings.profiles.capture
     if folder:
         yield "profiles.drop_folder.path", lambda: list(Path(folder).iterdir())
@@ -97,7 +97,7 @@ def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]
         yield f"{key}.webhook.http.ca_file", lambda: _authorities(hook.http.ca_file)
 
 
-def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:
     for index, each in enumerate(settings.actions):
         key = f"actions[{index}]"
         yield f"{key}.name", partial(_sole_name, index, settings)
@@ -111,7 +111,7 @@ def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
         yield "acting.audit_file", lambda: _appended_to(Path(settings.acting.audit_file))
 
 
-def _broker(settings: Settings) -> Iterator[_Look]:
+def _broker(settings: Settings) -> Iterator[_Check]:
     if settings.broker.enabled:
         yield "broker.path", lambda: _own_file(settings)
         yield "broker.default_limit", lambda: _allowed_limit(settings)

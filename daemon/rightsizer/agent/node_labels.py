@@ -69,14 +69,14 @@ class LabelWriter:
         # Most nodes write no labels, and load nothing for them.
         from rightsizer.report.schedulers import feature_file, labels  # noqa: PLC0415
 
-        self._look(self._slots(report), nanoseconds(settings.settled))
+        self._update_health(self._slots(report), nanoseconds(settings.settled))
         healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)
         expires = self._clock.wall_time() + nanoseconds(settings.expiry)
         text = feature_file(labels(facts_of(report, healthy)), expires)
         with whole_file(Path(settings.file), _WHAT) as file:
             file.write(text.encode())
 
-    def _look(self, slots: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
+    def _update_health(self, slots: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
         now = self._clock.time()
         boards = [slot for slot in slots if slot.device.mig is None]
         present = {slot.uuid for slot in boards}

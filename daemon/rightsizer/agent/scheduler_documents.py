@@ -37,7 +37,7 @@ _PATIENCE: Final = nanoseconds(8.0)
 """Opening NVML takes some 3 s where no persistence daemon runs."""
 
 
-def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
+def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     """What an agent would publish at its first ticks, a second apart; the last has devices.
 
     It knows the states of this moment alone: not for how long a GPU has been idle, what was
@@ -91,18 +91,18 @@ def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
     )
 
 
-def gres_by_look(settings: Settings, clock: Clock, host: str) -> str:
+def gres_of_node(settings: Settings, clock: Clock, host: str) -> str:
     """The lines of gres.conf, for the node's name in Slurm."""
-    last = look_at_node(settings, clock)[-1]
+    last = first_reports(settings, clock)[-1]
     devices = tuple(each.device for each in last.devices)
     files = device_files(Path(settings.path.procfs), devices)
     cores = read_cores(Path(settings.path.sysfs))
     return gres_conf(devices, last.node.topology or Topology(), files, cores, host)
 
 
-def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> dict[str, Any]:
+def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> dict[str, Any]:
     """The NodeResourceTopology object, for the node's name in Kubernetes."""
-    reports = look_at_node(settings, clock)
+    reports = first_reports(settings, clock)
     last = reports[-1]
     held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
     devices = (each.device for each in last.devices)
@@ -110,9 +110,9 @@ def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> di
     return resource_topology(devices, last.node.topology or Topology(), distances, held, host)
 
 
-def labels_by_look(settings: Settings, clock: Clock) -> dict[str, str]:
+def labels_of_node(settings: Settings, clock: Clock) -> dict[str, str]:
     """The node's labels by name; a GPU counts as healthy by this moment alone."""
-    reports = look_at_node(settings, clock)
+    reports = first_reports(settings, clock)
     slots = seats_over(reports, settings)
     healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)
     return dict(labels(facts_of(reports[-1], healthy)))

@@ -108,7 +108,7 @@ class ProcfsNodeObserver:
         """Look at processes, then at what the last report says of them; one thread at a time."""
         # The report first: processes that it knows have started by then.
         report = self._latest()
-        self._seen = seen = self._tracker.look(
+        self._seen = seen = self._tracker.observe(
             {each.id: each.lease.client for each in state.leases},
             {each.id: each.processes for each in state.leases},
         )

@@ -52,7 +52,7 @@ class ProcessTree:
         sessions = sorted(self._sessions | self._unproven)[:maximum]
         return LeaseProcesses(tuple(oldest), tuple(sessions))
 
-    def look(self, table: ProcessTable, maximum: int) -> bool | None:
+    def update(self, table: ProcessTable, maximum: int) -> bool | None:
         """Remove members that have exited; whether any is alive, `None` is unknown.
 
         At most `maximum` are looked at, the others at the next looks.
@@ -62,7 +62,7 @@ class ProcessTree:
         sessions: set[int] = set()
         for pid in list(self._members)[:maximum]:
             started = self._members.pop(pid)
-            row = table.look(pid)
+            row = table.find(pid)
             if row is Unseen.GONE or (isinstance(row, ProcessRow) and row.started_ticks != started):
                 continue
             # At the end, so that those not looked at come first next time.
@@ -79,7 +79,7 @@ class ProcessTree:
             self._sessions |= sessions
         return True if is_alive else (None if is_unknown else False)
 
-    def forget_look(self) -> None:
+    def restore(self) -> None:
         """Restore the members from before the last look."""
         self._members, self._sessions, self._unproven = self._before
 
@@ -115,12 +115,12 @@ class ProcessTracker:
 
     def is_alive(self, client: LeaseOwner) -> bool | None:
         """Whether a client runs; `None` is unknown."""
-        row = self._table.look(client.pid)
+        row = self._table.find(client.pid)
         if isinstance(row, ProcessRow):
             return row.is_alive and row.started_ticks == client.started_ticks
         return False if row is Unseen.GONE and self._table.pids() else None
 
-    def look(
+    def observe(
         self,
         clients: Mapping[str, LeaseOwner],
         known: Mapping[str, LeaseProcesses] = MappingProxyType({}),
@@ -137,7 +137,7 @@ class ProcessTracker:
         if not clients:
             self._unrelated.clear()
             return {}
-        alive = {name: tree.look(self._table, self.maximum) for name, tree in self._trees.items()}
+        alive = {name: tree.update(self._table, self.maximum) for name, tree in self._trees.items()}
         if present := self._table.pids():
             before = {name: tree.pids for name, tree in self._trees.items()}
             is_more = self._add_new(present)
@@ -147,7 +147,7 @@ class ProcessTracker:
                 alive[name] = is_seen or (is_more if alive[name] is False else None)
         else:
             for name, tree in self._trees.items():
-                tree.forget_look()
+                tree.restore()
                 alive[name] = None
         return {
             name: ObservedProcesses(tree.pids, alive[name], tree.processes(self.maximum))
@@ -163,7 +163,7 @@ class ProcessTracker:
         # The youngest last: the parents of those left over for the next look are known then.
         new = sorted(pid for pid in present if pid not in known)
         examined = new[: self.maximum]
-        found = {pid: self._table.look(pid) for pid in examined}
+        found = {pid: self._table.find(pid) for pid in examined}
         rows = [row for row in found.values() if isinstance(row, ProcessRow)]
         unknown = {pid for pid, row in found.items() if row is Unseen.UNKNOWN}
         children: dict[int, list[ProcessRow]] = {}

@@ -97,13 +97,13 @@ def run_demo(
         minutes = _DAY / demo.speed / 60.0
         tell(f"One simulated day passes in {minutes:.0f} minutes, then time goes on as usual.")
         for address in agent.server.addresses:
-            tell(where_to_look(address, agent.server.scheme))
+            tell(pages_text(address, agent.server.scheme))
 
     is_open = not demo.web_config_file
     serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
-def where_to_look(address: str, scheme: str = "http") -> str:
+def pages_text(address: str, scheme: str = "http") -> str:
     """The pages of an agent, for a person who has just started it."""
     return (
         f"  page      {scheme}://{address}/\n"

@@ -9,7 +9,7 @@ from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.cli.demo import DemoSettings, run_demo, where_to_look
+from rightsizer.cli.demo import DemoSettings, pages_text, run_demo
 from rightsizer.console.command import say
 from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
@@ -56,7 +56,7 @@ def _run_agent() -> None:
     def announce(agent: Agent) -> None:
         say(f"Sampling this machine's GPUs; history in {path}")
         for address in agent.server.addresses:
-            say(where_to_look(address))
+            say(pages_text(address))
 
     serve(with_values(Settings(), values), announce=announce)
 

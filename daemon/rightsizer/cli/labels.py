@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.scheduler_documents import labels_by_look, timed_feature_file
+from rightsizer.agent.scheduler_documents import labels_of_node, timed_feature_file
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, answer, help_of
@@ -25,7 +25,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
-        named = labels_by_look(settings, clock)
+        named = labels_of_node(settings, clock)
     text = timed_feature_file(named, settings, clock)
     if arguments.output is None:
         answer(arguments, named, text.rstrip("\n"))

@@ -107,7 +107,7 @@ def _nodes(document: Any) -> str:
     return ",".join(map(str, document["numa_nodes"]))
 
 
-def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> JsonObject:
+def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> JsonObject:
     """The answer by a few looks at the driver, a second apart.
 
     It knows the states of this moment alone: not for how long a GPU has been idle, what was
@@ -117,10 +117,10 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Json
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     # An agent's answer needs none of it.
-    from rightsizer.agent.scheduler_documents import look_at_node, seats_over  # noqa: PLC0415
+    from rightsizer.agent.scheduler_documents import first_reports, seats_over  # noqa: PLC0415
     from rightsizer.broker.placement import LeasedSlots, chosen_of, encode_placement  # noqa: PLC0415
 
-    reports = look_at_node(settings, clock)
+    reports = first_reports(settings, clock)
     last = reports[-1]
     answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
     watched = seconds(last.wall_time - reports[0].wall_time)
@@ -165,7 +165,7 @@ def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
 
     with looked_at(settings_of(arguments, Settings), arguments.scenario) as chosen:
         try:
-            return place_by_look(chosen, request, SystemClock())
+            return placement_of_node(chosen, request, SystemClock())
         except RightsizerError as error:
             if chosen.sources.simulated.scenario:
                 raise

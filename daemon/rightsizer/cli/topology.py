@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.scheduler_documents import gres_by_look, resource_topology_by_look
+from rightsizer.agent.scheduler_documents import gres_of_node, resource_topology_of_node
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
@@ -220,8 +220,8 @@ def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
         sysfs = _sysfs(arguments, Path(looked.path.sysfs))
         chosen = with_values(looked, {"path.sysfs": str(sysfs)})
         if arguments.format == _GRES:
-            return gres_by_look(chosen, SystemClock(), host)
-        return json.dumps(resource_topology_by_look(chosen, SystemClock(), host), indent=1)
+            return gres_of_node(chosen, SystemClock(), host)
+        return json.dumps(resource_topology_of_node(chosen, SystemClock(), host), indent=1)
 
 
 def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:

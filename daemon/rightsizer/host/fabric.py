@@ -118,7 +118,7 @@ class FabricPortReader:
         if not last:
             return {}
         ports = {port.name: port for port in last if port.is_active}
-        rates = self._meter.look(time, lambda: _counters(last, time))
+        rates = self._meter.update(time, lambda: _counters(last, time))
         located = [each for each in self._all(now) if each.port.name in ports]
         chosen = [ports[each.port.name] for each in nearest(located, place)]
         signals: dict[Signal, float] = {}

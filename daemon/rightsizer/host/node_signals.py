@@ -183,8 +183,8 @@ class NodeSignalReader:
 
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
         """What is known now."""
-        throughput = self._throughput.look(now, lambda: self._counters(disks, now))
-        ratios = self._ratios.look(
+        throughput = self._throughput.update(now, lambda: self._counters(disks, now))
+        ratios = self._ratios.update(
             now,
             lambda: (
                 pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)

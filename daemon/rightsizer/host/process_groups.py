@@ -154,7 +154,7 @@ class ProcessGroupReader:
         rates = {
             group: rate
             for group in groups
-            for rate in self._look(self._processors, group, now, core_seconds).values()
+            for rate in self._rates(self._processors, group, now, core_seconds).values()
         }
         if not rates:
             return {}
@@ -170,7 +170,7 @@ class ProcessGroupReader:
         """The worst of the groups: at least for that long, some task of theirs waited."""
         worst: dict[Signal, float] = {}
         for group in outermost([each.pressure for each in memberships]):
-            found = self._look(self._pressures, group, now, _pressures)
+            found = self._rates(self._pressures, group, now, _pressures)
             for signal, ratio in found.items():
                 worst[signal] = max(worst.get(signal, 0.0), min(1.0, ratio))
         return worst
@@ -181,7 +181,7 @@ class ProcessGroupReader:
         parts = {
             (signal, group.folder): rate
             for group in outermost([each.io for each in memberships])
-            for signal, rate in self._look(
+            for signal, rate in self._rates(
                 self._disks, group, now, lambda group, now: disk_bytes(group, disks.numbers, now)
             ).items()
         }
@@ -206,12 +206,12 @@ class ProcessGroupReader:
         self, network: int, pid: int, now: Nanoseconds
     ) -> Mapping[tuple[Signal, str], float]:
         meter = self._networks.get(network, now, lambda: CounterMeter(self._shortest))
-        return meter.look(
+        return meter.update(
             now,
             lambda: interface_counters(read_file(f"{self._procfs}/{pid}/net/dev"), is_outward, now),
         )
 
-    def _look(
+    def _rates(
         self,
         meters: _Meters,
         group: ControlGroup,
@@ -219,7 +219,7 @@ class ProcessGroupReader:
         counters: Callable[[ControlGroup, Nanoseconds], Mapping[Signal, MonotonicCounter]],
     ) -> Mapping[Signal, float]:
         meter = meters.get(group, now, lambda: CounterMeter(self._shortest))
-        return meter.look(now, lambda: counters(group, now))
+        return meter.update(now, lambda: counters(group, now))
 
 
 def _pressures(group: ControlGroup, now: Nanoseconds) -> Mapping[Signal, MonotonicCounter]:

@@ -67,10 +67,10 @@ class ProcessTable:
 
     def row(self, pid: int) -> ProcessRow | None:
         """A process; `None` where it has ended or is not to be seen."""
-        found = self.look(pid)
+        found = self.find(pid)
         return found if isinstance(found, ProcessRow) else None
 
-    def look(self, pid: int) -> ProcessRow | Unseen:
+    def find(self, pid: int) -> ProcessRow | Unseen:
         """A process, or why it is not seen."""
         try:
             handle = os.open(f"{self._procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

@@ -32,7 +32,7 @@ class CounterMeter(Generic[K]):
         self._counters: Mapping[K, MonotonicCounter] = {}
         self._rates: Mapping[K, float] = {}
 
-    def look(
+    def update(
         self, now: Nanoseconds, read: Callable[[], Mapping[K, MonotonicCounter]]
     ) -> Mapping[K, float]:
         """What was used of what was available since the last look."""

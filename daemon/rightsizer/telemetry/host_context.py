@@ -77,7 +77,7 @@ def _ask_driver(
         abandoned_maximum=0,
     )
     deadline = time.monotonic() + patience_seconds
-    worker.ask(NvmlDriver.look)
+    worker.ask(NvmlDriver.find_devices)
     answer = worker.answer(deadline)
     worker.close()
     worker.join(deadline)
@@ -133,7 +133,7 @@ class NodeHostProbe:
         self._topology_of: object = None
         self._topology_due = 0.0
 
-    def look(self, query: HostQuery) -> HostContext:
+    def collect(self, query: HostQuery) -> HostContext:
         """Host first, then who holds what."""
         started = time.perf_counter()
         topology = self._read_topology(query)
@@ -202,13 +202,13 @@ class HostContextCollector:
         self._last = HostContext()
         self._seen_at = time.monotonic()
 
-    def look(self, query: HostQuery, deadline: float) -> HostContext:
+    def collect(self, query: HostQuery, deadline: float) -> HostContext:
         """The context of the devices now, or at the last look that came back.
 
         The deadline is on the monotonic clock.
         """
         if not self._is_asked:
-            self._is_asked = self._worker.ask(lambda _: self._probe.look(query))
+            self._is_asked = self._worker.ask(lambda _: self._probe.collect(query))
             answer = self._worker.answer(deadline) if self._is_asked else self._worker.stuck()
         else:
             # Late for the query before, which is not waited for twice.

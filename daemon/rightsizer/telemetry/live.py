@@ -100,7 +100,7 @@ class LiveSource:
         if snapshot.down.keys() != self._down:
             # A device that went down or came back may mean that others changed too.
             self._down = frozenset(snapshot.down)
-            self._connection.look_soon()
+            self._connection.retry_soon()
         return self._enriched(snapshot)
 
     def expect(self, devices: Iterable[Device]) -> None:
@@ -138,7 +138,7 @@ class LiveSource:
         processes = {uuid: each for uuid, each in known if each is not None}
         topology = TopologyFacts() if inventory is None else inventory.topology
         query = HostQuery(self._registry.devices, processes, topology)
-        look = self._host_context.look(query, deadline)
+        context = self._host_context.collect(query, deadline)
         return Snapshot(
             wall_time=self._clock.wall_time(),
             time=self._clock.time(),
@@ -146,23 +146,23 @@ class LiveSource:
             devices=self._registry.devices,
             readings={
                 uuid: reading.enriched(facts, "host")
-                if (facts := look.devices.get(uuid))
+                if (facts := context.devices.get(uuid))
                 else reading
                 for uuid, reading in readings.items()
             },
             down=down,
-            host=look.node,
-            holdings=look.holdings,
+            host=context.node,
+            holdings=context.holdings,
             collectors={
                 **_outcomes(rounds),
-                **look.collectors,
+                **context.collectors,
                 **({} if self._xids.outcome is None else {"xid": self._xids.outcome}),
             },
             abandoned_workers=self._connection.abandoned + self._hung,
             slow=self._pool.slow(),
-            topology=look.topology,
+            topology=context.topology,
             xids=self._xids.xids,
-            ports=look.ports,
+            ports=context.ports,
             driver=inventory.versions if inventory is not None else {},
             released=released if self._connection.is_released else self._released_counters(),
             trouble=trouble,

@@ -136,9 +136,11 @@ def _instructions(
 ) -> tuple[Instruction, ...]:
     devices = [each.device for each in found] or seen.devices
     uuids = dict.fromkeys(device.uuid for device in devices)
-    look = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
+    commands = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
     return (
-        Instruction("Check what limits the clocks, and the temperatures", "\n".join(look), "sh"),
+        Instruction(
+            "Check what limits the clocks, and the temperatures", "\n".join(commands), "sh"
+        ),
         *instructions("show_cooling", "check_cooling"),
         *drain_instructions(case, f"{names_of(seen.devices)} slowed down to protect the hardware"),
     )

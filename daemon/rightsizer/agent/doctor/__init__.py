@@ -49,18 +49,18 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
     Raises:
         RightsizerError: the settings name a scenario or a catalogue that cannot be read.
     """
-    place = CheckContext(settings, look(settings), environ)
+    place = CheckContext(settings, first_snapshot(settings), environ)
     return tuple(check(place) for check in CHECKS)
 
 
-def look(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:
-    """What the agent's source reads, after as many looks as that takes."""
-    began, looks = time.monotonic(), 0
+def first_snapshot(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:
+    """What the agent's source reads, after as many rounds as that takes."""
+    began, rounds = time.monotonic(), 0
     with closing(live_source(settings, SystemClock()).source) as source:
         while True:
             snapshot = source.read()
             assert snapshot is not None  # noqa: S101 - a live source never ends.
-            looks += snapshot.trouble is None or not snapshot.trouble.startswith("NVML ")
-            if looks >= _LOOKS or time.monotonic() - began > _PATIENCE_SECONDS:
+            rounds += snapshot.trouble is None or not snapshot.trouble.startswith("NVML ")
+            if rounds >= _LOOKS or time.monotonic() - began > _PATIENCE_SECONDS:
                 return snapshot
             sleep(_BETWEEN_SECONDS)

@@ -136,7 +136,7 @@ class CaptureController:
         """All captures that are remembered, oldest first."""
         return self._cache.records()
 
-    def look(self) -> None:
+    def run(self) -> None:
         """Look at all workloads, settle what has landed, and start a capture where one is due.
 
         Raises:

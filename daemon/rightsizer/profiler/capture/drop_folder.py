@@ -204,7 +204,7 @@ class DropFolderWatcher:
         """End what is being read; it is read again after the next start."""
         self._stop.set()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read what has not changed since the last look, and was not read as it is now.
 
         Raises:

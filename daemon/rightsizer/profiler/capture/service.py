@@ -54,10 +54,10 @@ class CaptureService:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """What runs at intervals."""
-        reading = Job("profiles", self._watcher.look, self._interval)
+        reading = Job("profiles", self._watcher.poll, self._interval)
         if self._controller is None:
             return (reading,)
-        return (reading, Job("capture", self._controller.look, _LOOK_SECONDS))
+        return (reading, Job("capture", self._controller.run, _LOOK_SECONDS))
 
     def start(self) -> None:
         """See to what the last agent left."""

@@ -90,7 +90,7 @@ class SimulatedEventSet:
         """The next Xid; `None` where none comes in time."""
         deadline = monotonic() + timeout_seconds
         while True:
-            self._look()
+            self._collect_faults()
             if self._pending:
                 return self._pending.popleft()
             left = max(0.0, deadline - monotonic())
@@ -98,7 +98,7 @@ class SimulatedEventSet:
             if found is not None or left <= 0.0:
                 return found
 
-    def _look(self) -> None:
+    def _collect_faults(self) -> None:
         with self._lock:
             now = self._now()
             found: list[tuple[Nanoseconds, str, int]] = []

@@ -108,7 +108,7 @@ class NvmlConnection:
             return
         abandoned, self._abandoned = self._abandoned, self.abandoned
         if self._abandoned < abandoned:
-            self.look_soon()  # Where a thread has come back there may be a GPU again.
+            self.retry_soon()  # Where a thread has come back there may be a GPU again.
         if not self._is_waiting and self._clock.time() >= self._due:
             self._begin()
         if self._is_waiting and self.inventory is not None:
@@ -118,7 +118,7 @@ class NvmlConnection:
             if self._first_patience_left <= 0.0 and self._is_waiting:
                 self._take(deadline)  # What keeps it waiting cannot be passed by.
 
-    def look_soon(self) -> None:
+    def retry_soon(self) -> None:
         """Look for devices again within the shortest retry: one of them has changed."""
         if self.inventory is None:
             return  # That is being done already.
@@ -181,7 +181,7 @@ class NvmlConnection:
 
     def _begin(self) -> None:
         ask = self._ask if self._reopening else self._worker.ask
-        if ask(NvmlDriver.look):
+        if ask(NvmlDriver.find_devices):
             self._is_waiting = True
 
     def _ask(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:

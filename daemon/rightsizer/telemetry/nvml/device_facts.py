@@ -153,7 +153,7 @@ class DeviceFactsReader:
     def wiring(self, handle: Any, device: Device, *, is_alone: bool) -> NvlinkWiring:
         """Which NVLinks of a GPU lead somewhere; those of one that is alone on its node do not."""
         board = self.board(device)
-        return self.nvlinks.look(
+        return self.nvlinks.read(
             device.uuid,
             handle,
             is_fixed=board is not None

@@ -222,7 +222,7 @@ class NvmlDriver:
         self._peers = PeerReader(self.library)
         self.versions: Mapping[str, str] = MappingProxyType({})
 
-    def look(self) -> Inventory | NvmlFailure:
+    def find_devices(self) -> Inventory | NvmlFailure:
         """All devices; opens NVML where it is closed."""
         bus = expected_gpus(self._facts.sysfs)
         if self._generation is None:

@@ -148,7 +148,7 @@ class NvmlInventoryReader:
         for index in range(count):
             with self.stuck_probes.at(index, self.facts.library) as stuck:
                 if stuck is None:
-                    found = self._look(index, is_alone=count == 1)
+                    found = self._identify(index, is_alone=count == 1)
                 else:
                     # What is known of it; its own thread says how it is.
                     found = self._known(None, index) or stuck
@@ -187,7 +187,7 @@ class NvmlInventoryReader:
             if found.pci_bus_id not in offered and found.driver_name == _DRIVER
         }
 
-    def _look(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
+    def _identify(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
         """A GPU, or why it cannot be identified now.
 
         A known GPU under another name would be one more, and the known one lost.

@@ -46,7 +46,7 @@ class NvlinkWiringReader:
         self._seen: dict[str, frozenset[int]] = {}
         self._last: dict[str, NvlinkWiring] = {}
 
-    def look(
+    def read(
         self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
     ) -> NvlinkWiring:
         """The wiring as it is now.

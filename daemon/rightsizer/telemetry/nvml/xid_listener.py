@@ -66,7 +66,7 @@ class XidEventSet:
         self._registered: dict[int, Gpu] = {}
         self._is_partial = False
 
-    def look(self) -> XidBatch:
+    def read(self) -> XidBatch:
         """What was reported since the last look."""
         started = time.perf_counter()
         failure = self._open() if self._set is None else None
@@ -253,7 +253,7 @@ class XidListener:
         self.worker.join(deadline)
 
     def _ask(self) -> None:
-        if not self._is_idle and self.worker.ask(XidEventSet.look):
+        if not self._is_idle and self.worker.ask(XidEventSet.read):
             self._is_asking = True
             self._asked_of = self._followed
 

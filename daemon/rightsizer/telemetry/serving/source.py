@@ -190,7 +190,7 @@ class _EnginePoller:
         )
         self._background: PollingThread[_EnginePoll] = PollingThread(
             endpoint.name,
-            self._look,
+            self._poll,
             interval_seconds=settings.interval_seconds,
             hold_seconds=settings.interval_seconds * settings.hold_intervals,
             now=now,
@@ -201,22 +201,22 @@ class _EnginePoller:
 
     def latest(self, wait_seconds: float) -> Mapping[Signal, float] | None:
         self.fetched = self._background.latest(wait_seconds)
-        look = self.fetched.value
-        if look is None:
+        poll = self.fetched.value
+        if poll is None:
             # What happened between two looks far apart is not the present's.
             self._last = self._values = None
-        elif look is not self._last:
-            page, now = look
+        elif poll is not self._last:
+            page, now = poll
             former, before = self._last or (None, now)
             self._values = values_of(page, former, now - before)
-            self._last = look
+            self._last = poll
         return self._values
 
     def close(self) -> None:
         self._background.close()
         self._client.close()
 
-    def _look(self) -> _EnginePoll:
+    def _poll(self) -> _EnginePoll:
         """On the background's thread alone."""
         asked = self._now()
         answer = self._client.request("GET", "")

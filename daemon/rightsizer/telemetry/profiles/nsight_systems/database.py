@@ -80,7 +80,7 @@ class ExportDatabase:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.event_maximum_bytes)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.set_progress_handler(self._look, _INSTRUCTIONS_A_LOOK)
+        connection.set_progress_handler(self._is_out_of_budget, _INSTRUCTIONS_A_LOOK)
         for statement in _HARDENING:
             connection.execute(statement)
         self.tables = self._plain_tables()
@@ -157,7 +157,7 @@ class ExportDatabase:
             and name not in _SECRET
         )
 
-    def _look(self) -> bool:
+    def _is_out_of_budget(self) -> bool:
         """Whether SQLite has to stop."""
         self._left -= _INSTRUCTIONS_A_LOOK
         return self._left < 0
