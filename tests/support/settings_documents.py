@@ -87,7 +87,11 @@ def _summary(settings: type) -> str:
 
 def told(entry: ShapeEntry) -> tuple[str, str]:
     """Its help and the source of its default."""
-    return (entry.described.help, entry.described.source) if entry.described else (help_of(entry.shape), "")
+    return (
+        (entry.described.help, entry.described.source)
+        if entry.described
+        else (help_of(entry.shape), "")
+    )
 
 
 def _group(group: Group) -> Iterator[str]:
