@@ -34,7 +34,7 @@ _WHY: Final = (
 
 
 def beside_peer(folder: Path) -> Iterable[str]:
-    """A table of every trace with a time line, or why there is none."""
+    """A table of every trace with a timeline, or why there is none."""
     paths = sorted(folder.rglob("*.json.gz"))
     if not paths:
         return []

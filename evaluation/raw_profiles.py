@@ -41,7 +41,7 @@ class Raw:
     devices: Mapping[str, Iterable[Interval]] = field(default_factory=dict)
     """Kernels and graphs of each device that has any, in seconds."""
     kernel_seconds: float | None = None
-    """Summed, where there is no time line."""
+    """Summed, where there is no timeline."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Of a benchmark."""
 

@@ -181,7 +181,7 @@ def test_figures_stay_within_what_they_are(
     ("found", "why"),
     [
         (replace(waiting_profile(), start=None), "pytorch has no wall time in it"),
-        (profile(device(time=None), start=AT), "the profile has no time line"),
+        (profile(device(time=None), start=AT), "the profile has no timeline"),
         (waiting_profile(), "no telemetry of GPU 0 at that time is kept"),
         (profile(start=AT), "there is no GPU in it"),
     ],

@@ -224,7 +224,7 @@ NO_TIME = device(time=None)
 ODD: dict[str, tuple[list[DeviceProfile], str]] = {
     "nothing": ([], "no GPU and no kernel"),
     "idle": ([device(time=None, kernels=(), launches=None)], "no kernel ran"),
-    "sums alone": ([NO_TIME], "no time line"),
+    "sums alone": ([NO_TIME], "no timeline"),
     "one kernel": ([device(kernels=(kernel(count=1),))], "only 1 kernels"),
     "start-up": ([device(launches=LaunchUse(1000, 30.0, 0, 1000))], "a start-up: a launch took 30"),
     "no launches": ([device(launches=None)], "launches of its kernels are not in the profile"),

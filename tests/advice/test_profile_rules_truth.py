@@ -25,7 +25,7 @@ QUIET = (
     "ncu/rtx5070_saxpy.csv",
     "mlperf/v4.1_8xH200_llama2-70b_offline",
 )
-"""Busy, or too short, a start-up, or without a time line: nothing to complain of."""
+"""Busy, or too short, a start-up, or without a timeline: nothing to complain of."""
 
 
 def _folder() -> Path:

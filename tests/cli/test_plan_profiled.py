@@ -150,7 +150,7 @@ def test_a_recording_and_a_trace_of_one_run_go_together(file: Path, capsys: Capt
         (SERVES, summary("", mode="AccuracyOnly", validity=""), "holds no result"),
         (SERVES, training(), "a result of training, and the plan is of serving"),
         (TRAINS, summary("Samples per second: 10"), "a result of serving, and the plan"),
-        (SERVES, details_page([("S", "Duration", "ns", "2,000")]), "no time line"),
+        (SERVES, details_page([("S", "Duration", "ns", "2,000")]), "no timeline"),
     ],
 )
 def test_what_cannot_carry_a_comparison_is_refused(

@@ -87,7 +87,7 @@ def test_ranks_are_one_workload_and_strangers_are_not(tmp_path: Path, capsys: Ca
 
 
 def test_every_kind_of_file_has_an_answer(tmp_path: Path, capsys: Captured) -> None:
-    """One without a time line is no idle GPU, and a benchmark's log is no GPU at all."""
+    """One without a timeline is no idle GPU, and a benchmark's log is no GPU at all."""
     compute = tmp_path / "ncu.csv"
     section = "GPU Speed Of Light Throughput"
     compute.write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
@@ -105,7 +105,7 @@ def test_every_kind_of_file_has_an_answer(tmp_path: Path, capsys: Captured) -> N
     assert all(_complaints(each) == [] for each in found)
     assert found[1]["profiles"][0]["benchmark"]["figures"]["samples_per_second"] == 3590.46
     text = _text(capsys, compute, log)
-    assert "no time line" in text
+    assert "no timeline" in text
     assert "samples_per_second: 3,590.46" in text
 
 

@@ -142,7 +142,7 @@ def test_text_and_page_tell_the_same(
 
 
 def test_an_operators_settings_judge(tmp_path: Path, capsys: Captured) -> None:
-    """Limits of files, thresholds of rules and of time lines come from the configuration."""
+    """Limits of files, thresholds of rules and of timelines come from the configuration."""
     config = tmp_path / "rightsizer.yaml"
     config.write_text(
         "profiles: {rules: {profile_launch_bound: {on_ratio: 1.0}, "

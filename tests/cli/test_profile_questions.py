@@ -13,7 +13,7 @@ from rightsizer.cli.main import main
 BOARD: Final = "H100-SXM5-80GB"
 BYTES: Final = 400e3
 NO_TIME_LINE: Final = {
-    "report.csv": "the profile has kernels but no time line",
+    "report.csv": "the profile has kernels but no timeline",
     "mlperf_log_detail.txt": "no GPU and no kernel in it",
 }
 """What cannot be projected, and why."""
@@ -54,7 +54,7 @@ def test_it_is_projected_or_refused_with_a_remedy(
 def test_it_is_held_against_a_plan_or_refused(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Shares of time from what has a time line, rates from what a load generator tells."""
+    """Shares of time from what has a timeline, rates from what a load generator tells."""
     load = {"input_tokens": 1000, "output_tokens": 200}
     question = asked(profile.parent, {"model": SHAPE, "load": load})
     code = main(["plan", str(question), "--measured", str(profile), "--board", BOARD, "--json"])

@@ -113,7 +113,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
     ("name", "content", "told"),
     [
         ("result.txt", summary(), "no GPU and no kernel in it"),
-        ("ncu.csv", details_page([(SECTION, "Duration", "ns", "2,000")]), "no time line"),
+        ("ncu.csv", details_page([(SECTION, "Duration", "ns", "2,000")]), "no timeline"),
         ("notes.txt", "notes", "of no known format"),
     ],
 )

@@ -95,7 +95,7 @@ def test_kernel_sums_have_no_time_line(tmp_path: Path) -> None:
     assert first.shortest_seconds == pytest.approx(50e-6)
     assert first.longest_seconds == pytest.approx(70e-6)
     assert [first.is_collective, second.is_collective] == [False, True]
-    assert any("no time line" in note for note in profile.notes)
+    assert any("no timeline" in note for note in profile.notes)
     assert (profile.events, dict(profile.unread)) == (2, {})
 
 

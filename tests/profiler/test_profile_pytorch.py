@@ -189,7 +189,7 @@ def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
 
 
 def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> None:
-    """Means over the runs; the times of ranges are no time line."""
+    """Means over the runs; the times of ranges are no timeline."""
     name, missing = "ampere_sgemm", "__missing__"
     tensor = "smsp__inst_executed_pipe_tensor.sum"
     busy = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -207,7 +207,7 @@ def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> N
         (each.name, each.count, each.uses_tensor_cores, each.compute_ratio)
         for each in device.kernels
     ] == [(name, 2, True, 0.7), ("(unnamed)", 1, False, None)]
-    assert profile.notes[0].startswith("Hardware counters of 3 kernel runs in place of a time line")
+    assert profile.notes[0].startswith("Hardware counters of 3 kernel runs in place of a timeline")
 
 
 def test_annotations_of_devices_and_marks_are_no_work(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_graph_is_busy_time_and_no_kernel() -> None:
 
 
 def test_copies_and_fills_are_no_kernels() -> None:
-    """A device that only copied has no time line, but its copies."""
+    """A device that only copied has no timeline, but its copies."""
     device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", 1, 5))))
 
     assert device.time is None

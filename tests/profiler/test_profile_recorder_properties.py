@@ -1,4 +1,4 @@
-"""What holds of any time line, against times that were counted one nanosecond after the other."""
+"""What holds of any timeline, against times that were counted one nanosecond after the other."""
 
 from hypothesis import given
 from hypothesis import strategies as st

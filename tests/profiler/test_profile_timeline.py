@@ -1,4 +1,4 @@
-"""The time line of a device: where each moment of it went."""
+"""The timeline of a device: where each moment of it went."""
 
 from pathlib import Path
 

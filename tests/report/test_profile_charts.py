@@ -58,7 +58,7 @@ FRAMES: Final = (
     FrameUse("(in no frame)", None, 0.25, 0.25, 1),
 )
 SHOWN: Final = """
-const shown = () => [..document.querySelectorAll(".flame > svg")]
+const shown = () => [...document.querySelectorAll(".flame > svg")]
   .filter((box) => box.getAttribute("display") !== "none")
   .map((box) => [box.lastChild.textContent, Math.round(parseFloat(box.getAttribute("width")))]);
 const first = document.querySelector(".flame > svg");

@@ -145,7 +145,7 @@ def test_a_profile_without_anything_is_a_page_too() -> None:
     """It says so, and has no empty table."""
     page = _page(ProfiledWorkload("nothing", (profile(),), ()))
 
-    assert "Nothing that the rules know of" in page
+    assert "No rule has a finding" in page
     assert "<table" not in page
 
 
@@ -296,6 +296,6 @@ def test_kernels_are_summed_by_what_they_are_for() -> None:
 def test_share_a_hair_beyond_all_is_drawn_as_all() -> None:
     """Sums of times end a hair above 1, and a digit of base 36 goes no further."""
     row = ChartLane("kernels", "working", (0.0, 0.5, 1.0, 1.0 + 1e-9))
-    chart = lanes("Time line", "What went on.", [row], ["0 s", "1 s"], 0.25)
+    chart = lanes("Timeline", "What went on.", [row], ["0 s", "1 s"], 0.25)
     (told,) = re.findall(r'data-lanes="([^"]*)"', chart)
     assert json.loads(unescape(told))[0][-1] == "0izz"

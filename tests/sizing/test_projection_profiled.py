@@ -1,4 +1,4 @@
-"""A profiler's time line in place of what telemetry assumes, and beside what it counts."""
+"""A profiler's timeline in place of what telemetry assumes, and beside what it counts."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,20 +25,20 @@ def at(name: str) -> GpuPlace:
 
 
 def time(**parts: float) -> ProfiledTime:
-    """Parts of a time line, nothing of the rest; kernels are long."""
+    """Parts of a timeline, nothing of the rest; kernels are long."""
     return ProfiledTime(**{**dict.fromkeys(PARTS, 0.0), **parts})
 
 
 def profile(
     profiled: ProfiledTime, name: str = H100, shares: UsageShares | None = None
 ) -> WorkloadProfile:
-    """A time line, with counters where they are given."""
+    """A timeline, with counters where they are given."""
     return WorkloadProfile(at(name), shares or UsageShares(), profiled=profiled)
 
 
 @st.composite
 def times(draw: st.DrawFn) -> ProfiledTime:
-    """Any time line."""
+    """Any timeline."""
     weights = draw(st.lists(st.floats(0.0, 1.0), min_size=7, max_size=7).filter(any))
     whole = sum(weights)
     parts = dict(zip(PARTS, (each / whole for each in weights), strict=True))
@@ -132,7 +132,7 @@ def test_no_collective_works_inside_mig() -> None:
 
 
 def test_counters_beside_a_time_line_make_the_interval_narrower() -> None:
-    """They tell what kernels wait for; what the time line measured stays."""
+    """They tell what kernels wait for; what the timeline measured stays."""
     line = time(tensor=0.4, plain=0.3, host_wait=0.2, gap=0.1)
     alone, counted = (
         project(profile(line, shares=shares), at(L40S)).time_ratio for shares in (None, COUNTED)
@@ -167,7 +167,7 @@ def test_one_counter_alone_is_refused() -> None:
 
 
 def test_what_was_not_measured_stays_unknown_there() -> None:
-    """No zero for a counter that no one read; the busy share is the time line's."""
+    """No zero for a counter that no one read; the busy share is the timeline's."""
     shares = project(profile(time(plain=0.5, host_wait=0.5)), at(L40S)).shares
 
     assert (shares.sm_active, shares.tensor_active, shares.dram_active) == (None, None, None)

@@ -5,6 +5,7 @@ shown is lived first.
 """
 
 import argparse
+import os
 import random
 import shutil
 import subprocess
@@ -135,6 +136,26 @@ def profile(report: Path, picture: Path) -> None:
     photograph(page, picture, (1000, 2680), LIGHT)
 
 
+def profile_serving(report: Path, picture: Path) -> None:
+    """A decoding step of vLLM on an MI300X, as it was recorded."""
+    _recorded("pytorch/tracelens_vllm_decode_graph.json.gz", report, picture, 1600)
+
+
+def profile_kernels(report: Path, picture: Path) -> None:
+    """Kernels under Nsight Compute, as they were recorded."""
+    _recorded("ncu/nsightful_copy_blocked.csv", report, picture, 1000)
+
+
+def _recorded(file: str, report: Path, picture: Path, height: int) -> None:
+    if not (truth := os.environ.get("RIGHTSIZER_TRUTH")):
+        raise SystemExit(
+            f"{picture.name} is of a recorded file: set RIGHTSIZER_TRUTH, as `make eval`"
+        )
+    page = report.with_name("profile.html")
+    rightsizer(["profile", str(Path(truth) / "profiles" / file), "--report", str(page)])
+    photograph(page, picture, (1000, height), LIGHT)
+
+
 _KERNELS: Final = (
     (
         *("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", 900.0),
@@ -165,6 +186,8 @@ PICTURES: Final[Mapping[str, Callable[[Path, Path], None]]] = {
     "report-phone": report_phone,
     "plan-light": plan,
     "profile": profile,
+    "profile-serving": profile_serving,
+    "profile-kernels": profile_kernels,
 }
 """Each takes the report of the month and the file of the picture."""
 

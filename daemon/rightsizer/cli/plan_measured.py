@@ -29,7 +29,7 @@ def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCh
     It is predicted again, on the GPU and over as many GPUs as the traces are of.
 
     Raises:
-        ProfileError: there is no time line of a GPU at work, nothing says which board it is, or the
+        ProfileError: there is no timeline of a GPU at work, nothing says which board it is, or the
             plan cannot be on as many.
     """
     run = profiled_run(profiles, prediction.planner.catalogue)

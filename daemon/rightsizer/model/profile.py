@@ -283,7 +283,7 @@ class DeviceProfile:
 
     device: ProfiledDevice
     time: TimeUse | None
-    """`None` where the profile has no time line, or no kernel."""
+    """`None` where the profile has no timeline, or no kernel."""
     kernels: tuple[KernelUse, ...] = ()
     """Longest in sum first."""
     copies: tuple[CopyUse, ...] = ()
@@ -291,7 +291,7 @@ class DeviceProfile:
     steps: tuple[StepUse, ...] = ()
     memory_peak_bytes: int | None = None
     start: Nanoseconds | None = None
-    """Of its first kernel, on the profile's clock; `None` where the profile has no time line."""
+    """Of its first kernel, on the profile's clock; `None` where the profile has no timeline."""
     steps_time: TimeUse | None = None
     """From the start of its first step on, where that came before the first kernel; else `None`."""
     longest_host_wait_seconds: float = 0.0
@@ -361,7 +361,7 @@ class Profile:
     host_spans: tuple[HostSpanUse, ...] = ()
     benchmark: BenchmarkResult | None = None
     host_steps: tuple[HostStep, ...] = ()
-    """Empty where a device has a time line: its own steps tell more."""
+    """Empty where a device has a timeline: its own steps tell more."""
     events: int = 0
     """That were read in all."""
     unread: Mapping[str, int] = field(default_factory=dict, hash=False)

@@ -1,5 +1,6 @@
 """Figures and rows of a profile as people read them, in the terminal and in the report alike."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from rightsizer.report.labels import readable_name
 
 ProfileDocument: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3
+_NUMBA_TAG: Final = re.compile(r"\[(?:abi:)?v\d+,c\w+\]")
+"""Version and flags that Numba writes into the names of its kernels."""
 
 CAUSES: Final = {
     "compute": "kernels",
@@ -226,6 +229,7 @@ def family_text(kernels: Sequence[ProfileDocument]) -> str:
 
 def short_text(name: str, longest: int) -> str:
     """A name cut to a length; signatures of templates go on for lines, the JSON has them whole."""
+    name = _NUMBA_TAG.sub("", name)
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 

@@ -169,7 +169,7 @@ def _joined(
     if found.time is None or start is None or end is None:
         why = "its time is none that a clock has"
         if found.time is None:
-            why = "the profile has no time line"
+            why = "the profile has no timeline"
         elif profile.start is None:
             why = f"{profile.format} has no wall time in it"
         return replace(match, unmatched=why)

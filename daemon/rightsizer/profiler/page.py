@@ -78,8 +78,8 @@ def _tiles(devices: Sequence[ProfileDocument]) -> Iterator[tuple[str, str, str]]
         share = sum(each[name] for each in times) / span
         yield title, percent_text(share), detail.format(span=time_text(span))
     steps = [step["seconds"] for each in devices for step in each["steps"]]
-    mean = time_text(sum(steps) / len(steps)) if steps else "-"
-    yield "A step", mean, f"mean of {len(steps)}"
+    if steps:
+        yield "A step", time_text(sum(steps) / len(steps)), f"mean of {len(steps)}"
 
 
 def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:

@@ -79,7 +79,7 @@ def timeline(name: str, document: ProfileDocument) -> str:
     moment = document["moment_seconds"]
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
     description = f"What went on in each of {count:,} moments of {time_text(moment)}."
-    return lanes(f"Time line of {name}", description, rows, ends, moment)
+    return lanes(f"Timeline of {name}", description, rows, ends, moment)
 
 
 def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:

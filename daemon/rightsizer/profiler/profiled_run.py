@@ -25,7 +25,7 @@ def profiled_run(
     """What the files of one program tell, one or one of each rank.
 
     Raises:
-        ProfileError: they have no time line of a GPU at work, or are of different GPUs.
+        ProfileError: they have no timeline of a GPU at work, or are of different GPUs.
     """
     source = source_of(profiles) if profiles else "the profile"
     if not (members := members_of(profiles)):

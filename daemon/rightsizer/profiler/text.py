@@ -83,7 +83,7 @@ def _device(document: ProfileDocument) -> list[str]:
     name = f" {document['name']}" if document["name"] else ""
     size = f", {figures.size_text(document['memory_bytes'])}" if document["memory_bytes"] else ""
     lines = [f"  GPU {document['key']}{name}{size}"]
-    lines += ["    no time line"] if document["time"] is None else _time(document)
+    lines += ["    no timeline"] if document["time"] is None else _time(document)
     if launches := document["launches"]:
         took = figures.time_text(launches["host_seconds"])
         short = f"{launches['short_kernels']:,} kernels shorter than their launch"
@@ -184,7 +184,14 @@ def _complaint(document: dict[str, Any]) -> list[str]:
     if gain := figures.gain_text(document):
         doubt = f"; {_DOUBT}" if figures.is_contradicted(document) else ""
         sure = f"confidence {percent(document['confidence'])}{doubt}"
-        lines += wrapped(f"would give: {gain} ({sure})", 4)
+        lines += wrapped(f"gain: {gain} ({sure})", 4)
     for each in document["instructions"]:
-        lines += [f"    {each['title']}:", *(f"      {line}" for line in each["text"].splitlines())]
+        is_prose = each["language"] == "text"
+        texts = each["text"].splitlines()
+        lines.append(f"    {each['title']}:")
+        lines += [
+            line
+            for text in texts
+            for line in (wrapped(text, 6, 0) if is_prose else [" " * 6 + text])
+        ]
     return [*lines, ""]

@@ -126,7 +126,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class ChartLane:
-    """A row of a time line."""
+    """A row of a timeline."""
 
     words: str
     part: str
@@ -313,14 +313,14 @@ def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
 def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
     """One bar from left to right."""
     whole = sum(parts.values())
-    description, paths, reached = [], dict[str, list[str]](), 0.0
+    texts, paths, reached = [], dict[str, list[str]](), 0.0
     for part, value in parts.items():
         if value:
-            description.append(f"{words[part]} {percent_text(value / whole)}")
+            texts.append(f"{words[part]} {percent_text(value / whole)}")
             width = value / whole * 100
             paths[part] = [box(reached, 0, width, 10)]
             reached += width
-    return figure((100, 10), name, ", ".join(description), _drawn(paths), "split")
+    return figure((100, 10), name, ", ".join(texts), _drawn(paths), "split")
 
 
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:

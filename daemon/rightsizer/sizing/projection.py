@@ -88,7 +88,7 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
     """
     shares, busy = profile.shares, busy_share(profile)
     if profile.profiled is not None:
-        # Copies, collectives and waits are measured by a time line, not what is left.
+        # Copies, collectives and waits are measured by a timeline, not what is left.
         time = profile.profiled.at_busy(busy)
         work = (time.in_products, 0.0, time.kernels - time.in_products)
         if profile.has_counters:
@@ -224,7 +224,7 @@ def project(
     low = min(ratio, after.host + (busy + min(0.0, traffic)) / factor)
     high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
     if profile.profiled is not None:
-        # A time line does not tell what kernels wait for, and what hides.
+        # A timeline does not tell what kernels wait for, and what hides.
         time = profile.profiled.at_busy(busy_share(profile))
         if not profile.has_counters:
             least, most = time.kernel_range(speeds)

@@ -1,4 +1,4 @@
-"""Profile of a measured workload: shares by telemetry, and times by a profiler's time line."""
+"""Profile of a measured workload: shares by telemetry, and times by a profiler's timeline."""
 
 from enum import StrEnum
 from typing import Final, Self
@@ -178,7 +178,7 @@ class WorkloadProfile:
     memory_bytes: float | None = None
     """The most that it used; `None` where it is not known."""
     profiled: ProfiledTime | None = None
-    """Where the time goes by a profiler's time line; counters may stand beside it."""
+    """Where the time goes by a profiler's timeline; counters may stand beside it."""
 
     @property
     def has_counters(self) -> bool:
@@ -219,7 +219,7 @@ class ProfiledRun:
     source: str
     """The names of its files."""
     devices: int
-    """With a time line."""
+    """With a timeline."""
     device_name: str
     """As its driver calls it; empty where no file says."""
     board: Board | None

@@ -86,6 +86,8 @@ def judge(
     saved = sum(each.kernel.seconds * each.saved_ratio for each in short) / whole
     remedies = dict.fromkeys(each.remedy for one in short for each in one.causes)
     runs = float(sum(each.kernel.count for each in judged))
+    steps = rule.instructions(*(remedies or ("hide_latency",)))
+    what = "; ".join(each.title for each in steps)
     name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
     return ProfileVerdict(
@@ -99,8 +101,8 @@ def judge(
         reason=Reason.KERNEL_INEFFICIENT,
         action=Action.OPTIMIZE_KERNEL,
         gain=Gain(0.0, saved, None),
-        description="Change how these kernels run; the time is that of the profiled kernels.",
-        instructions=rule.instructions(*(remedies or ("hide_latency",))),
+        description=f"{what}. The gain is of the kernels profiled.",
+        instructions=steps,
         risk=Risk.MEDIUM,
     )
 

@@ -122,7 +122,7 @@ class ProfiledMember:
 
 
 def members_of(profiles: Sequence[Profile]) -> tuple[ProfiledMember, ...]:
-    """Every device with a time line."""
+    """Every device with a timeline."""
     return tuple(
         ProfiledMember(profile, device, time)
         for profile in profiles
@@ -375,7 +375,7 @@ def no_time_line(profiles: Sequence[Profile]) -> str:
     """Why none of the devices has one."""
     devices = [device for each in profiles for device in each.devices]
     if any(device.kernels for device in devices):
-        return "the profile has kernels but no time line"
+        return "the profile has kernels but no timeline"
     if devices:
         return "no kernel ran while it was recorded"
     return "no GPU and no kernel in it: recorded on the CPU alone, or a benchmark's log"

@@ -1,5 +1,5 @@
 "use strict";
-// Time lines and flame graphs that are zoomed into; without scripts they are as they were made.
+// Timelines and flame graphs that are zoomed into; without scripts they are as they were made.
 document.addEventListener("DOMContentLoaded", () => {
   for (const chart of document.querySelectorAll(".flame")) {
     const around = [], frames = [...chart.children].map((box) => {

@@ -1,4 +1,4 @@
-"""Limits of what a file may cost to read, and settings of the arithmetic of time lines."""
+"""Limits of what a file may cost to read, and settings of the arithmetic of timelines."""
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -9,7 +9,7 @@ class TimeSettings:
     """Thresholds of where a device's time went.
 
     Attributes:
-        timeline_moments: Moments that a time line is told by.
+        timeline_moments: Moments that a timeline is told by.
             Source: a part of a fifth still fills a page of 900 pixels
         adjacent_maximum_nanoseconds: Kernels no further apart than this follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
@@ -70,6 +70,6 @@ class FileLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits(FileLimits):
-    """What a file may ask for, and what counts as near and as long on its time line."""
+    """What a file may ask for, and what counts as near and as long on its timeline."""
 
     time: TimeSettings = field(default_factory=TimeSettings)

@@ -97,7 +97,7 @@ class PyTorchEvents:
         self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
         self.ranges, self.range_count = KernelTable(limits), 0
-        """The kernels of a profile that has counters in place of a time line."""
+        """The kernels of a profile that has counters in place of a timeline."""
         self.unread: Counter[str] = Counter()
         """By category."""
         self.used_devices: dict[str, None] = {}
@@ -430,7 +430,7 @@ def _notes(
         yield f"Not whole: {trace.fault}; what came before is shown."
     if events.range_count:
         yield (
-            f"Hardware counters of {events.range_count} kernel runs in place of a time line: "
+            f"Hardware counters of {events.range_count} kernel runs in place of a timeline: "
             "times of kernels are those of the profiler's ranges, and idle time is not known."
         )
     elif not any(device.time for device in devices):

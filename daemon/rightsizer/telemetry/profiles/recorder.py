@@ -1,4 +1,4 @@
-"""Recorder of a profile's time line, event by event; tells where each device's time went."""
+"""Recorder of a profile's timeline, event by event; tells where each device's time went."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -221,7 +221,7 @@ class Recorder:
         return self._spans.uses()
 
     def host_steps(self) -> tuple[HostStep, ...]:
-        """Steps that the host marked; none where a device has a time line to lay them on."""
+        """Steps that the host marked; none where a device has a timeline to lay them on."""
         if any(len(each.line) for each in self._devices.values()):
             return ()
         steps = apart(self._steps)

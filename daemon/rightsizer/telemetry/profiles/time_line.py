@@ -1,4 +1,4 @@
-"""Time lines in columns: of a device, 25 bytes a kernel."""
+"""Timelines in columns: of a device, 25 bytes a kernel."""
 
 from array import array
 from bisect import bisect_right

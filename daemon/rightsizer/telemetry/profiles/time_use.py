@@ -232,7 +232,7 @@ class LaunchCounter:
 
 
 class MeasuredLine:
-    """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
+    """A device's timeline, laid on rulers in one walk; whole nanoseconds until the end."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,

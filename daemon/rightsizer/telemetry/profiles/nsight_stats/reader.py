@@ -1,4 +1,4 @@
-"""Reader of files of `nsys stats`: reports with a time line, and summaries without."""
+"""Reader of files of `nsys stats`: reports with a timeline, and summaries without."""
 
 import re
 from collections import Counter
@@ -285,7 +285,7 @@ def _notes(tables: StatsTables, sums: StatsSums, trace: StatsTrace) -> Iterator[
         return
     if sums.has_device:
         yield (
-            "Summaries have no time line: how long a GPU was idle and what ran side by side is not "
+            "Summaries have no timeline: how long a GPU was idle and what ran side by side is not "
             "known, and all GPUs are one; `nsys stats --report cuda_gpu_trace` tells them apart."
         )
         yield from sums.notes()
