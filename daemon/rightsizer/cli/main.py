@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = _RootParser()
     choices = parser.add_subparsers(prog="rightsizer", parser_class=_CommandParser)
     command = entry.load()
-    told = command.description or entry.summary
-    sub = choices.add_parser(command.name, description=told, formatter_class=_HelpFormatter)
+    text = command.description or entry.summary
+    sub = choices.add_parser(command.name, description=text, formatter_class=_HelpFormatter)
     command.configure(sub)
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -166,10 +166,10 @@ class _CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Without the usage, which is longer than what is wrong."""
-        told = message.replace("argument ", "", 1) if message.startswith("argument ") else message
+        text = message.replace("argument ", "", 1) if message.startswith("argument ") else message
         called = self.prog.replace("rightsizer", program(), 1)
-        remedy = "" if ";" in told else f"; '{called} --help' lists what it takes"
-        self.exit(_USAGE, f"{self.prog}: {told}{remedy}\n")
+        remedy = "" if ";" in text else f"; '{called} --help' lists what it takes"
+        self.exit(_USAGE, f"{self.prog}: {text}{remedy}\n")
 
 
 class _RootParser(argparse.ArgumentParser):

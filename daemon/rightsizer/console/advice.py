@@ -54,6 +54,6 @@ def _savings(savings: Mapping[str, Any]) -> str:
     if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
         parts.append(gpus_label(savings["gpus_low"], savings["gpus_high"]))
     reason = savings["reason"] or "not known"
-    told = ", ".join(parts)
-    saves = "" if told.startswith(("costs", "from")) else "saves "
-    return f"{saves}{told}" if parts else f"savings: {reason}"
+    amounts = ", ".join(parts)
+    saves = "" if amounts.startswith(("costs", "from")) else "saves "
+    return f"{saves}{amounts}" if parts else f"savings: {reason}"

@@ -8,35 +8,37 @@ from rightsizer.console.text import wrapped
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.report.labels import action_label, dollars_label
 
 _INDENT: Final = "  "
-_TOLD: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
+_SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
 """Evidence that the first line has."""
 
 
-def explanation_text(form: Form) -> str:
+def explanation_text(document: JsonObject) -> str:
     """The whole explanation; sections that have nothing to say are left out."""
-    advice = form["advice"]
-    options = (f"{each['rank']}. {each['description']}: {each['why']}" for each in form["options"])
+    advice = document["advice"]
+    options = (
+        f"{each['rank']}. {each['description']}: {each['why']}" for each in document["options"]
+    )
     sections = (
-        ("Evidence", _evidence(form)),
+        ("Evidence", _evidence(document)),
         ("Savings", _savings(advice["savings"])),
         ("Options", options),
         ("How to", _instructions(advice["instructions"])),
-        ("Confidence", [form["confidence"]["product"]]),
+        ("Confidence", [document["confidence"]["product"]]),
         ("Risk", _risk(advice)),
-        ("Thresholds", map(_threshold, form["thresholds"])),
-        ("Lifecycle", _lifecycle(form["lifecycle"])),
-        ("The same numbers from Prometheus", _queries(form["queries"])),
+        ("Thresholds", map(_threshold, document["thresholds"])),
+        ("Lifecycle", _lifecycle(document["lifecycle"])),
+        ("The same numbers from Prometheus", _queries(document["queries"])),
     )
     blocks = [list(_wrapped(_head(advice), ""))]
     blocks += ([title, *_wrapped(lines, _INDENT)] for title, lines in sections)
     return "\n\n".join("\n".join(lines) for lines in blocks if len(lines) > 1)
 
 
-def _head(advice: Form) -> Iterator[str]:
+def _head(advice: JsonObject) -> Iterator[str]:
     reasons = ", ".join(advice["reasons"]) or "nothing to complain of"
     where = advice["workload"] or "no known workload"
     yield f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}"
@@ -45,15 +47,15 @@ def _head(advice: Form) -> Iterator[str]:
     yield f"Action: {action_label(advice['action'], advice['finding'])}"
 
 
-def _threshold(threshold: Form) -> str:
+def _threshold(threshold: JsonObject) -> str:
     value, source = threshold["value"], threshold["source"]
     is_time = threshold["unit"] == "seconds" and isinstance(value, int | float)
-    told = format_duration(value) if is_time else value_label("", value, {})
+    value_text = format_duration(value) if is_time else value_label("", value, {})
     end = f" Source: {source}." if source else ""
-    return f"{threshold['setting']}: {told}. {threshold['help']}{end}"
+    return f"{threshold['setting']}: {value_text}. {threshold['help']}{end}"
 
 
-def _risk(advice: Form) -> Iterator[str]:
+def _risk(advice: JsonObject) -> Iterator[str]:
     risk = risk_word(advice["risk"])
     if not advice["options"] or not advice["options"][0]["risks"]:
         yield f"{risk}: that the workload fails after the change"
@@ -61,8 +63,8 @@ def _risk(advice: Form) -> Iterator[str]:
         yield f"{risk} (of the first option: {risks_text(advice['options'][0]['risks'])})"
 
 
-def _evidence(form: Form) -> Iterator[str]:
-    window = form["window"]
+def _evidence(document: JsonObject) -> Iterator[str]:
+    window = document["window"]
     if window["seconds"] is not None:
         lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
         tier = ", ".join(sorted(set(window["tier"] or ())))
@@ -70,12 +72,14 @@ def _evidence(form: Form) -> Iterator[str]:
             f"from {_when(window['from'])} to {_when(window['to'])}: {lasted}, of which {known} "
             f"are known ({percent_text(window['coverage_ratio'])}), {tier} tier"
         )
-    evidence = form["advice"]["evidence"]
-    facts = evidence_labels({name: evidence[name] for name in evidence if name not in _TOLD}, {})
+    evidence = document["advice"]["evidence"]
+    facts = evidence_labels(
+        {name: evidence[name] for name in evidence if name not in _SHOWN_APART}, {}
+    )
     yield from (f"{name}: {value}" for name, value in facts)
 
 
-def _savings(savings: Form) -> Iterator[str]:
+def _savings(savings: JsonObject) -> Iterator[str]:
     if savings["reason"]:
         yield f"no figure: {savings['reason']}"
     for name, unit in (
@@ -92,14 +96,14 @@ def _savings(savings: Form) -> Iterator[str]:
         yield f"price: {savings['price_source']}, as of {savings['price_date'] or 'no known date'}"
 
 
-def _instructions(instructions: Sequence[Form]) -> Iterator[str]:
+def _instructions(instructions: Sequence[JsonObject]) -> Iterator[str]:
     for each in instructions:
         yield f"{each['title']}:"
         # What is to be typed is never wrapped.
         yield from (f"\t{line}" for line in each["text"].splitlines())
 
 
-def _lifecycle(lifecycle: Form | None) -> Iterator[str]:
+def _lifecycle(lifecycle: JsonObject | None) -> Iterator[str]:
     if lifecycle is None:
         yield "no advice: this is what the rule says now"
         return
@@ -113,7 +117,7 @@ def _lifecycle(lifecycle: Form | None) -> Iterator[str]:
         yield f"saved {lifecycle['realized_gpu_hours']:.1f} GPU-hours so far"
 
 
-def _queries(queries: Sequence[Form]) -> Iterator[str]:
+def _queries(queries: Sequence[JsonObject]) -> Iterator[str]:
     for each in queries:
         of = " ".join(filter(None, (each["resource"], each["device"])))
         yield f"{each['name']}{f' of {of}' if of else ''} = {each['value']:g}"

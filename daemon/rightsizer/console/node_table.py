@@ -21,7 +21,7 @@ from rightsizer.report.labels import (
     display_name,
 )
 
-Form = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 COLORS: Final = {
     "compute_bound": "green",
@@ -64,8 +64,8 @@ _SHORTENED: Final = frozenset({"Now", "To do"})
 class NodeFrame:
     """What an agent answered at one moment."""
 
-    report: Form
-    strip: Form
+    report: JsonObject
+    strip: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class NodeRow:
     """The state that took most of each stretch; empty where nothing is known of one."""
     wasted_ratio: float | None
     """Of its known past, the part that was idle, stalled or held up; `None` where none is known."""
-    signals: Form
+    signals: JsonObject
     holders: tuple[str, ...]
     down: str
-    advice: Form | None
+    advice: JsonObject | None
     """The first that is open, in the order of `advise`."""
 
     @property
@@ -103,7 +103,7 @@ def node_rows(frame: NodeFrame) -> list[NodeRow]:
     ]
 
 
-def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
+def _row(device: JsonObject, past: JsonObject, opened: Sequence[JsonObject]) -> NodeRow:
     uuid, down = device["uuid"], device["down"]
     waste: Mapping[str, float] = past.get("waste_seconds", {})
     known = past.get("used_seconds", 0.0) + sum(waste.values())
@@ -124,7 +124,7 @@ def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
     )
 
 
-def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
+def _stretches(cells: Sequence[JsonObject]) -> tuple[str, ...]:
     """The strip in as many stretches as fit a row."""
     size, found = max(1, -(-len(cells) // _STRIP_CELLS)), list[str]()
     for at in range(0, len(cells), size):
@@ -181,8 +181,8 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     """The headline, the table, and what is told of the selected GPU."""
     shown = shown_rows(frame, view)
     chosen = next((row for row in shown if row.uuid == view.selected), None)
-    told = _told(chosen, view.flags) if chosen else []
-    visible = _visible(shown, chosen, view.height, len(told))
+    details = _details(chosen, view.flags) if chosen else []
+    visible = _visible(shown, chosen, view.height, len(details))
     is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
     for name in _COLUMNS if is_wide else _NARROW_COLUMNS:
@@ -198,19 +198,19 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     if not shown:
         wanted = f"No GPU matches '{view.wanted}'." if view.wanted else "There are no GPUs here."
         parts.append(Text(wanted))
-    parts += told
+    parts += details
     if view.footer:
         parts.append(Text(view.footer, style="dim"))
     return Group(*parts)
 
 
 def _visible(
-    rows: Sequence[NodeRow], chosen: NodeRow | None, height: int | None, told_lines: int
+    rows: Sequence[NodeRow], chosen: NodeRow | None, height: int | None, detail_lines: int
 ) -> Sequence[NodeRow]:
     """As many as there is room for, the chosen one among them."""
     if height is None:
         return rows
-    room = max(1, height - told_lines - _FRAME_LINES)
+    room = max(1, height - detail_lines - _FRAME_LINES)
     place = rows.index(chosen) if chosen else 0
     first = max(0, min(place - room // 2, len(rows) - room))
     return rows[first : first + room]
@@ -265,14 +265,14 @@ def _short(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _of(signals: Form, part: str, whole: str, size: float, unit: str) -> str:
+def _of(signals: JsonObject, part: str, whole: str, size: float, unit: str) -> str:
     if part not in signals:
         return ABSENT
     of = f"/{signals[whole] / size:.0f}" if whole in signals else ""
     return f"{signals[part] / size:.0f}{of} {unit}"
 
 
-def _told(row: NodeRow, flags: str) -> list[RenderableType]:
+def _details(row: NodeRow, flags: str) -> list[RenderableType]:
     """What is known of one GPU, its advice in full with the command to copy, a line each."""
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
