@@ -5,90 +5,101 @@ import math
 
 import pytest
 
-from rightsizer.catalogue.board import Board, Efficiency, MigProfile, OriginKind, Precision
+from rightsizer.catalogue.board import Efficiency, MigProfile, OriginKind, Precision
 from rightsizer.catalogue.catalogue import built_in
 
 BOARDS = built_in().boards
-EVERY = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
 TENSOR_LADDER = (Precision.TF32, Precision.BF16, Precision.FP8, Precision.FP4)
 
 
-@EVERY
-def test_a_narrower_format_is_about_twice_as_fast(board: Board) -> None:
+def test_a_narrower_format_is_about_twice_as_fast() -> None:
     """Or as fast, or four times as a GeForce, whose fp8 is slow, in fp4; never slower."""
-    peaks = [board.peak_per_second[each] for each in TENSOR_LADDER if each in board.peak_per_second]
-    for wider, narrower in itertools.pairwise(peaks):
-        assert 1.0 <= narrower / wider <= 4.0
-    assert board.peak_per_second[Precision.FP32] <= board.peak_per_second[Precision.BF16]
+    for board in BOARDS.values():
+        peaks = [
+            board.peak_per_second[each] for each in TENSOR_LADDER if each in board.peak_per_second
+        ]
+        for wider, narrower in itertools.pairwise(peaks):
+            assert 1.0 <= narrower / wider <= 4.0, board.key
+        assert board.peak_per_second[Precision.FP32] <= board.peak_per_second[Precision.BF16], (
+            board.key
+        )
 
 
-@EVERY
-def test_a_peak_is_what_its_clock_and_its_width_allow(board: Board) -> None:
+def test_a_peak_is_what_its_clock_and_its_width_allow() -> None:
     """An SM does a whole number of operations a cycle, at a clock near its highest."""
-    assert board.sm_clock_maximum_hertz is not None
-    each = board.peak_per_second[Precision.BF16] / board.sm_count / board.sm_clock_maximum_hertz
-    # 2^8 for Pascal's vectors to 2^13 for Blackwell's tensor cores, and boost clocks differ.
-    assert 2**8 * 0.7 < each < 2**13 * 1.3
+    for board in BOARDS.values():
+        assert board.sm_clock_maximum_hertz is not None, board.key
+        each = board.peak_per_second[Precision.BF16] / board.sm_count / board.sm_clock_maximum_hertz
+        # 2^8 for Pascal's vectors to 2^13 for Blackwell's tensor cores, and boost clocks differ.
+        assert 2**8 * 0.7 < each < 2**13 * 1.3, board.key
 
 
-@EVERY
-def test_what_the_driver_shows_is_near_what_the_box_says(board: Board) -> None:
+def test_what_the_driver_shows_is_near_what_the_box_says() -> None:
     """Some boards lose a part to error correction; none shows more than GiB for GB."""
-    assert board.nominal_memory_bytes is not None
-    shown = board.memory_bytes / 2**30
-    assert (
-        0.92 * board.nominal_memory_bytes / 1e9 <= shown <= 1.001 * board.nominal_memory_bytes / 1e9
-    )
+    for board in BOARDS.values():
+        assert board.nominal_memory_bytes is not None, board.key
+        shown = board.memory_bytes / 2**30
+        assert (
+            0.92 * board.nominal_memory_bytes / 1e9
+            <= shown
+            <= 1.001 * board.nominal_memory_bytes / 1e9
+        ), board.key
 
 
-@EVERY
-def test_what_is_achieved_is_a_part(board: Board) -> None:
+def test_what_is_achieved_is_a_part() -> None:
     """Of each peak, and of the bandwidth in each format, whether measured or assumed."""
-    for precision in Precision:
-        assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9
-    for ratios in (board.efficiency.weight_read, board.efficiency.decode_attention):
-        assert all(0.4 < ratio <= 0.9 for ratio in ratios.values())
-    assert board.efficiency.gemm.keys() <= board.peak_per_second.keys()
-    assert 0.5 < board.efficiency.power_cap_ratio <= 1.0
-    achieved = board.achieved(Precision.BF16)
-    assert achieved is not None
-    assert achieved < board.peak_per_second[Precision.BF16]
+    for board in BOARDS.values():
+        for precision in Precision:
+            assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9, board.key
+        for ratios in (board.efficiency.weight_read, board.efficiency.decode_attention):
+            assert all(0.4 < ratio <= 0.9 for ratio in ratios.values()), board.key
+        assert board.efficiency.gemm.keys() <= board.peak_per_second.keys(), board.key
+        assert 0.5 < board.efficiency.power_cap_ratio <= 1.0, board.key
+        achieved = board.achieved(Precision.BF16)
+        assert achieved is not None, board.key
+        assert achieved < board.peak_per_second[Precision.BF16], board.key
 
 
-@EVERY
-def test_sums_over_gpus_cost_what_the_way_allows(board: Board) -> None:
+def test_sums_over_gpus_cost_what_the_way_allows() -> None:
     """Never more than a GPU can send; over more GPUs a small message takes longer."""
-    assert sorted(board.all_reduce) == [2, 4, 8]
-    most = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
-    delays = [board.all_reduce[count].small_message_seconds for count in (2, 4, 8)]
-    # Switches that add let eight H200 pass what one can send alone.
-    assert all(0 < each.bytes_per_second <= 1.03 * most for each in board.all_reduce.values())
-    assert delays == sorted(delays)
-    assert 5e-6 < delays[0] < delays[-1] < 50e-6
+    for board in BOARDS.values():
+        assert sorted(board.all_reduce) == [2, 4, 8], board.key
+        most = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
+        delays = [board.all_reduce[count].small_message_seconds for count in (2, 4, 8)]
+        # Switches that add let eight H200 pass what one can send alone.
+        assert all(
+            0 < each.bytes_per_second <= 1.03 * most for each in board.all_reduce.values()
+        ), board.key
+        assert delays == sorted(delays), board.key
+        assert 5e-6 < delays[0] < delays[-1] < 50e-6, board.key
 
 
-@EVERY
-def test_shares_of_a_kind_of_slice_fill_the_board(board: Board) -> None:
+def test_shares_of_a_kind_of_slice_fill_the_board() -> None:
     """The whole is a profile too, and as many of the smallest as fit leave at most a quarter."""
-    if not board.mig_profiles:
-        return
-    whole, smallest = board.mig_profiles[-1], board.mig_profiles[0]
-    assert (whole.compute_share, whole.memory_share, whole.maximum_count) == (1.0, 1.0, 1)
-    assert smallest.compute_share * smallest.maximum_count == pytest.approx(1.0)
-    assert smallest.memory_share * smallest.maximum_count >= 0.75
-    assert [each.compute_share for each in board.mig_profiles] == sorted(
-        each.compute_share for each in board.mig_profiles
-    )
+    for board in BOARDS.values():
+        if not board.mig_profiles:
+            continue
+        whole, smallest = board.mig_profiles[-1], board.mig_profiles[0]
+        assert (whole.compute_share, whole.memory_share, whole.maximum_count) == (1.0, 1.0, 1), (
+            board.key
+        )
+        assert smallest.compute_share * smallest.maximum_count == pytest.approx(1.0), board.key
+        assert smallest.memory_share * smallest.maximum_count >= 0.75, board.key
+        assert [each.compute_share for each in board.mig_profiles] == sorted(
+            each.compute_share for each in board.mig_profiles
+        ), board.key
 
 
-@EVERY
-def test_a_slice_shows_a_little_less_than_its_share(board: Board) -> None:
+def test_a_slice_shows_a_little_less_than_its_share() -> None:
     """And its name says about as much, in GB that mean GiB."""
-    for profile in board.mig_profiles:
-        assert profile.memory_bytes is not None
-        assert 0.9 < profile.memory_bytes / (board.memory_bytes * profile.memory_share) < 1.0
-        named = int(profile.name.partition(".")[2].removesuffix("gb"))
-        assert profile.memory_bytes / 2**30 == pytest.approx(named, rel=0.06)
+    for board in BOARDS.values():
+        for profile in board.mig_profiles:
+            assert profile.memory_bytes is not None, board.key
+            assert 0.9 < profile.memory_bytes / (board.memory_bytes * profile.memory_share) < 1.0, (
+                board.key
+            )
+            named = int(profile.name.partition(".")[2].removesuffix("gb"))
+            assert profile.memory_bytes / 2**30 == pytest.approx(named, rel=0.06), board.key
 
 
 @pytest.mark.parametrize(
@@ -107,16 +118,16 @@ def test_reckoned_slices_show_what_real_ones_do(key: str, profile: str, mib: flo
     assert found.memory_bytes == pytest.approx(mib * 2**20, rel=0.01)
 
 
-@EVERY
-def test_every_figure_tells_where_it_comes_from(board: Board) -> None:
+def test_every_figure_tells_where_it_comes_from() -> None:
     """What is verified names figures that are there, and nothing is without a source."""
-    for figure in board.verified:
-        assert board.origin(figure).kind is OriginKind.VERIFIED
-        head, _, part = figure.partition(".")
-        assert head != "dense_peak_tera" or Precision(part) in board.peak_per_second
-    for figure in ("names", "memory_mib", "sm_count", "efficiency.gemm.bf16", "all_reduce.8"):
-        assert board.origin(figure).source
-    assert board.origin("l2_mb").kind is OriginKind.RECALLED
+    for board in BOARDS.values():
+        for figure in board.verified:
+            assert board.origin(figure).kind is OriginKind.VERIFIED, board.key
+            head, _, part = figure.partition(".")
+            assert head != "dense_peak_tera" or Precision(part) in board.peak_per_second, board.key
+        for figure in ("names", "memory_mib", "sm_count", "efficiency.gemm.bf16", "all_reduce.8"):
+            assert board.origin(figure).source, board.key
+        assert board.origin("l2_mb").kind is OriginKind.RECALLED, board.key
 
 
 def test_what_was_measured_is_told_from_what_is_assumed() -> None:

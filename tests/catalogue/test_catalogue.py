@@ -2,7 +2,6 @@
 
 import pytest
 
-from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in, read_boards
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import ConfigurationError, UsageError
@@ -10,41 +9,45 @@ from rightsizer.model.errors import ConfigurationError, UsageError
 BOARDS = built_in().boards
 
 
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
-def test_board_is_plausible(board: Board) -> None:
+def test_board_is_plausible() -> None:
     """Every figure is in its base unit and of the right order of magnitude."""
-    assert 2**30 < board.memory_bytes < 2**39
-    assert 1e11 < board.memory_bandwidth_bytes_per_second < 2e13
-    assert 30 <= board.power_limit_watts <= 2000
-    assert board.sm_clock_maximum_hertz is None or 1e9 < board.sm_clock_maximum_hertz < 4e9
-    assert 0 < board.achievable_compute_ratio <= 1
-    assert 0 < board.achievable_bandwidth_ratio <= 1
-    assert (board.pcie_generation, board.pcie_width) >= (3, 8)
-    assert all(1e11 < peak < 1e17 for peak in board.peak_per_second.values())
-    assert (board.nvlink_bytes_per_second > 0) == (board.nvlink_generation is not None)
-    assert (board.link_bytes_per_second > 0) == (board.linked_gpu_count is not None)
-    assert board.architecture
-    assert board.source
+    for board in BOARDS.values():
+        assert 2**30 < board.memory_bytes < 2**39, board.key
+        assert 1e11 < board.memory_bandwidth_bytes_per_second < 2e13, board.key
+        assert 30 <= board.power_limit_watts <= 2000, board.key
+        assert board.sm_clock_maximum_hertz is None or 1e9 < board.sm_clock_maximum_hertz < 4e9, (
+            board.key
+        )
+        assert 0 < board.achievable_compute_ratio <= 1, board.key
+        assert 0 < board.achievable_bandwidth_ratio <= 1, board.key
+        assert (board.pcie_generation, board.pcie_width) >= (3, 8), board.key
+        assert all(1e11 < peak < 1e17 for peak in board.peak_per_second.values()), board.key
+        assert (board.nvlink_bytes_per_second > 0) == (board.nvlink_generation is not None), (
+            board.key
+        )
+        assert (board.link_bytes_per_second > 0) == (board.linked_gpu_count is not None), board.key
+        assert board.architecture, board.key
+        assert board.source, board.key
 
 
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
-def test_mig_profiles_are_parts_of_the_board(board: Board) -> None:
+def test_mig_profiles_are_parts_of_the_board() -> None:
     """As many of a profile as fit never take more than the whole."""
-    for profile in board.mig_profiles:
-        assert 0 < profile.compute_share <= 1
-        assert 0 < profile.memory_share <= 1
-        assert profile.compute_share * profile.maximum_count <= 1
-        assert profile.memory_share * profile.maximum_count <= 1
-        assert profile.sm_count is None or profile.sm_count <= board.sm_count
+    for board in BOARDS.values():
+        for profile in board.mig_profiles:
+            assert 0 < profile.compute_share <= 1, board.key
+            assert 0 < profile.memory_share <= 1, board.key
+            assert profile.compute_share * profile.maximum_count <= 1, board.key
+            assert profile.memory_share * profile.maximum_count <= 1, board.key
+            assert profile.sm_count is None or profile.sm_count <= board.sm_count, board.key
 
 
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
-def test_board_is_found_by_all_its_names(board: Board) -> None:
+def test_board_is_found_by_all_its_names() -> None:
     """By its key and by whatever its driver calls it, however that is written."""
-    for name in (board.key, *board.names, *board.other_names):
-        for spelling in (name, name.upper(), name.lower(), f"NVIDIA {name}", f"Tesla {name}"):
-            assert built_in().find(spelling) is board
-        assert built_in().get(name) is board
+    for board in BOARDS.values():
+        for name in (board.key, *board.names, *board.other_names):
+            for spelling in (name, name.upper(), name.lower(), f"NVIDIA {name}", f"Tesla {name}"):
+                assert built_in().find(spelling) is board, board.key
+            assert built_in().get(name) is board, board.key
 
 
 def test_no_two_boards_share_a_name() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard_files import BOARDS, QUERIES, DashboardQuery, concrete
+from dashboard_files import BOARDS, QUERIES, concrete
 from exposition_sample import sample_exporter
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 
@@ -20,10 +20,10 @@ def prometheus() -> Iterator[Prometheus]:
         yield server
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
-def test_query_is_answered(prometheus: Prometheus, query: DashboardQuery) -> None:
+def test_query_is_answered(prometheus: Prometheus) -> None:
     """Every query parses, runs, joins, and finds something on a node that exports everything."""
-    assert prometheus.query(concrete(query.expression)), query.name
+    for query in QUERIES:
+        assert prometheus.query(concrete(query.expression)), query.name
 
 
 def test_annotation_queries_are_answered(prometheus: Prometheus) -> None:

@@ -17,7 +17,6 @@ from dashboard_files import (
     GRAFANA,
     QUERIES,
     SELECTOR,
-    DashboardQuery,
     excluded,
     panels_of,
 )
@@ -44,13 +43,6 @@ COLORED = [
 def board(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Each dashboard."""
     chosen: dict[str, Any] = request.param
-    return chosen
-
-
-@pytest.fixture(params=QUERIES, ids=lambda query: query.name)
-def query(request: pytest.FixtureRequest) -> DashboardQuery:
-    """Each query of each panel."""
-    chosen: DashboardQuery = request.param
     return chosen
 
 
@@ -127,57 +119,61 @@ def missing(wanted: Any, found: Any, place: str = "") -> list[str]:
     return [] if wanted == found else [place]
 
 
-def test_metrics_exist(query: DashboardQuery) -> None:
+def test_metrics_exist() -> None:
     """Queries speak of metrics that the agent exports, or of rules that are recorded."""
     rules = load_yaml((ROOT / "config/prometheus/rules.yaml").read_text(), "rules").data
     known = {rule["record"] for group in rules["groups"] for rule in group["rules"]}
-    for name, _ in SELECTOR.findall(query.expression):
-        assert (
-            name.removesuffix("_bucket") in METRICS
-            or name.startswith("process_")
-            or (name in known)
-        ), name
+    for query in QUERIES:
+        for name, _ in SELECTOR.findall(query.expression):
+            assert (
+                name.removesuffix("_bucket") in METRICS
+                or name.startswith("process_")
+                or (name in known)
+            ), name
 
 
-def test_target_matchers(query: DashboardQuery) -> None:
+def test_target_matchers() -> None:
     """Each selector has what the variables choose, as far as its metric has these labels.
 
     What the fleet service tells is of no node: it is chosen by its cluster alone.
     """
-    place = (query.board, query.panel)
-    is_service = place in excluded("target-job-rule") & excluded("target-instance-rule")
-    for name, matchers in SELECTOR.findall(query.expression):
-        if is_service:
-            assert 'cluster=~"$cluster"' in matchers
-            assert "$job" not in matchers
-            assert "$instance" not in matchers
-            continue
-        assert TARGET in matchers
-        metric = METRICS.get(name.removesuffix("_bucket"))
-        for label in ("uuid", "workload") if metric else ():
-            assert (f'{label}=~"${label}"' in matchers) is (label in metric.labels)
+    for query in QUERIES:
+        place = (query.board, query.panel)
+        is_service = place in excluded("target-job-rule") & excluded("target-instance-rule")
+        for name, matchers in SELECTOR.findall(query.expression):
+            if is_service:
+                assert 'cluster=~"$cluster"' in matchers, query.name
+                assert "$job" not in matchers, query.name
+                assert "$instance" not in matchers, query.name
+                continue
+            assert TARGET in matchers, query.name
+            metric = METRICS.get(name.removesuffix("_bucket"))
+            for label in ("uuid", "workload") if metric else ():
+                assert (f'{label}=~"${label}"' in matchers) is (label in metric.labels), query.name
 
 
-def test_target_counter_rule(query: DashboardQuery) -> None:
+def test_target_counter_rule() -> None:
     """A counter, or a histogram's bucket, is only read through rate or increase.
 
     Xids by code are the exception: a code's series begins with its first Xid, so that an increase
     would miss it.
     """
-    for found in SELECTOR.finditer(query.expression):
-        metric = METRICS.get(found[1].removesuffix("_bucket"))
-        if metric is None or found[1] == "rightsizer_xid_code_errors_total":
-            continue
-        is_counter = metric.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM)
-        before = query.expression[: found.start()]
-        assert before.endswith(("rate(", "increase(")) is is_counter
+    for query in QUERIES:
+        for found in SELECTOR.finditer(query.expression):
+            metric = METRICS.get(found[1].removesuffix("_bucket"))
+            if metric is None or found[1] == "rightsizer_xid_code_errors_total":
+                continue
+            is_counter = metric.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM)
+            before = query.expression[: found.start()]
+            assert before.endswith(("rate(", "increase(")) is is_counter, query.name
 
 
-def test_target_rate_interval_rule(query: DashboardQuery) -> None:
+def test_target_rate_interval_rule() -> None:
     """Ranges are `$__rate_interval`, but for the panels that are excepted with a reason."""
-    ranges = set(re.findall(r"\[([^\]]+)\]", query.expression))
-    is_excepted = (query.board, query.panel) in excluded("target-rate-interval-rule")
-    assert is_excepted or ranges <= {"$__rate_interval"}
+    for query in QUERIES:
+        ranges = set(re.findall(r"\[([^\]]+)\]", query.expression))
+        is_excepted = (query.board, query.panel) in excluded("target-rate-interval-rule")
+        assert is_excepted or ranges <= {"$__rate_interval"}, query.name
 
 
 def test_exclusions_have_reasons_and_panels() -> None:

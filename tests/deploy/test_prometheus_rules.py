@@ -38,13 +38,6 @@ RULES = [rule for group in load(CONFIG / "rules.yaml")["groups"] for rule in gro
 NAMES = [alert["alert"] for alert in ALERTS]
 
 
-@pytest.fixture(params=ALERTS, ids=NAMES)
-def alert(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Each alert."""
-    chosen: dict[str, Any] = request.param
-    return chosen
-
-
 @pytest.mark.parametrize("name", ["rules.yaml", "alerts.yaml"])
 def test_a_ruler_of_mimir_takes_every_group(name: str) -> None:
     """ruler_max_rules_per_rule_group of its limits is 20 as it is delivered."""
@@ -89,15 +82,16 @@ def _narrow(rules: Path, name: str, folder: Path) -> None:
     (folder / rules.name).write_text(json.dumps(document))  # JSON is YAML.
 
 
-def test_alert_has_three_stories(alert: dict[str, Any]) -> None:
+def test_alert_has_three_stories() -> None:
     """It fires; it does not fire just below; it is quiet where the series never existed."""
-    story = load(CONFIG / "tests" / f"{alert['alert']}.yaml")
-    beginnings = [test["name"].split(":")[0] for test in story["tests"]]
-    assert list(dict.fromkeys(beginnings)) == ["fires", "just below", "quiet"]
-    for beginning, test in zip(beginnings, story["tests"], strict=True):
-        (check,) = test["alert_rule_test"]
-        assert check["alertname"] == alert["alert"]
-        assert len(check["exp_alerts"]) == (1 if beginning == "fires" else 0)
+    for alert in ALERTS:
+        story = load(CONFIG / "tests" / f"{alert['alert']}.yaml")
+        beginnings = [test["name"].split(":")[0] for test in story["tests"]]
+        assert list(dict.fromkeys(beginnings)) == ["fires", "just below", "quiet"], alert["alert"]
+        for beginning, test in zip(beginnings, story["tests"], strict=True):
+            (check,) = test["alert_rule_test"]
+            assert check["alertname"] == alert["alert"], alert["alert"]
+            assert len(check["exp_alerts"]) == (1 if beginning == "fires" else 0), alert["alert"]
 
 
 def test_no_story_is_left_over() -> None:
@@ -105,18 +99,21 @@ def test_no_story_is_left_over() -> None:
     assert {path.stem for path in STORIES} == {*NAMES, "rules"}
 
 
-def test_alert_has_a_runbook(alert: dict[str, Any]) -> None:
+def test_alert_has_a_runbook() -> None:
     """The runbook that the alert links to exists and answers four questions."""
-    name = alert["alert"]
-    assert alert["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{name}.md")
-    lines = (RUNBOOKS / f"{name}.md").read_text().splitlines()
-    assert [line for line in lines if line.startswith("#")] == [
-        f"# {name}",
-        "## Meaning",
-        "## Impact",
-        "## Diagnosis",
-        "## Mitigation",
-    ]
+    for alert in ALERTS:
+        name = alert["alert"]
+        assert alert["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{name}.md"), alert[
+            "alert"
+        ]
+        lines = (RUNBOOKS / f"{name}.md").read_text().splitlines()
+        assert [line for line in lines if line.startswith("#")] == [
+            f"# {name}",
+            "## Meaning",
+            "## Impact",
+            "## Diagnosis",
+            "## Mitigation",
+        ], alert["alert"]
 
 
 def test_no_runbook_is_left_over() -> None:
@@ -124,51 +121,64 @@ def test_no_runbook_is_left_over() -> None:
     assert {path.stem for path in RUNBOOKS.glob("*.md")} == set(NAMES)
 
 
-def test_alert_says_what_it_must(alert: dict[str, Any]) -> None:
+def test_alert_says_what_it_must() -> None:
     """Common name, known severity, a summary and description that name the subject, both links.
 
     The dashboard is one of ours and shows what the alert is about.
     """
-    assert alert["alert"].startswith("Rightsizer")
-    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
-    annotations = alert["annotations"]
-    assert set(annotations) == {"summary", "description", "runbook_url", "dashboard_url"}
-    summary = annotations["summary"]
-    is_of_a_node = alert["alert"] != "RightsizerAgentsGone"
-    assert ('{{ $labels.instance | reReplaceAll ":[0-9]+$" "" }}' in summary) is is_of_a_node
-    if "$labels.uuid" in annotations["description"]:
-        assert summary.startswith('{{ with printf "rightsizer_device_info{uuid=%q}"')
-        assert "rightsizer_workload_share_ratio{uuid=%q}" in summary
-    # Agents that are all gone leave no instance behind.
-    subject = "job" if alert["alert"] == "RightsizerAgentsGone" else "instance"
-    assert f"{{{{ $labels.{subject} }}}}" in annotations["description"]
-    dashboard = urlsplit(annotations["dashboard_url"])
-    uid = dashboard.path.removeprefix("/d/")
-    assert uid in BOARDS
-    assert uid == "rightsizer-estate" or dashboard.query.startswith(
-        f"var-{subject}={{{{ $labels.{subject} }}}}"
-    )
-    for text in (annotations["summary"], annotations["description"]):
-        assert text.endswith(".")
+    for alert in ALERTS:
+        assert alert["alert"].startswith("Rightsizer"), alert["alert"]
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}, alert["alert"]
+        annotations = alert["annotations"]
+        assert set(annotations) == {"summary", "description", "runbook_url", "dashboard_url"}, (
+            alert["alert"]
+        )
+        summary = annotations["summary"]
+        is_of_a_node = alert["alert"] != "RightsizerAgentsGone"
+        assert ('{{ $labels.instance | reReplaceAll ":[0-9]+$" "" }}' in summary) is is_of_a_node, (
+            alert["alert"]
+        )
+        if "$labels.uuid" in annotations["description"]:
+            assert summary.startswith('{{ with printf "rightsizer_device_info{uuid=%q}"'), alert[
+                "alert"
+            ]
+            assert "rightsizer_workload_share_ratio{uuid=%q}" in summary, alert["alert"]
+        # Agents that are all gone leave no instance behind.
+        subject = "job" if alert["alert"] == "RightsizerAgentsGone" else "instance"
+        assert f"{{{{ $labels.{subject} }}}}" in annotations["description"], alert["alert"]
+        dashboard = urlsplit(annotations["dashboard_url"])
+        uid = dashboard.path.removeprefix("/d/")
+        assert uid in BOARDS, alert["alert"]
+        assert uid == "rightsizer-estate" or dashboard.query.startswith(
+            f"var-{subject}={{{{ $labels.{subject} }}}}"
+        ), alert["alert"]
+        for text in (annotations["summary"], annotations["description"]):
+            assert text.endswith("."), alert["alert"]
 
 
-def test_alert_waits(alert: dict[str, Any]) -> None:
+def test_alert_waits() -> None:
     """No alert fires before its cause has lasted five minutes, but for what has just happened."""
-    minutes = {"m": 1, "h": 60}[alert["for"][-1]] * int(alert["for"][:-1])
-    looks_back = bool(re.search(r"increase\(.+\[1h\]\) > 0", alert["expr"]))
-    assert minutes >= 5 or (minutes == 0 and looks_back)
+    for alert in ALERTS:
+        minutes = {"m": 1, "h": 60}[alert["for"][-1]] * int(alert["for"][:-1])
+        looks_back = bool(re.search(r"increase\(.+\[1h\]\) > 0", alert["expr"]))
+        assert minutes >= 5 or (minutes == 0 and looks_back), alert["alert"]
 
 
-def test_alert_is_documented_as_it_is(alert: dict[str, Any]) -> None:
+def test_alert_is_documented_as_it_is() -> None:
     """The table has its severity, its thresholds, how long it waits, and why."""
-    name = alert["alert"]
-    (row,) = (line for line in GUIDE.splitlines() if line.startswith(f"| [{name}]("))
-    link, severity, thresholds, waits, keeps, why = (cell.strip() for cell in row[1:-1].split("|"))
-    assert link == f"[{name}](runbooks/{name}.md)"
-    assert severity == alert["labels"]["severity"]
-    assert re.findall("`([^`]+)`", thresholds) == THRESHOLD.findall(alert["expr"])
-    assert (waits, keeps) == (alert["for"], alert.get("keep_firing_for", ""))
-    assert why.endswith(".")
+    for alert in ALERTS:
+        name = alert["alert"]
+        (row,) = (line for line in GUIDE.splitlines() if line.startswith(f"| [{name}]("))
+        link, severity, thresholds, waits, keeps, why = (
+            cell.strip() for cell in row[1:-1].split("|")
+        )
+        assert link == f"[{name}](runbooks/{name}.md)", alert["alert"]
+        assert severity == alert["labels"]["severity"], alert["alert"]
+        assert re.findall("`([^`]+)`", thresholds) == THRESHOLD.findall(alert["expr"]), alert[
+            "alert"
+        ]
+        assert (waits, keeps) == (alert["for"], alert.get("keep_firing_for", "")), alert["alert"]
+        assert why.endswith("."), alert["alert"]
 
 
 def test_no_alert_is_documented_that_is_not_there() -> None:
@@ -200,11 +210,11 @@ def test_long_questions_take_one_sample_in_five_minutes() -> None:
     assert ranges == {"5m"}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["record"])
-def test_no_rule_reads_hours_of_scrapes(rule: dict[str, Any]) -> None:
+def test_no_rule_reads_hours_of_scrapes() -> None:
     """Longer spans are made of recorded five minutes: a thousand nodes are evaluated in time."""
-    spans = re.findall(r"([a-z0-9_:]+)(?:{[^}]*})?\[(\w+)\]", rule["expr"])
-    assert all(span == "5m" or name.endswith(":increase5m") for name, span in spans), spans
+    for rule in RULES:
+        spans = re.findall(r"([a-z0-9_:]+)(?:{[^}]*})?\[(\w+)\]", rule["expr"])
+        assert all(span == "5m" or name.endswith(":increase5m") for name, span in spans), spans
 
 
 def test_critical_xids_are_those_of_advice() -> None:
@@ -303,25 +313,23 @@ def test_findings_do_not_page() -> None:
     assert critical == ["RightsizerAgentDown", "RightsizerAgentsGone"]
 
 
-@pytest.mark.parametrize(
-    "rule", [*RULES, *ALERTS], ids=lambda rule: rule.get("alert", rule.get("record"))
-)
-def test_every_metric_exists(rule: dict[str, Any]) -> None:
+def test_every_metric_exists() -> None:
     """Rules speak of metrics that the agent exports, and of rules that are recorded."""
     known = {*METRICS, *(recorded["record"] for recorded in RULES), "up"}
     known |= {f"{name}_bucket" for name in METRICS if METRICS[name].kind is MetricKind.HISTOGRAM}
     known |= {"process_resident_memory_bytes", "process_start_time_seconds"}
     pattern = r"\b[a-z_]+:[a-z0-9_:]+|\b(?:rightsizer|process)_[a-z0-9_]+|\bup\b"
-    named = set(re.findall(pattern, rule["expr"]))
-    assert named
-    assert named <= known
+    for rule in [*RULES, *ALERTS]:
+        named = set(re.findall(pattern, rule["expr"]))
+        assert named, rule
+        assert named <= known, rule
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["record"])
-def test_recorded_names_have_three_parts(rule: dict[str, Any]) -> None:
+def test_recorded_names_have_three_parts() -> None:
     """level:metric:operations, and no `_total` where an increase was taken."""
-    level, metric, operations = rule["record"].split(":")
-    assert level
-    assert operations
-    assert metric.startswith("rightsizer_")
-    assert not metric.endswith("_total")
+    for rule in RULES:
+        level, metric, operations = rule["record"].split(":")
+        assert level, rule["record"]
+        assert operations, rule["record"]
+        assert metric.startswith("rightsizer_"), rule["record"]
+        assert not metric.endswith("_total"), rule["record"]

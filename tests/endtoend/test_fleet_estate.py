@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
 NODES: Final = ("dev-1", "train-3")
 """Whose agents are asked too."""
+ALONE: Final = {"workers": 1}
+"""That several say the same is held in `tests/fleet/test_estate_stores.py`."""
 
 Ask = Callable[[Metrics], Answer]
 
@@ -47,7 +49,7 @@ def ask(life: Life) -> Ask:
         # What dcgm-exporter tells of who waits for whom takes a day of minutes.
         lived = life if metrics is Metrics.OWN else replace(life, fine_hours=24)
         with filled_victoria(lived, *sources_of(lived, metrics)) as server:
-            return ask_fleet(server.url, lived.end)
+            return ask_fleet(server.url, lived.end, settings=ALONE)
 
     return answered
 
@@ -78,7 +80,7 @@ def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> Non
     """Those that rest on distributions of every second; docs/cost.md has the figure."""
     less = at_level(life, Level.STANDARD)
     with filled_victoria(less, *sources_of(less, Metrics.OWN)) as server:
-        found = ask_fleet(server.url, life.end)
+        found = ask_fleet(server.url, life.end, settings=ALONE)
     result = score(SMALL, Metrics.OWN, found.findings)
     assert result.wrong == ()
     assert {each.what for each in result.missed} <= {

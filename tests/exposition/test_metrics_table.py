@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from metrics_document import metrics_document
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS, METRICS, QUANTITY_SIGNALS, RATIO_GAUGES
-from rightsizer.model.metric_family import MetricFamily, MetricKind, series_key
+from rightsizer.model.metric_family import MetricKind, series_key
 from rightsizer.model.units import Unit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -32,59 +30,63 @@ FORBIDDEN_LABELS = {
 }
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_names_end_in_a_base_unit(metric: MetricFamily) -> None:
+def test_names_end_in_a_base_unit() -> None:
     """Counters end in _total, info in _info, and all else in its unit or is known to have none."""
-    assert re.fullmatch(r"rightsizer(_[a-z0-9]+)+", metric.name)
-    assert not re.search(r"_(sum|count|bucket|percent|mib|mhz|milliseconds)(_|$)", metric.name)
-    assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
-    assert metric.name.endswith("_info") is (metric.kind is MetricKind.INFO)
-    if metric.kind in {MetricKind.GAUGE, MetricKind.HISTOGRAM}:
-        assert bool(metric.unit) is not bool(PLAIN.fullmatch(metric.name))
+    for metric in METRICS.values():
+        assert re.fullmatch(r"rightsizer(_[a-z0-9]+)+", metric.name), metric.name
+        assert not re.search(
+            r"_(sum|count|bucket|percent|mib|mhz|milliseconds)(_|$)", metric.name
+        ), metric.name
+        assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER), metric.name
+        assert metric.name.endswith("_info") is (metric.kind is MetricKind.INFO), metric.name
+        if metric.kind in {MetricKind.GAUGE, MetricKind.HISTOGRAM}:
+            assert bool(metric.unit) is not bool(PLAIN.fullmatch(metric.name)), metric.name
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_names_say_nothing_that_labels_or_types_say(metric: MetricFamily) -> None:
+def test_names_say_nothing_that_labels_or_types_say() -> None:
     """No kind but the suffix, no label, no abbreviation, and the base unit at the end alone."""
-    stem = metric.stem.removeprefix("rightsizer_")
-    parts = stem.split("_")
-    first = metric.unit.partition("_")[0]
-    assert not {"gauge", "counter", "histogram", "metric", "value", "by"} & set(parts)
-    assert not ABBREVIATED_UNITS & set(parts)
-    if first in BASE_UNITS:
-        assert [part for part in parts if part in BASE_UNITS][-1] == first
-        assert stem.endswith(metric.unit)
-    assert not any(f"_by_{label}" in metric.name for label in metric.labels)
+    for metric in METRICS.values():
+        stem = metric.stem.removeprefix("rightsizer_")
+        parts = stem.split("_")
+        first = metric.unit.partition("_")[0]
+        assert not {"gauge", "counter", "histogram", "metric", "value", "by"} & set(parts), (
+            metric.name
+        )
+        assert not ABBREVIATED_UNITS & set(parts), metric.name
+        if first in BASE_UNITS:
+            assert [part for part in parts if part in BASE_UNITS][-1] == first, metric.name
+            assert stem.endswith(metric.unit), metric.name
+        assert not any(f"_by_{label}" in metric.name for label in metric.labels), metric.name
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_open_metrics_finds_the_unit_at_the_end_of_the_name(metric: MetricFamily) -> None:
+def test_open_metrics_finds_the_unit_at_the_end_of_the_name() -> None:
     """As the specification demands; info and stateless numbers have none."""
-    if metric.unit:
-        assert metric.stem.endswith(f"_{metric.unit}")
-        assert metric.kind is not MetricKind.INFO
+    for metric in METRICS.values():
+        if metric.unit:
+            assert metric.stem.endswith(f"_{metric.unit}"), metric.name
+            assert metric.kind is not MetricKind.INFO, metric.name
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_labels_are_plain_and_named_once(metric: MetricFamily) -> None:
+def test_labels_are_plain_and_named_once() -> None:
     """Small letters, no leading underscores, none twice, each in the document."""
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels)
-    assert len(set(metric.labels)) == len(metric.labels)
+    for metric in METRICS.values():
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels), metric.name
+        assert len(set(metric.labels)) == len(metric.labels), metric.name
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_help_is_a_sentence(metric: MetricFamily) -> None:
+def test_help_is_a_sentence() -> None:
     """It starts with a capital or a figure and ends with a full stop."""
-    assert re.fullmatch(r"[A-Z0-9][^\n|]+\.", metric.help)
+    for metric in METRICS.values():
+        assert re.fullmatch(r"[A-Z0-9][^\n|]+\.", metric.help), metric.name
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_labels_clash_with_nothing(metric: MetricFamily) -> None:
+def test_labels_clash_with_nothing() -> None:
     """No target label or reserved word; value series carry uuid and two labels more at most."""
-    assert not FORBIDDEN_LABELS & set(metric.labels)
-    if metric.kind is not MetricKind.INFO:
-        assert len(metric.labels) <= 3
-        assert len(metric.labels) < 3 or metric.labels[0] == "uuid"
+    for metric in METRICS.values():
+        assert not FORBIDDEN_LABELS & set(metric.labels), metric.name
+        if metric.kind is not MetricKind.INFO:
+            assert len(metric.labels) <= 3, metric.name
+            assert len(metric.labels) < 3 or metric.labels[0] == "uuid", metric.name
 
 
 def test_signals_are_exported_in_their_own_kind() -> None:

@@ -1,7 +1,5 @@
 """The generated estate with dcgm-exporter alone, read from recorded series and from samples."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -12,9 +10,10 @@ from estate.dcgm import dcgm_runs
 from estate.layout import SMALL
 from estate.life import Life, live
 from estate.series import Counters
-from estate.stores import filled_prometheus
+from estate.stores import filled_folder, recorded_prometheus
 from estate.truth import Metrics
 from evaluation.fleet import START, same_verdicts, sources_of
+from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.sources.dcgm_exporter.recording_rules import rules_text
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
@@ -26,19 +25,18 @@ NODES: Final = frozenset({"train-3", "batch-1", "serve-1", "dev-1", "spare-1"})
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[dict[str, Answer]]:
+def answers() -> dict[str, Answer]:
     """By what was read."""
     machines = tuple(each for each in SMALL.machines if each.name in NODES)
     life: Life = live(replace(SMALL, machines=machines), DAYS, START, tick_seconds=300, variants=1)
     metrics = {run.name for run in dcgm_runs(life, Counters(), 0, 1)}
-    found = {}
-    with ExitStack() as stack:
-        for name, rules in (("raw", ""), ("recorded", rules_text(metrics))):
-            sources = sources_of(life, Metrics.DCGM)
-            server = stack.enter_context(filled_prometheus(life, *sources, rules=rules))
-            settings = {"lookback": f"{DAYS - 1}d"}
-            found[name] = ask_fleet(server.url, life.end, settings=settings)
-        yield found
+    settings = {"lookback": f"{DAYS - 1}d", "workers": 1}
+    with filled_folder(life, *sources_of(life, Metrics.DCGM)) as data:
+        with prometheus_server(scrape_config(), data=data) as server:
+            raw = ask_fleet(server.url, life.end, settings=settings)
+        with recorded_prometheus(life, data, rules_text(metrics)) as server:
+            recorded = ask_fleet(server.url, life.end, settings=settings)
+    return {"raw": raw, "recorded": recorded}
 
 
 def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:

@@ -85,9 +85,14 @@ def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
 
 
 def test_both_stores_give_the_same_advice(stores: dict[str, Prometheus], life: Life) -> None:
-    """Ids hold the finding and the rounded target; reasons, actions and the queue are beside."""
-    settings = {"lookback": f"{DAYS - 1}d"}
-    first, second = (ask_fleet(each.url, life.end, settings=settings) for each in stores.values())
+    """One read by two processes, the other by one.
+
+    Ids hold the finding and the rounded target; reasons, actions and the queue are beside.
+    """
+    first, second = (
+        ask_fleet(store.url, life.end, settings={"lookback": f"{DAYS - 1}d", "workers": workers})
+        for store, workers in zip(stores.values(), (2, 1), strict=True)
+    )
     both, one = same_verdicts(first.findings, second.findings)
     assert one == frozenset()
     assert len(both) == len(first.findings) > 0

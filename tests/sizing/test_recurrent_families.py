@@ -29,52 +29,56 @@ def _model(name: str, **changes: Any) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("name", PUBLISHED_RECURRENT)
-def test_a_model_has_its_published_parameters(name: str) -> None:
+def test_a_model_has_its_published_parameters() -> None:
     """To the last one where the checkpoint's own count is known, within one percent of cards."""
-    known = PUBLISHED_RECURRENT[name].parameters
-    exact = known % 1e7 != 0
+    for name in PUBLISHED_RECURRENT:
+        known = PUBLISHED_RECURRENT[name].parameters
+        exact = known % 1e7 != 0
 
-    assert count_parameters(_model(name)).total == pytest.approx(known, rel=0 if exact else 0.01)
+        assert count_parameters(_model(name)).total == pytest.approx(
+            known, rel=0 if exact else 0.01
+        ), name
 
 
-@pytest.mark.parametrize("name", PUBLISHED_RECURRENT)
-def test_a_token_passes_its_published_part(name: str) -> None:
+def test_a_token_passes_its_published_part() -> None:
     """All of it, but for experts that it does not choose; cards tell that in two digits."""
-    known, count = PUBLISHED_RECURRENT[name], count_parameters(_model(name))
+    for name in PUBLISHED_RECURRENT:
+        known, count = PUBLISHED_RECURRENT[name], count_parameters(_model(name))
 
-    if known.active == known.parameters:
-        assert count.active == count.total
-    assert count.active == pytest.approx(known.active, rel=0.05)
+        if known.active == known.parameters:
+            assert count.active == count.total, name
+        assert count.active == pytest.approx(known.active, rel=0.05), name
 
 
-@pytest.mark.parametrize("name", PUBLISHED_RECURRENT)
-def test_only_attention_keeps_keys_and_values(name: str) -> None:
+def test_only_attention_keeps_keys_and_values() -> None:
     """And a window bounds those of RecurrentGemma."""
-    known, model = PUBLISHED_RECURRENT[name], _model(name)
-    cache = kv_cache(model, NumberFormat.BF16)
+    for name in PUBLISHED_RECURRENT:
+        known, model = PUBLISHED_RECURRENT[name], _model(name)
+        cache = kv_cache(model, NumberFormat.BF16)
 
-    assert (model.cached_layers, model.attending_layers) == (known.cached, known.cached)
-    assert cache.bytes_per_token + cache.windowed_bytes_per_token == known.token_bytes
-    assert (cache.windowed_bytes_per_token > 0) == name.startswith("recurrentgemma")
+        assert (model.cached_layers, model.attending_layers) == (known.cached, known.cached), name
+        assert cache.bytes_per_token + cache.windowed_bytes_per_token == known.token_bytes, name
+        assert (cache.windowed_bytes_per_token > 0) == name.startswith("recurrentgemma"), name
 
 
-@pytest.mark.parametrize("name", PUBLISHED_RECURRENT)
-def test_a_state_is_the_same_for_any_length(name: str) -> None:
+def test_a_state_is_the_same_for_any_length() -> None:
     """By hand: heads by widths by states, and the tokens that convolutions look back at."""
-    known, cache = PUBLISHED_RECURRENT[name], kv_cache(_model(name), NumberFormat.BF16)
+    for name in PUBLISHED_RECURRENT:
+        known, cache = PUBLISHED_RECURRENT[name], kv_cache(_model(name), NumberFormat.BF16)
 
-    assert cache.state_bytes == known.state_bytes
-    assert cache.request_bytes(0) == known.state_bytes
-    assert cache.request_bytes(1600) - 1600 * cache.bytes_per_token >= known.state_bytes
+        assert cache.state_bytes == known.state_bytes, name
+        assert cache.request_bytes(0) == known.state_bytes, name
+        assert cache.request_bytes(1600) - 1600 * cache.bytes_per_token >= known.state_bytes, name
 
 
-@pytest.mark.parametrize("name", PUBLISHED_RECURRENT)
-def test_layers_are_all_of_some_kind(name: str) -> None:
+def test_layers_are_all_of_some_kind() -> None:
     """And as many as the file tells."""
-    model, config = _model(name), PUBLISHED_RECURRENT[name].config
+    for name in PUBLISHED_RECURRENT:
+        model, config = _model(name), PUBLISHED_RECURRENT[name].config
 
-    assert sum(kind.layers for kind in model.kinds) == model.layers == config["num_hidden_layers"]
+        assert (
+            sum(kind.layers for kind in model.kinds) == model.layers == config["num_hidden_layers"]
+        ), name
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,14 @@ from prometheus_server import Prometheus, prometheus_server, promtool, scrape_co
 from recorded_past import recording
 from victoria_server import victoria_server
 
-__all__ = ["Source", "filled_prometheus", "filled_victoria", "stretches"]
+__all__ = [
+    "Source",
+    "filled_folder",
+    "filled_prometheus",
+    "filled_victoria",
+    "recorded_prometheus",
+    "stretches",
+]
 
 Source = Callable[[int, int], Iterable[Run]]
 """The samples from a slot to another; asked for adjoining stretches, oldest first."""
@@ -46,21 +53,29 @@ def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def filled_prometheus(life: Life, *sources: Source, rules: str = "") -> Iterator[Prometheus]:
-    """A Prometheus that has scraped all of it; what it was configured to scrape is gone.
+def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all of it; what it was configured to scrape is gone."""
+    with (
+        filled_folder(life, *sources) as data,
+        prometheus_server(scrape_config(), data=data) as server,
+    ):
+        yield server
 
-    Where there are rules, it has recorded for the last two days.
-    """
+
+@contextmanager
+def filled_folder(life: Life, *sources: Source) -> Iterator[Path]:
+    """The blocks of a Prometheus that has scraped all of it."""
     with tempfile.TemporaryDirectory(prefix="estate-") as name:
         folder = Path(name)
         _make_blocks(life, sources, folder)
-        data = folder / "data"
-        with (
-            recording(data, rules, life.end - _RECORDED_SECONDS, life.end)
-            if rules
-            else prometheus_server(scrape_config(), data=data)
-        ) as server:
-            yield server
+        yield folder / "data"
+
+
+@contextmanager
+def recorded_prometheus(life: Life, data: Path, rules: str) -> Iterator[Prometheus]:
+    """A Prometheus over such blocks that has recorded rules for the last two days."""
+    with recording(data, rules, life.end - _RECORDED_SECONDS, life.end) as server:
+        yield server
 
 
 @contextmanager
