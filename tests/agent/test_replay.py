@@ -100,6 +100,17 @@ def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("interval", "between"), [(60, 600), (300, 1800), (1200, 1800)])
+def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, between: int) -> None:
+    """A month of readings far apart: six of them between two runs, and half an hour at most."""
+    story = write_story(
+        tmp_path / "log.csv", (State.IDLE_HELD, 6 * HOUR), interval_seconds=interval
+    )
+    (advice,) = replayed(story).advice
+    since_start = advice.opened // NANOSECONDS_PER_SECOND - START
+    assert since_start % between < interval
+
+
 @given(
     steps=st.lists(
         st.tuples(
@@ -278,7 +289,7 @@ def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     document = json.loads(json.dumps(encode_replay(replayed(story))))
     (device,), (advice,) = document["devices"], document["advice"]
 
-    assert set(document) == {"span", "devices", "findings", "advice"}
+    assert set(document) == {"interval_seconds", "span", "devices", "findings", "advice"}
     assert set(device) >= FORM_KEYS
     assert device["seconds"] == 3 * HOUR
     assert device["states"] == {"idle_held": 3 * HOUR}

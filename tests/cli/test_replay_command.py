@@ -140,6 +140,14 @@ def test_what_columns_do_not_tell_is_said(folder: Path, capsys: Captured) -> Non
         ["held by what is not known: without memory and processes it may be empty"],
     ]
     assert "neither memory nor processes are read" in summary
+    assert document["interval_seconds"] == 10
+    (folder / "log.csv").write_text(
+        heading.replace("power.draw [W]", "fan.speed [%]") + "x\n" + rows
+    )
+    assert main(["replay", "log.csv"]) == 0
+    text = capsys.readouterr().out
+    assert "  without power a GPU that spins looks like one that works\n" in text
+    assert "\nOne reading every 10 s: shorter pauses and peaks are seen by chance.\n" in text
 
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:

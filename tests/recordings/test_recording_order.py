@@ -87,7 +87,10 @@ def test_logs_of_two_nodes_are_refused(replay: Replays, write: Writes) -> None:
         return write(heading + "".join(rows), name)
 
     one, same, other = log("1.csv", 60000, 9), log("2.csv", 60100, 90), log("3.csv", 3, 9)
-    assert len(replay(one, same).readings("index:0")) == 60
+    played = replay(one, same)
+    assert len(played.readings("index:0")) == 60
+    assert "1.csv and" in played.warnings
+    assert "are read as of one node; replay the logs of two nodes one by one" in played.warnings
     with pytest.raises(RecordingError, match=r"GPU 0 of .*1.csv is not that of .*3.csv: replay"):
         replay(one, other)
 

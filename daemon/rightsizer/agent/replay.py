@@ -31,6 +31,10 @@ from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
+_READINGS_PER_RUN: Final = 6
+"""Readings between two judgements at least: fewer change no share of an hour."""
+_LONGEST_RUN_INTERVAL: Final[Nanoseconds] = 1800 * NANOSECONDS_PER_SECOND
+"""However far apart readings are: the time that a complaint must be quiet to close."""
 _FOR_EVER: Final = 100 * 365 * 86400.0
 _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
@@ -67,6 +71,8 @@ class Replay:
     """Every rule's verdict on the whole recording."""
     advice: tuple[Advice, ...]
     """What the ledger would have opened, closed advice included."""
+    interval: Nanoseconds = 0
+    """From reading to reading."""
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
@@ -110,7 +116,7 @@ def replay(
         closed = run.accounts.drain_closed()
         if history is not None and closed:
             history.save(closed, run.accounts.device_records())
-        run.recommend(snapshot.wall_time)
+        run.recommend(snapshot.wall_time, snapshot.interval)
     if history is not None:
         history.save(run.accounts.open_windows(), run.accounts.device_records())
     result = run.result()
@@ -130,13 +136,18 @@ class _ReplayRun:
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self.ledger = Ledger((), kept)
         self._interval = nanoseconds(settings.recommender.interval)
+        self._reading_interval: Nanoseconds = 0
         self._due: Nanoseconds | None = None
         self._now: Nanoseconds = 0
         self._opened: list[AdviceEvent] = []
 
-    def recommend(self, now: Nanoseconds) -> None:
-        """Judge as often as the agent would have."""
+    def recommend(self, now: Nanoseconds, interval: Nanoseconds) -> None:
+        """Judge as often as the agent would have; less often where readings are far apart."""
         self._now = now
+        if self._reading_interval != interval:
+            self._reading_interval = interval
+            sparse = min(_READINGS_PER_RUN * interval, _LONGEST_RUN_INTERVAL)
+            self._interval = max(self._interval, sparse)
         if self._due is None:
             self._due = now + self._interval
         if now >= self._due:
@@ -169,6 +180,7 @@ class _ReplayRun:
             ),
             findings=self._recommender.over_all(self._now),
             advice=self.ledger.advice(),
+            interval=self._reading_interval,
         )
 
     def _summary(self, device: Device) -> DeviceSummary:
@@ -189,13 +201,11 @@ def _caveats(
     is_held = has_holder or Resource.MEMORY in window.demands
     if State.IDLE_HELD in window.states and not is_held and _HOLDERS.isdisjoint(signals):
         yield "held by what is not known: without memory and processes it may be empty"
-    if (
-        window.tier is Tier.BASIC
-        and State.PRODUCTIVE in window.states
-        and Signal.POWER_WATTS in signals
-        and device.power_limit_watts is None
-        and Signal.POWER_LIMIT_WATTS not in signals
-    ):
+    if window.tier is not Tier.BASIC or State.PRODUCTIVE not in window.states:
+        return
+    if Signal.POWER_WATTS not in signals:
+        yield "without power a GPU that spins looks like one that works"
+    elif device.power_limit_watts is None and Signal.POWER_LIMIT_WATTS not in signals:
         yield "power without its limit shows no stall: name the board with --board"
 
 
@@ -203,6 +213,7 @@ def encode_replay(result: Replay) -> dict[str, Any]:
     """The replay as JSON has it."""
     start, end = map(seconds, result.span)
     return {
+        "interval_seconds": seconds(result.interval),
         "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
         "devices": [_encode_device(summary) for summary in result.devices],
         "findings": [encode_finding(finding) for finding in result.findings],

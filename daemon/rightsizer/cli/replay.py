@@ -29,6 +29,8 @@ from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _HELP: Final = help_of(__file__)
 _STATES_SHOWN = 4
+_SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
+"""A utilization is of a second at most: a reading so far from the next stands for more."""
 
 
 def replay_text(result: Replay) -> str:
@@ -40,6 +42,9 @@ def replay_text(result: Replay) -> str:
         start, end = result.span
         length = format_duration(seconds(end - start))
         lines.append(f"Of the span of {length} {coverage:.1%} is known of all of them together.")
+    if result.interval >= _SPARSE:
+        length = format_duration(seconds(result.interval))
+        lines.append(f"One reading every {length}: shorter pauses and peaks are seen by chance.")
     lines.append("")
     lines.extend(finding_line(finding) for finding in found)
     lines.append(

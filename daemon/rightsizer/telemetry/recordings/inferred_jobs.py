@@ -191,8 +191,7 @@ def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None
 
 def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
     here, there = one.allocations, other.allocations
-    matched = sum(any(abs(at - each) <= 1 for each in there) for at in here)
-    back = sum(any(abs(at - each) <= 1 for each in here) for at in there)
+    matched, back = _matched(here, there), _matched(there, here)
     if not matched or min(matched / len(here), back / len(there)) < _MEMORY_AGREEMENT:
         return None
     share = min(1.0, 3 * len(there) / min(one.moments, other.moments))
@@ -204,6 +203,12 @@ def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence
         return None
     most = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
     return JobEvidence(most, "memory is taken and given back at the same moments")
+
+
+def _matched(moments: Sequence[int], others: Sequence[int]) -> int:
+    """How many moments are among others, or next to one."""
+    near = {other + step for other in others for step in (-1, 0, 1)}
+    return sum(moment in near for moment in moments)
 
 
 def _spin_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:

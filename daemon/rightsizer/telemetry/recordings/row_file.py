@@ -156,8 +156,11 @@ def other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
     }
 
 
-def of_one_node(rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
-    """The rows of several files; refused where an index is of different GPUs, as of two nodes."""
+def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[RecordingRow]:
+    """The rows of several files; refused where an index is of different GPUs, as of two nodes.
+
+    Where nothing tells them apart, the first file's notes say which are taken for one node's.
+    """
     last: dict[str, dict[str, RecordingRow]] = {}
     pairs: dict[tuple[str, str, str], list[int]] = {}
     for row in rows:
@@ -177,6 +180,11 @@ def of_one_node(rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
             raise RecordingError(
                 f"GPU {device.removeprefix(_BY_INDEX)} of {one} is not that of {two}: replay the "
                 "logs of each node by themselves, or record with uuid"
+            )
+        if alike >= _FEWEST:
+            first.notes.remark(
+                f"{one} and {two} have GPUs of one index at the same times, and are read as of "
+                "one node; replay the logs of two nodes one by one"
             )
 
 

@@ -253,7 +253,9 @@ def _surveyed(
     loads = LoadSeriesBuilder()
     between_readings = gaps.of(_READINGS)
     rows = merge_rows([_in_order(file) for file in files])
-    for count, row in enumerate(rows if len(files) == 1 else of_one_node(rows), 1):
+    if len(files) > 1:
+        rows = of_one_node(rows, files[0])
+    for count, row in enumerate(rows, 1):
         time, device = row.time, row.device
         key = (device, row.stream)
         before = last.get(key)

@@ -3,13 +3,13 @@
 import contextlib
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, convert
+from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import TextFile
@@ -41,6 +41,30 @@ def missing_cell(cell: str) -> Missing | None:
     return _REASONS.get(cell.strip().strip("[]").strip().lower())
 
 
+class _Factors(dict[str, float | None]):
+    """What leads from each unit that cells name to the base unit; `None` of one that does not."""
+
+    def __init__(self, unit: Unit, known: Mapping[str, float]) -> None:
+        super().__init__(known)
+        self._unit = unit
+
+    def __missing__(self, spelling: str) -> float | None:
+        try:
+            # A degree's sign is lost in files of another encoding.
+            kind, factor = convert(spelling.lstrip("°\ufffd"))
+        except KeyError:
+            return None
+        self[spelling] = found = factor if kind is self._unit else None
+        return found
+
+
+def _unusual_number(text: str) -> float:
+    """A number with a decimal comma, or in hexadecimal."""
+    if _DECIMAL_COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
+
+
 class CellColumn(dict[str, float | Missing]):
     """The values of the cells of one column, by their text.
 
@@ -50,7 +74,7 @@ class CellColumn(dict[str, float | Missing]):
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
         super().__init__()
         self.index, self.name, self.signal = index, name, signal
-        self._factor = convert(unit)[1]
+        self._factors = _Factors(signal.unit, {"": convert(unit)[1]})
 
     def __missing__(self, cell: str) -> float | Missing:
         if len(self) >= _REMEMBERED:
@@ -59,24 +83,17 @@ class CellColumn(dict[str, float | Missing]):
         return value
 
     def _convert(self, cell: str) -> float | Missing:
-        reason = missing_cell(cell)
-        if reason is not None:
-            return reason
         text, _, unit = cell.strip().partition(" ")
-        factor = self._factor
-        if unit:
-            try:
-                # A degree's sign is lost in files of another encoding.
-                kind, factor = convert(unit.lstrip("°\ufffd"))
-            except KeyError:
-                return Missing.INVALID
-            if kind is not self.signal.unit:
-                return Missing.INVALID
-        if _DECIMAL_COMMA.fullmatch(text):
-            text = text.replace(",", ".")
         try:
-            number = float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
-        except (ValueError, OverflowError):
+            number = float(text)
+        except ValueError:
+            if (reason := missing_cell(cell)) is not None:
+                return reason
+            try:
+                number = _unusual_number(text)
+            except (ValueError, OverflowError):
+                return Missing.INVALID
+        if (factor := self._factors[unit]) is None:
             return Missing.INVALID
         return plausible(self.signal, scaled(number, factor))
 
