@@ -76,6 +76,7 @@ def test_processes_of_a_user_are_named() -> None:
 
 
 def test_nobody_to_ask_is_nothing_to_type() -> None:
-    """The one who hands out empty GPUs has them already; a history knows no processes."""
-    assert release_instructions(case([IDLE])) == ()
+    """A history knows no processes; of an empty GPU it is told who else may use it."""
+    (empty,) = release_instructions(case([IDLE]))
+    assert (empty.title, empty.language) == ("Let others use it, or return the machine", "text")
     assert release_instructions(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

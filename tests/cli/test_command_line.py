@@ -362,3 +362,20 @@ def test_hints_name_the_command_as_it_was_called() -> None:
         asked, environment = [script, "advise", "--zzz"], {"PATH": path}
         told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
         assert f"'{named} advise --help' lists what it takes" in told.stderr
+
+
+def test_locale_without_a_character_has_a_question_mark(tmp_path: Path) -> None:
+    """As ASCII has no accents."""
+    script = Path(sys.executable).with_name("rightsizer")
+    file = tmp_path / "é.yaml"
+    file.write_text("log: {level: info}\n")
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin", "LANG": "C.UTF-8"}
+    told = subprocess.run(
+        [script, "config", "check", file],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.endswith("/?.yaml: ok\n")

@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 
 import bcrypt
 import pytest
+from rich.console import Console
 from structlog.testing import capture_logs
 
 from advice_book import Book
@@ -29,7 +30,7 @@ from publish_stories import NOW
 from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
 from rightsizer.console.node_screen import frame_of
-from rightsizer.console.node_table import NodeFrame, TableView, node_rows, shown_rows
+from rightsizer.console.node_table import NodeFrame, TableView, node_rows, node_view, shown_rows
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.http import HttpClient
@@ -244,7 +245,7 @@ def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
     add_url_flags(parser)
     flags = ["--url", "http://127.0.0.1:9", "--user", "ana", "--password-file"]
     agent = RemoteAgent.of(parser.parse_args([*flags, str(tmp_path / "none")]))
-    with pytest.raises(RightsizerError, match=r"No such file"):
+    with pytest.raises(RightsizerError, match=r"cannot be read: no such file"):
         agent.get("/")
     (tmp_path / "secret").write_text("a b\n")
     agent = RemoteAgent.of(parser.parse_args([*flags, str(tmp_path / "secret")]))
@@ -256,7 +257,7 @@ def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
 class Terminal:
     """A command in a terminal of its own."""
 
-    def __init__(self, *arguments: str, lines: int = 30) -> None:
+    def __init__(self, *arguments: str, lines: int = 30, columns: int = 160) -> None:
         self._own, theirs = pty.openpty()
         code = "import sys; from rightsizer.cli.main import main; sys.exit(main(sys.argv[1:]))"
         self.process = subprocess.Popen(
@@ -264,7 +265,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": str(lines)},
+            env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "LINES": str(lines)},
             start_new_session=True,
         )
         os.close(theirs)
@@ -317,6 +318,30 @@ def test_live_view_obeys_keys(place: Place) -> None:
         assert terminal.ends() == 0
 
 
+def test_text_fits_a_narrow_terminal(place: Place) -> None:
+    """A pipe has lines of a hundred columns, whatever the terminal."""
+    with Terminal("advise", "--url", place.url(), columns=60) as terminal:
+        assert terminal.shows("recommendations are open.")
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text).splitlines()
+        assert max(map(len, lines[:-1])) <= 60
+        assert terminal.ends() == 0
+
+
+def test_narrow_table_keeps_what_to_do(place: Place, capsys: Captured) -> None:
+    """What is to be saved goes last."""
+    frame = frame_of(RemoteAgent(HttpClient(place.url(), HttpSettings())))
+    for width, heading in (
+        (40, "GPU Wasted To do Saves"),
+        (80, "GPU Now Wasted Memory To do Saves"),
+        (120, "GPU Last 24 h Now Wasted Busy Memory Power Holder To do Saves"),
+    ):
+        Console(width=width).print(node_view(frame, TableView(width=width)))
+        text = capsys.readouterr().out
+        assert heading in {" ".join(line.split()) for line in text.splitlines()}
+        assert "Rele" in text
+        assert max(map(len, text.splitlines())) <= width
+
+
 def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
     """As many as there is room for; what is left out is counted."""
     with Terminal("top", "--url", place.url(), lines=10) as terminal:
@@ -325,3 +350,18 @@ def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
         assert terminal.shows("s sort: ")
         terminal.press("q")
         assert terminal.ends() == 0
+
+
+def test_faults_of_a_login_are_told(place: Place, capsys: Captured, tmp_path: Path) -> None:
+    """What is missing, refused, or cannot be read."""
+    url = place.url(f"basic_auth_users: {{ana: {HASH}}}")
+    wrong = tmp_path / "wrong"
+    wrong.write_text("guess")
+    for flags, told in (
+        ([], "the agent wants a user; give --user and --password-file"),
+        (["--user", "ana", "--password-file", wrong], "refuses user 'ana'; check the name and"),
+        (["--user", "ana", "--password-file", tmp_path / "none"], "none cannot be read: no such"),
+        (["--password-file", wrong], "--user tells; give both"),
+    ):
+        assert main(["advise", "--url", url, *map(str, flags)]) != 0
+        assert told in capsys.readouterr().err

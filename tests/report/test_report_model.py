@@ -228,7 +228,7 @@ def test_savings_without_a_figure_say_why() -> None:
     rows = report_model(story_facts()).advice
 
     assert saved_text(rows[0].savings) == "$1,460 to $2,920 a month, 1 GPU"
-    assert saved_text(rows[1].savings) == "no figure: it needs a larger GPU"
+    assert saved_text(rows[1].savings) == "n/a (it needs a larger GPU)"
 
 
 def test_waste_is_by_cause_and_device() -> None:

@@ -170,7 +170,7 @@ _FULL: Final[Finding] = finding(
     workload=None,
     summary="serve: the most that is held at once reaches all 4 in 2 to 3 days.",
     severity=Severity.CRITICAL,
-    savings=Savings(reason="n/a (capacity shortage)"),
+    savings=Savings(reason="capacity shortage"),
 )
 _NODE_ADVICE: Final = (
     NodeAdvice(

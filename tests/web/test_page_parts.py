@@ -1,6 +1,7 @@
 """The parts of the page beside the cards: topology, workloads, options, evidence, money."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -181,6 +182,21 @@ def test_workloads_are_told_by_what_they_did() -> None:
     assert rows[0].left is None
     assert rows[1].left is not None
     assert rows[1].left.age == "1 h"
+    (former,) = workload_rows(replace(report, devices=devices, workloads=(gone,)), {}, NOW)
+    assert former.devices == "1 gone"
+
+
+def test_a_row_tells_whose_trouble_it_is() -> None:
+    """What a GPU of the same job is to do names the GPU; a GPU of its own needs no name."""
+    report = node_report()
+    rows = page_of(report).split('<tr id="row-')[1:]
+    told = re.compile(r'href="#advice-[^>]*>([^<]*)<')
+    titles = {row.partition('"')[0]: told.findall(row)[:1] for row in rows}
+    stall = next(each.finding for each in report.advice if each.finding.culprits)
+    (culprit,) = stall.culprits
+    (other,) = (uuid for uuid in stall.devices if uuid != culprit)
+    assert titles[culprit] == ["Find the rank that the others wait for"]
+    assert titles[other] == ["Find the rank that the others wait for: llama-pretrain"]
 
 
 def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:

@@ -155,7 +155,7 @@ def test_advice_speaks_to_people() -> None:
     )
     assert names_label(stall.devices, view.names) == "GPU 0, GPU 1"
     assert (culprits_label(stall, view.names), view.advice[2].actor) == ("GPU 1", "ops")
-    assert savings_label(stall.savings) == "no figure: what the stall costs depends on its cause"
+    assert savings_label(stall.savings) == "n/a (what the stall costs depends on its cause)"
     assert savings_label(idle.savings) == "$72 a day ($50 to $94), 1 GPU"
     evidence = dict(evidence_labels(idle.evidence, view.names))
     assert evidence["Idle share"] == "95%"

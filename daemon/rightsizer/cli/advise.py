@@ -8,7 +8,7 @@ from rightsizer.console.advice import advice_lines, dearest_first, finding_line
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.console.text import WIDTH, counted, wrapped
+from rightsizer.console.text import counted, width, wrapped
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
@@ -34,7 +34,8 @@ def advise_text(
         closed_lines = (
             f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED]
         )
-        cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in closed_lines)
+        most = width()
+        cut = (line if len(line) <= most else f"{line[: most - 1]}…" for line in closed_lines)
         lines += ["Closed:", *cut, ""]
     if others := unadvised(findings, advice):
         lines.append("Findings over the whole history without an open recommendation:")

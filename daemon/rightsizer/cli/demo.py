@@ -23,7 +23,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import Level
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.web.listener import listening_socket
@@ -94,8 +94,8 @@ def run_demo(
         remember(agent, demo, clock.wall_time())
 
     def announce(agent: Agent) -> None:
-        minutes = _DAY / demo.speed / 60.0
-        tell(f"One simulated day passes in {minutes:.0f} minutes, then time goes on as usual.")
+        lasts = format_duration(_DAY / demo.speed)
+        tell(f"One simulated day passes in {lasts}, then time goes on as usual.")
         for address in agent.server.addresses:
             tell(pages_text(address, agent.server.scheme))
 

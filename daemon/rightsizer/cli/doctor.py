@@ -11,11 +11,11 @@ from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.console.text import width
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 
 _HELP: Final = help_of(__file__)
-_WIDTH = 100
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -40,12 +40,12 @@ def doctor_text(checks: Sequence[Check]) -> str:
 
 def _lines(check: Check) -> list[str]:
     head = f"{check.verdict:8} {check.name}: {check.found}"
-    lines = textwrap.wrap(head, _WIDTH, subsequent_indent=" " * 9)
+    lines = textwrap.wrap(head, width(), subsequent_indent=" " * 9)
     for word, text in (("costs", check.lost), ("remedy", check.remedy)):
         if text:
             lines += textwrap.wrap(
                 f"{word}: {text}",
-                _WIDTH,
+                width(),
                 initial_indent=" " * 9,
                 subsequent_indent=" " * (11 + len(word)),
                 break_on_hyphens=False,

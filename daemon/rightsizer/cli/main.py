@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from inspect import iscoroutinefunction
+from io import TextIOWrapper
 from itertools import groupby
 from types import ModuleType
 from typing import Final, NoReturn, cast
@@ -97,6 +98,10 @@ def entry_point() -> None:
         _complete()
     if sys.argv[1:2] == ["agent"]:
         load_sparingly()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A locale that lacks a character has a question mark in its place.
+            stream.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))
 
 

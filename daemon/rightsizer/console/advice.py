@@ -56,4 +56,4 @@ def _savings(savings: Mapping[str, Any]) -> str:
     reason = savings["reason"] or "not known"
     amounts = ", ".join(parts)
     saves = "" if amounts.startswith(("costs", "from")) else "saves "
-    return f"{saves}{amounts}" if parts else f"savings: {reason}"
+    return f"{saves}{amounts}" if parts else f"savings: n/a ({reason})"

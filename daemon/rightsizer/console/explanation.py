@@ -9,7 +9,7 @@ from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
 from rightsizer.report.json_encoder import JsonObject
-from rightsizer.report.labels import action_label, dollars_label
+from rightsizer.report.labels import action_label, dollars_label, gpus_label
 
 _INDENT: Final = "  "
 _SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
@@ -81,17 +81,18 @@ def _evidence(document: JsonObject) -> Iterator[str]:
 
 def _savings(savings: JsonObject) -> Iterator[str]:
     if savings["reason"]:
-        yield f"no figure: {savings['reason']}"
+        yield f"n/a ({savings['reason']})"
+    if savings["dollars_per_hour_low"] is not None:
+        yield dollars_label(savings["dollars_per_hour_low"], savings["dollars_per_hour_high"])
+    if savings["gpus_low"] is not None:
+        yield gpus_label(savings["gpus_low"], savings["gpus_high"])
     for name, unit in (
-        ("gpus", "GPUs"),
         ("gpu_hours_per_month", "GPU-hours a month"),
         ("kilowatt_hours_per_month", "kWh a month, at the GPUs"),
     ):
-        low, high = savings[f"{name}_low"], savings[f"{name}_high"]
-        if low is not None and high is not None:
-            yield f"{low:.2f} {unit}" if low == high else f"{low:.2f} to {high:.2f} {unit}"
-    if savings["dollars_per_hour_low"] is not None:
-        yield dollars_label(savings["dollars_per_hour_low"], savings["dollars_per_hour_high"])
+        if savings[f"{name}_high"]:
+            low, high = (f"{savings[f'{name}_{end}']:,.0f}" for end in ("low", "high"))
+            yield f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
     if savings["price_source"]:
         yield f"price: {savings['price_source']}, as of {savings['price_date'] or 'no known date'}"
 

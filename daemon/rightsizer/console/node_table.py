@@ -49,6 +49,9 @@ _COLUMNS: Final = (
     *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
 )
 _NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "To do", "Saves")
+_NARROW: Final = 76
+"""Columns below which there is room for what matters most alone."""
+_NARROWEST_COLUMNS: Final = ("GPU", "Wasted", "To do", "Saves")
 _FRAME_LINES: Final = 6
 """Headline, table's head, what is left out, and the footer."""
 _MOST_INSTRUCTIONS: Final = 2
@@ -185,7 +188,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     visible = _visible(shown, chosen, view.height, len(details))
     is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
-    for name in _COLUMNS if is_wide else _NARROW_COLUMNS:
+    for name in _columns(view.width):
         justify: JustifyMethod = "right" if name in _FIGURES else "left"
         table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
     names_boards = is_wide and len({row.board for row in shown}) > 1
@@ -240,7 +243,7 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
     states = row.cells if width >= _WIDER else row.cells[::2]
     strip = (("█" if state else " ", COLORS.get(state, "")) for state in states)
     to_do: RenderableType = ABSENT
-    saves, columns = ABSENT, _COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    saves = ABSENT
     if row.advice is not None:
         label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
@@ -258,7 +261,13 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
         "To do": to_do,
         "Saves": saves,
     }
-    return [cells[name] for name in columns]
+    return [cells[name] for name in _columns(width)]
+
+
+def _columns(width: int) -> tuple[str, ...]:
+    if width >= _WIDE:
+        return _COLUMNS
+    return _NARROW_COLUMNS if width >= _NARROW else _NARROWEST_COLUMNS
 
 
 def _short(text: str, style: str) -> Text:

@@ -36,8 +36,8 @@ def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -
 class RemoteAgent:
     """Asks one agent over HTTP; every fault is a RightsizerError with its remedy."""
 
-    def __init__(self, client: HttpClient) -> None:
-        self._client = client
+    def __init__(self, client: HttpClient, user: str = "") -> None:
+        self._client, self._user = client, user
 
     @classmethod
     def of(
@@ -48,11 +48,14 @@ class RemoteAgent:
         timeout_seconds: float = HttpSettings().timeout_seconds,
     ) -> "RemoteAgent":
         """The agent that the flags name; raises `UsageError` where the address is none."""
+        if arguments.password_file and not arguments.user:
+            raise UsageError("--password-file: whose password it is, --user tells; give both")
         file = arguments.ca_file or ""
         settings = HttpSettings(timeout_seconds=timeout_seconds, ca_file=file, tries=1)
         login = partial(_login, arguments)
         try:
-            return cls(HttpClient(arguments.url, settings, accept=accept, headers=login))
+            client = HttpClient(arguments.url, settings, accept=accept, headers=login)
+            return cls(client, arguments.user or "")
         except ValueError as error:
             raise UsageError(f"--url: {error}") from None
 
@@ -74,7 +77,9 @@ class RemoteAgent:
         place = self._client.base_url
         if isinstance(result, Failure):
             is_foreign = result.status == _NOT_FOUND and key and method == "GET"
-            raise RightsizerError(f"{place}: {_NO_AGENT if is_foreign else _remedy(result)}")
+            raise RightsizerError(
+                f"{place}: {_NO_AGENT if is_foreign else _remedy(result, self._user)}"
+            )
         found: Any = result.body
         if key and found is not None and not (isinstance(found, Mapping) and key in found):
             raise RightsizerError(f"{place}: {_NO_AGENT}")
@@ -85,13 +90,19 @@ def _login(arguments: argparse.Namespace) -> Mapping[str, str]:
     if not arguments.user:
         return {}
     file: Path | None = arguments.password_file
-    password = file.read_text(encoding="utf-8").split("\n")[0] if file else ""
+    try:
+        password = file.read_text(encoding="utf-8").split("\n")[0] if file else ""
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"--password-file: {file} cannot be read: {reason}") from None
     raw = f"{arguments.user}:{password}".encode()
     return {"Authorization": f"Basic {base64.b64encode(raw).decode()}"}
 
 
-def _remedy(failure: Failure) -> str:
+def _remedy(failure: Failure, user: str) -> str:
     if failure.status == _UNAUTHORIZED:
+        if user:
+            return f"the agent refuses user '{user}'; check the name and --password-file"
         return "the agent wants a user; give --user and --password-file"
     if failure.status is not None and failure.answer:
         return failure.answer.strip()

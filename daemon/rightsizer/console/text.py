@@ -1,10 +1,20 @@
 """Text of commands: columns, wrapped lines, counted nouns."""
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Final
 
-WIDTH: Final = 100
+_WIDTH: Final = 100
+_LEAST_WIDTH: Final = 40
+
+
+def width() -> int:
+    """Columns to fill: those of a terminal, 100 at most, and 100 elsewhere."""
+    if not sys.stdout.isatty():
+        return _WIDTH
+    return max(_LEAST_WIDTH, min(_WIDTH, shutil.get_terminal_size().columns))
 
 
 def aligned(
@@ -26,7 +36,7 @@ def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
     """Lines of a text, the first indented by some blanks, the others by `hanging` more."""
     return textwrap.wrap(
         text,
-        WIDTH,
+        width(),
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent + hanging),
         break_long_words=False,

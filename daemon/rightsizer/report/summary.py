@@ -54,7 +54,7 @@ def saved_text(savings: SavingsSummary) -> str:
         parts.append(f"{count} {'GPU' if count == '1' else 'GPUs'}")
     if parts:
         return ", ".join(parts)
-    return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
+    return f"n/a ({savings.reason})" if savings.reason else "nothing to count"
 
 
 def unknown_text(health: ReportHealth) -> str:

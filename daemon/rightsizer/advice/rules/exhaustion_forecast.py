@@ -19,7 +19,7 @@ from rightsizer.model.workload import WorkloadClass
 
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
 """A trend goes by days, so that GPUs which came on the same one were there for all of it."""
-_NO_SAVINGS: Final = Savings(reason="n/a (capacity shortage)")
+_NO_SAVINGS: Final = Savings(reason="capacity shortage")
 _MEMORY: Final = "memory"
 _DAYS_TO_TELL: Final = 14.0
 

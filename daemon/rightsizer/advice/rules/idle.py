@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -286,12 +287,14 @@ _MOST_PROCESSES: Final = 8
 def release_instructions(case: Case) -> tuple[Instruction, ...]:
     """The command that ends the workload, or scales it to nothing, for a person to review.
 
-    None for GPUs without a workload, nor where it is not known whose the processes are.
+    None where it is not known whose the processes are; of empty GPUs, how others may use them.
     """
     workload, node = case.workload, case.node
-    found = owner_of(workload.kind).release(workload) if workload else ()
+    if workload is None:
+        return instructions("return_empty")
+    found = owner_of(workload.kind).release(workload)
     uuids = [device.uuid for device in case.devices]
-    if found or workload is None or node is None:
+    if found or node is None:
         return found
     if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):
         return ()

@@ -15,7 +15,7 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
-_NOTHING_FREED: Final = Savings(reason="n/a: the same GPUs serve more")
+_NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 
 @dataclass(frozen=True, slots=True)

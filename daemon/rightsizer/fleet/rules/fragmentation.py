@@ -105,7 +105,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         },
         options=options,
         target=found.node if found else "",
-        savings=Savings(reason="n/a: free GPUs become usable"),
+        savings=Savings(reason="free GPUs become usable"),
         instructions=(*steps, *scheduler_of(subject.scheduler).pack_tightly()),
         affected_gpus=float(wanted if is_waited_for else 0),
     )

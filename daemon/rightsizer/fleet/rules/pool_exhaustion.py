@@ -72,7 +72,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         risk=Risk.VERY_LOW,
         evidence=evidence | {"days_low": round(low, 1), "days_high": round(high, 1)},
         target="gpus",
-        savings=Savings(reason="n/a (capacity shortage)"),
+        savings=Savings(reason="capacity shortage"),
         instructions=(
             Instruction(
                 "Provide the room in time",

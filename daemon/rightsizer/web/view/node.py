@@ -98,11 +98,14 @@ def _held(report: Report) -> dict[str, dict[str, float]]:
 
 
 def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping[str, str]) -> str:
-    parts = []
+    parts, gone = [], 0
     for uuid in shares or report.devices:
-        name, share = names.get(uuid, uuid), shares.get(uuid, 1.0)
+        if uuid not in names:
+            gone += 1
+            continue
+        name, share = names[uuid], shares.get(uuid, 1.0)
         parts.append(name if share >= 1 else f"{name} ({percent_text(share)})")
-    return ", ".join(parts)
+    return ", ".join([*parts, f"{gone} gone"] if gone else parts)
 
 
 _CARDS_MOST: Final = 2

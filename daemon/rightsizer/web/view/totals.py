@@ -94,7 +94,7 @@ def savings_label(savings: Savings) -> str:
         parts.append(dollars_label(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
     if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
         parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
-    return ", ".join(parts) or (f"no figure: {savings.reason}" if savings.reason else "no figure")
+    return ", ".join(parts) or (f"n/a ({savings.reason})" if savings.reason else "n/a")
 
 
 def savings_notes(savings: Savings) -> str:
