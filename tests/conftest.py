@@ -13,7 +13,7 @@ import structlog
 
 # How long an example takes says how busy the machine is. Every run draws other examples; a long
 # look is `pytest --hypothesis-profile thorough`.
-hypothesis.settings.register_profile("usual", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("usual", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("usual")
 

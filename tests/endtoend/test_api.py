@@ -13,8 +13,12 @@ from api_schema import faults, json_schema_of
 from rightsizer.model.report import SPANS
 
 DEMO: Final = """\
+import itertools
 import sys
+import time
 from rightsizer.cli.demo import DemoSettings, run_demo
+# Once the day has begun the world is where enough was seen: from there on time goes on as usual.
+left_seconds = itertools.chain([0.0], itertools.repeat(86400.0 - float(sys.argv[5])))
 run_demo(
     DemoSettings(
         scenario=sys.argv[1],
@@ -25,10 +29,13 @@ run_demo(
         memory_tick_seconds=3600.0,
     ),
     lambda text: print(text, flush=True),
+    lambda: time.time_ns() - int(next(left_seconds) * 1e9),
 )
 """
 pytestmark = pytest.mark.timeout(240)
 HOUR_SECONDS: Final = 3600.0
+MORE_SECONDS: Final = 3600.0
+"""That pass in fast motion: the first report may be seen late."""
 REMEMBERED: Final = {"eight-gpu-node": 2, "h100-mig": 1}
 """Days before; one of sixty devices takes as long as two of eight."""
 
@@ -44,10 +51,11 @@ def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     """An agent that has seen enough: days and six hours, or a quarter of an hour of faults."""
     is_long = scenario in REMEMBERED
     flags = ("6000", "900", str(REMEMBERED[scenario])) if is_long else ("240", "20", "0")
-    folder = tmp_path_factory.mktemp("agent")
-    with agent_process(folder, command=(sys.executable, "-c", DEMO, scenario, *flags)) as process:
+    lived = (6.0 if is_long else 0.25) * HOUR_SECONDS
+    command = (sys.executable, "-c", DEMO, scenario, *flags, str(lived + MORE_SECONDS))
+    with agent_process(tmp_path_factory.mktemp("agent"), command=command) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
-        until = began + (6.0 if is_long else 0.25) * HOUR_SECONDS
+        until = began + lived
         eventually(lambda: process.json("/api/v1/report")["time"] > until, 60, 0.5)
         yield process
 

@@ -41,10 +41,9 @@ def accounted(folder: Path) -> dict[str, float]:
 def exported(agent: AgentProcess) -> dict[str, float]:
     """Seconds that the metrics account for, by device, since the agent started."""
     found: dict[str, float] = {}
-    for (name, labels), value in agent.metrics().items():
-        if name == "rightsizer_state_seconds_total":
-            uuid = dict(labels)["uuid"]
-            found[uuid] = found.get(uuid, 0.0) + value
+    for (_, labels), value in agent.metrics("rightsizer_state_seconds_total").items():
+        uuid = dict(labels)["uuid"]
+        found[uuid] = found.get(uuid, 0.0) + value
     return found
 
 

@@ -54,11 +54,13 @@ class AgentProcess:
         """An answer in JSON."""
         return json.loads(self.get(path)[1])
 
-    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """One scrape: values by name and labels."""
+    def metrics(self, prefix: str = "") -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """One scrape: values by name and labels, of the names that begin so."""
+        # Most of what a scrape takes is reading what no one wanted to know.
+        wanted = [line for line in self.get("/metrics")[1].splitlines() if line.startswith(prefix)]
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(self.get("/metrics")[1])
+            for family in text_string_to_metric_families("\n".join(wanted) + "\n")
             for sample in family.samples
         }
 
@@ -66,7 +68,7 @@ class AgentProcess:
         """The sum of a metric's samples that have these labels."""
         return sum(
             value
-            for (found, of), value in self.metrics().items()
+            for (found, of), value in self.metrics(name).items()
             if found == name and labels.items() <= dict(of).items()
         )
 
@@ -132,7 +134,7 @@ def run_rightsizer(
 
 
 def eventually(
-    ask: Callable[[], _Answer], timeout_seconds: float = 30.0, every_seconds: float = 0.05
+    ask: Callable[[], _Answer], timeout_seconds: float = 30.0, every_seconds: float = 0.1
 ) -> _Answer:
     """The first answer that is true; what costs the asked one much is asked less often.
 

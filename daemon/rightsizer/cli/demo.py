@@ -47,6 +47,8 @@ class DemoSettings:
     days_before: float = 7.0
     memory_tick_seconds: float = 1800.0
     """Simulated time between two readings of the days before."""
+    deadline_seconds: float = 0.8
+    """Real time that a reading may take; simulated time stands still meanwhile."""
     web_config_file: str = ""
     enable_lifecycle: bool = False
 
@@ -145,6 +147,7 @@ def _settings(demo: DemoSettings) -> Settings:
     values = {
         "sampling.interval": demo.tick_seconds,
         "sources.simulated.scenario": demo.scenario,
+        "sources.nvml.deadline_seconds": demo.deadline_seconds,
         "history.path": "",
         "recommender.jitter": 0.0,
         "web.listen_addresses": (demo.listen_address,),
