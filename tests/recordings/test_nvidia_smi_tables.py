@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 
@@ -64,12 +63,6 @@ def test_headings_with_their_units_behind_underscores(replay: Replays, write: Wr
         Signal.POWER_WATTS: 150.5,
         Signal.PCIE_LINK_WIDTH: 16.0,
     }
-
-
-def test_an_underscore_without_a_unit_is_not_guessed(replay: Replays, write: Writes) -> None:
-    """90 may be percent or not: such a column needs a map."""
-    with pytest.raises(RecordingError, match=r"--columns MAP\.yaml"):
-        replay(write("time,gpu,utilization_gpu\n1614031442,1,90\n"))
 
 
 @pytest.mark.parametrize("index", ["inf", "nan", "1e400"])

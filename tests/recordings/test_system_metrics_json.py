@@ -129,3 +129,29 @@ def test_other_trackers_have_other_names(
         Signal.POWER_WATTS: 99.5,
     }
     assert ("another length" in played.warnings) is text.endswith("1714")
+
+
+@pytest.mark.parametrize("time", ["Relative Time (Process)", "Relative Time (Wall)", "Wall Time"])
+def test_charts_that_were_exported(replay: Replays, write: Writes, time: str) -> None:
+    """Runs of a chart have GPUs of their own; bounds of each point are left out."""
+    name = "{} - system/gpu.{}.gpu"
+    one = [name.format("calm-sun-1", at) for at in (0, 1)]
+    rows = "15,90,90,80\n30,10,10,85\n"
+    played = replay(write(f'"{time}","{one[0]}","{one[0]}__MAX","{one[1]}"\n{rows}'))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.1]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.8, 0.85]
+    other = name.format("wild-sea-2", 0)
+    played = replay(write(f'"{time}","{one[0]}","{one[0]}__MAX","{other}"\n{rows}'))
+    assert played.values("calm-sun-1 GPU 0", Signal.GPU_BUSY) == [0.9, 0.1]
+    assert played.values("wild-sea-2 GPU 0", Signal.GPU_BUSY) == [0.8, 0.85]
+
+
+@pytest.mark.parametrize("key", ["key", "metric"])
+def test_one_metric_a_line_of_csv(replay: Replays, write: Writes, key: str) -> None:
+    """As MLflow's charts and `mlflow.artifacts` give them."""
+    rows = "".join(
+        f"abc,system/gpu_0_utilization_percentage,{1772532000000 + 10000 * at},{90 + at}\n"
+        for at in range(2)
+    )
+    played = replay(write(f"run_id,{key},timestamp,value\n{rows}"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.91]

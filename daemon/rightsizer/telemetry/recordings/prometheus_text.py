@@ -22,7 +22,9 @@ _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
-_START: Final = re.compile(r'\s*[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL)
+_START: Final = re.compile(
+    r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL
+)
 _SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
 _ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
 _SHOWN: Final = 200
@@ -33,7 +35,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a sample: the metrics of a device need not share their times."""
     known: dict[str, DcgmSeries | None] = {}
     for number, written in text.lines(notes):
-        line = _named(written) if written.startswith("{") else written
+        line = named_line(written) if written.startswith("{") else written
         if not wanted(line):
             continue
         labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
@@ -68,7 +70,7 @@ PROMETHEUS_TEXT: Final = RecordingFormat(
 """Scrapes one after the other, or series one after the other; every sample with its time."""
 
 
-def _named(line: str) -> str:
+def named_line(line: str) -> str:
     """A line of `promtool tsdb dump`, where the name is one of the labels, as others write it."""
     found = _NAME_AMONG_LABELS.search(line)
     if found is None:

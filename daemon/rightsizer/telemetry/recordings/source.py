@@ -20,6 +20,7 @@ from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
+from rightsizer.telemetry.recordings.named_columns import NAMED_CSV
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
@@ -45,11 +46,12 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, PROMETHEUS_JSON, GPUSTAT_JSON, SYSTEM_METRICS_JSON),
-    *(PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NVIDIA_SMI_LOG, SIGNAL_CSV),
+    *(PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NAMED_CSV, NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In the order in which they are asked."""
 
 _SHOWN: Final = 80
+_COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
 _HOLD_INTERVALS: Final = 2.0
 """A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
@@ -82,10 +84,15 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     names = ", ".join(known.name for known in FORMATS)
     if column_map is not None:
         remedy = f"no pattern of {column_map.name} fits its name; add one under 'files'"
+    elif first.startswith(("{", "[")):
+        remedy = (
+            f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
+            "docs/recordings.md"
+        )
     elif "," in first:
         remedy = (
-            "tell what its columns hold with --columns MAP.yaml, or name those of a log without a "
-            "heading with --fields"
+            f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
+            "hold with --columns MAP.yaml, or name those of a log without a heading with --fields"
         )
     else:
         remedy = (

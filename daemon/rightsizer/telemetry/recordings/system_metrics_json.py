@@ -14,14 +14,18 @@ from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _KEY: Final = re.compile(
-    r"(?:.*[/ ])?(?:system\.|sys\.)?gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?P<node>/l:.+)?"
+    r"(?:(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
+    r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?P<node>/l:.+)?"
     r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/mean"
 )
 _METRICS: Final = signal_columns("tracker")
 """By the names of https://docs.wandb.ai/ref/system-metrics; those of one process's GPUs repeat
 them; of MLflow's, Comet's and ClearML's system metrics; and of nvitop's collector."""
 _JSON_KEY: Final = re.compile(r'"(?:[^"]*[/ ])?(?:system\.|sys\.)?gpu[._]\d+[._]\w+')
-_TIMES: Final = ("_timestamp", "timestamp", "_runtime")
+_TIMES: Final = ("_timestamp", "timestamp", "Wall Time")
+_RELATIVE_TIMES: Final = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
+_LONG: Final = (("key", "value"), ("metric", "value"))
+"""Columns of one metric a line, as MLflow exports a run's or downloads a chart's."""
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -32,14 +36,16 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             continue
         if _is_heading(line):
             headings = split_csv_line(line)
+            runs = {found["run"] for found in map(_KEY.fullmatch, headings) if found}
+            reader.has_several_runs = len(runs) > 1
             continue
         said = _said(line, headings, number, notes)
         if said is None:
             continue
         stream = text.name
-        if isinstance(key := said.get("key"), str) and "value" in said:
-            # One metric a line, as MLflow exports a run's.
-            said, stream = {**said, key: said["value"]}, f"{text.name} {key}"
+        for name, value in _LONG:
+            if isinstance(key := said.get(name), str) and value in said:
+                said, stream = {**said, key: said[value]}, f"{text.name} {key}"
         if not (cells := reader.cells(said)):
             continue  # Other lines tell of the host, or of the training itself.
         time = _time(said, notes)
@@ -54,8 +60,14 @@ def _is_heading(line: str) -> bool:
     """Whether a line of CSV names a time, and metrics of GPUs."""
     if line.startswith("{"):
         return False
-    cells = split_csv_line(line)
-    return not set(cells).isdisjoint(_TIMES) and any(map(_KEY.fullmatch, cells))
+    cells = {*split_csv_line(line)}
+    is_long = any(cells.issuperset(pair) for pair in _LONG)
+    has_metrics = is_long or any(map(_KEY.fullmatch, cells))
+    return has_metrics and not cells.isdisjoint((*_TIMES, *_RELATIVE_TIMES))
+
+
+def _names_metric(line: str) -> bool:
+    return any(map(_KEY.fullmatch, split_csv_line(line)))
 
 
 def _said(
@@ -79,7 +91,7 @@ def _said(
 SYSTEM_METRICS_JSON: Final = RecordingFormat(
     "system metrics of Weights & Biases and the like",
     lambda head: (
-        _is_heading(head[0])
+        (_is_heading(head[0]) and any(map(_names_metric, head)))
         or any(line.startswith("{") and bool(_JSON_KEY.search(line)) for line in head)
     ),
     _rows,
@@ -88,10 +100,11 @@ SYSTEM_METRICS_JSON: Final = RecordingFormat(
 
 
 def _time(said: Mapping[str, Any], notes: RecordingNotes) -> Nanoseconds | None:
-    name = next((name for name in _TIMES if said.get(name) is not None), None)
+    names = (*_TIMES, *_RELATIVE_TIMES)
+    name = next((name for name in names if said.get(name) is not None), None)
     try:
-        if name == "_runtime":
-            notes.remark("has no '_timestamp': times are counted from 1970-01-01 on by '_runtime'")
+        if name in _RELATIVE_TIMES:
+            notes.remark(f"has no '_timestamp': times are counted from 1970-01-01 on by '{name}'")
             return round(float(said[name]) * NANOSECONDS_PER_SECOND)
         return None if name is None else parse_timestamp(str(said[name]))
     except (ValueError, TypeError, OverflowError):
@@ -103,6 +116,8 @@ class _KeyReader:
 
     def __init__(self, notes: RecordingNotes) -> None:
         self._notes = notes
+        self.has_several_runs = False
+        """Whether a chart was exported with the GPUs of several runs."""
         self._place = cache(self._taken_apart)
 
     def cells(self, said: Mapping[str, Any]) -> dict[str, list[tuple[CellColumn, Any]]]:
@@ -119,6 +134,7 @@ class _KeyReader:
         if match is None or held is None:
             return None
         index, node = int(match["index"] or match["physical"]), match["node"] or ""
-        device = f"index:{index}{node}"
-        self._notes.learn(device, RecordingDeviceFacts(index=None if node else index))
+        run = match["run"] if self.has_several_runs else None
+        device = f"{run} GPU {index}" if run else f"index:{index}{node}"
+        self._notes.learn(device, RecordingDeviceFacts(index=None if node or run else index))
         return device, CellColumn(0, key, *held[:2])

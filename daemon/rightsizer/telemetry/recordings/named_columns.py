@@ -1,0 +1,283 @@
+"""CSV whose headings say in words, or as series, what each column holds of which GPU."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret
+from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.prometheus_text import named_line
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import (
+    CellColumn,
+    CellTable,
+    sampled_rows,
+    split_csv_line,
+)
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.unnamed_devices import device_order
+
+_WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_UNITS: Final = {
+    **dict.fromkeys(("%", "pct", "percent", "percentage", "perc"), "%"),
+    **dict.fromkeys(("mb", "mib"), "MiB"),
+    **dict.fromkeys(("gb", "gib"), "GiB"),
+    **dict.fromkeys(("b", "byte", "bytes"), "bytes"),
+    **dict.fromkeys(("w", "watt", "watts"), "W"),
+    **dict.fromkeys(("c", "celsius"), "C"),
+    "ratio": "ratio",
+    "mhz": "MHz",
+}
+"""A program that logs what NVML says writes MB for MiB, as nvidia-smi does."""
+_SYNONYMS: Final = {
+    **dict.fromkeys(("utilization", "utilisation"), "util"),
+    **dict.fromkeys(("activity", "busy"), "load"),
+    **dict.fromkeys(("use", "usage", "allocated"), "used"),
+    **dict.fromkeys(("mem", "vram", "fb"), "memory"),
+    "temp": "temperature",
+    "clk": "clock",
+    "cap": "limit",
+}
+_FILLERS: Final = frozenset({"gpu", "nvidia", "average", "avg", "mean", "current", "draw"})
+_SIGNALS: Final = {
+    frozenset(words.split()): (signal, unit)
+    for signal, unit, spellings in (
+        (Signal.GPU_BUSY, None, "util|used|load|gfx|gfx util|gfx load"),
+        (Signal.MEMORY_USED_BYTES, None, "memory used|memory used total"),
+        (Signal.MEMORY_TOTAL_BYTES, None, "memory total"),
+        (Signal.POWER_WATTS, "W", "power|power used|power package|power socket|power graphics"),
+        (Signal.POWER_LIMIT_WATTS, "W", "power limit"),
+        (Signal.TEMPERATURE_CELSIUS, "C", "temperature"),
+        (Signal.SM_CLOCK_HERTZ, "MHz", "sm clock|gfx clock"),
+    )
+    for words in spellings.split("|")
+}
+"""By the words of a heading that are no fillers; units that are `None` are told or found."""
+_VAGUE: Final = frozenset({"used", "load"})
+"""What is of anything, where it is not said of what."""
+_OF_GPUS: Final = frozenset({"gpu", "nvidia", "vram", "fb", "gfx"})
+_OF_HOSTS: Final = frozenset({"cpu", "ram", "system", "host", "disk"})
+"""Beside such columns, memory and power without a GPU's name may be the host's."""
+_TIMES: Final = {
+    *("timestamp", "time", "date time", "datetime", "date", "ts", "time stamp", "epoch"),
+    *("unix time", "wall time", "timestamp s", "timestamp ms", "elapsed s", "elapsed sec"),
+}
+_DEVICES: Final = {
+    *("gpu", "gpu id", "gpu index", "gpu idx", "gpu number", "index", "device", "device id"),
+    *("device index", "card"),
+}
+_UUIDS: Final = {"gpu uuid", "uuid"}
+_NAMES: Final = {"gpu name", "name", "model", "gpu model", "model name", "product name"}
+_NODES: Final = {"host", "hostname", "host name", "node", "node name", "machine", "machine id"}
+_DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
+_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
+_FOR_EXCEL: Final = "sep="
+_ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
+_REMEDY: Final = "where that is wrong, give a column map (--columns)"
+_SAMPLED: Final = 10_000
+_BYTES_FROM: Final = 2**24
+_MIB_FROM: Final = 512
+
+
+class _Heading(NamedTuple):
+    """What a column holds: a signal of a device, or of that which the row names."""
+
+    signal: Signal
+    unit: str | None
+    device: str | None = None
+    facts: RecordingDeviceFacts | None = None
+
+
+def _words(heading: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(heading.replace("iB", "ib"))]
+
+
+def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
+    """What the words of a heading say, `None` where that is nothing of a GPU alone."""
+    words, device, facts = _words(text), None, None
+    if len(words) > 1 and words[0] in _DEVICE_WORDS and words[1].isdecimal():
+        facts = RecordingDeviceFacts(index=int(words[1]))
+        device, words = f"index:{facts.index}", words[2:]
+    unit = next((_UNITS[word] for word in words if word in _UNITS), None)
+    said = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
+    signal, usual = _SIGNALS.get(frozenset(said - _FILLERS), (None, None))
+    names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
+    if signal is None or not (names_gpu or not (is_of_host or said <= _VAGUE)):
+        return None
+    if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
+        signal = Signal.MEMORY_USED
+    return _Heading(signal, unit or usual, device, facts)
+
+
+def _series_heading(text: str) -> _Heading | None:
+    """The name and labels of a series, as Grafana heads the column of each."""
+    if "{" not in text:
+        return None
+    try:
+        series = interpret(named_line(text))
+    except ValueError:
+        return None
+    if not isinstance(series, DcgmSeries) or series.signal is None:
+        return None
+    field = DCGM_FIELDS.get(series.metric)
+    unit = series.signal.unit.value if field is None else field.unit
+    return _Heading(series.signal, unit, series.device, series.facts)
+
+
+def _headings(head: Sequence[str]) -> tuple[str, list[str]]:
+    """The line of headings, behind what Excel is told, and its cells."""
+    line = next((line for line in head if not line.startswith(_FOR_EXCEL)), "")
+    return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
+
+
+def _read_headings(headings: Sequence[str]) -> dict[int, _Heading]:
+    """What each column holds, by its place; of several for one signal the first."""
+    is_of_host = any(not _OF_HOSTS.isdisjoint(_words(text)) for text in headings)
+    found: dict[tuple[str | None, Signal], tuple[int, _Heading]] = {}
+    for at, text in enumerate(headings):
+        said = _series_heading(text) or _heading(text, is_of_host=is_of_host)
+        if said is not None:
+            found.setdefault((said.device, said.signal), (at, said))
+    return dict(found.values())
+
+
+def _place(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
+    return next((at for at, text in enumerate(headings) if " ".join(_words(text)) in names), None)
+
+
+def _recognizes(head: Sequence[str]) -> bool:
+    _, headings = _headings(head)
+    if _place(headings, _TIMES) is None or Signal.GPU_BUSY in headings:
+        return False
+    if any(column_name(text) == "utilization.gpu" for text in headings):
+        return False
+    return any(
+        said.signal is Signal.GPU_BUSY or "{" in headings[at]
+        for at, said in _read_headings(headings).items()
+    )
+
+
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    line, headings = _headings(text.head)
+    layout = _Layout(text, headings, delimiter_of(line), notes)
+    for number, written in text.lines(notes):
+        cells = split_csv_line(written, layout.delimiter)
+        if written.startswith(_FOR_EXCEL) or written.strip() == line:
+            continue
+        if len(cells) != len(headings):
+            notes.skip(number, written)
+            continue
+        try:
+            time = parse_timestamp(cells[layout.time].strip())
+        except ValueError:
+            notes.count("unreadable timestamp", number, cells[layout.time].strip())
+            continue
+        yield from layout.rows(cells, time, number)
+
+
+NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognizes, _rows)
+"""Logs of scripts, exports of Grafana; a row a GPU, or all GPUs in columns of a row."""
+
+
+class _Layout:
+    """The columns of a file, those of each device together."""
+
+    def __init__(
+        self, text: TextFile, headings: Sequence[str], delimiter: str, notes: RecordingNotes
+    ) -> None:
+        self.delimiter, self._notes, self._file = delimiter, notes, text.name
+        self.time = _place(headings, _TIMES) or 0
+        self._node_at = _place(headings, _NODES)
+        uuid_at = _place(headings, _UUIDS)
+        self._device_at = _place(headings, _DEVICES) if uuid_at is None else uuid_at
+        self._name_at = _place(headings, _NAMES)
+        self._tables: dict[str | None, CellTable] = {}
+        columns: dict[str | None, list[CellColumn]] = {}
+        told: dict[Signal, str] = {}
+        read = _read_headings(headings)
+        units = _found_units(text, read, delimiter)
+        for at, said in read.items():
+            heading, unit = headings[at], said.unit or units[said.signal]
+            if unit is None:
+                notes.remark(f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}")
+                continue
+            if said.facts is not None:
+                notes.learn(said.device or "", said.facts)
+            if "{" not in heading:
+                told.setdefault(said.signal, f"'{heading}' as {said.signal} in {unit}")
+            column = CellColumn(at, heading, said.signal, unit)
+            columns.setdefault(said.device, []).append(column)
+        if told:
+            columns_read = ", ".join(told.values())
+            notes.remark(f"columns are read by their names: {columns_read}; {_REMEDY}")
+        self._tables = {device: CellTable(found) for device, found in columns.items()}
+        self._order = None
+        if None in self._tables and self._device_at is None:
+            sample = sampled_rows(
+                text,
+                self._tables[None],
+                width=len(headings),
+                time=self.time,
+                parse_time=parse_timestamp,
+                delimiter=delimiter,
+            )
+            self._order = device_order(sample, text.stated, notes)
+
+    def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
+        """One a device."""
+        node = "" if self._node_at is None else cells[self._node_at].strip()
+        for device, table in self._tables.items():
+            key = device or self._named(cells, time, line)
+            if not key:
+                self._notes.count("row without a device", line)
+                continue
+            if node:
+                index = key.removeprefix("index:")
+                key = f"{node} GPU {index}" if index.isdecimal() else key
+            values, missing = table.read(cells, line, self._notes)
+            yield RecordingRow(time, key, values, missing, self._file)
+
+    def _named(self, cells: Sequence[str], time: Nanoseconds, line: int) -> str:
+        """The device of a row that tells of one."""
+        if self._device_at is None:
+            return "" if self._order is None else self._order(time, None, line)
+        cell = cells[self._device_at].strip()
+        found = _INDEX.fullmatch(cell)
+        key = f"index:{found[1]}" if found else cell
+        if key and key not in self._notes.facts:
+            name = "" if self._name_at is None else cells[self._name_at].strip()
+            # InfluxDB's 'name' is the measurement's; every board's has a number.
+            is_board = any(map(str.isdigit, name))
+            index = int(found[1]) if found else None
+            facts = RecordingDeviceFacts(index=index, name=name if is_board else None)
+            self._notes.learn(key, facts)
+        return key
+
+
+def _found_units(
+    text: TextFile, read: Mapping[int, _Heading], delimiter: str
+) -> dict[Signal, str | None]:
+    """The unit of columns that name none, by all numbers in them among the first rows."""
+    values: dict[Signal, list[float]] = {said.signal: [] for said in read.values()}
+    for _, line in islice(text.lines(RecordingNotes(text.name)), _SAMPLED):
+        cells = split_csv_line(line, delimiter)
+        for at, said in read.items():
+            if said.unit is None:
+                with contextlib.suppress(ValueError, IndexError):
+                    values[said.signal].append(float(cells[at].strip().partition(" ")[0]))
+    return {signal: _likely_unit(signal, found) for signal, found in values.items()}
+
+
+def _likely_unit(signal: Signal, values: Sequence[float]) -> str | None:
+    most = max(values, default=0.0)
+    if signal is Signal.GPU_BUSY:
+        is_ratio = most <= 1.0 and any(value % 1.0 for value in values)
+        return "ratio" if is_ratio else "%" if most > 1.0 else None
+    return "bytes" if most >= _BYTES_FROM else "MiB" if most >= _MIB_FROM else None

@@ -1,0 +1,104 @@
+"""CSV of scripts and of Grafana, whose headings name what their columns hold."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+GIB = 2.0**30
+SERIES = '"DCGM_FI_DEV_GPU_UTIL{{gpu=""{0}"", UUID=""GPU-{0}"", modelName=""NVIDIA L4""}}"'
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        (
+            "timestamp,gpu_index,utilization_pct,mem_used_mb,mem_total_mb,power_w",
+            "1,90,1024,2048,150",
+        ),
+        ("Timestamp,GPU_Index,Power_W,Memory_Used_MB,Utilization_Pct", "1,150,1024,90"),
+        ("timestamp,gpu_index,utilization_gpu,memory_used,power_draw", "1, 90 %, 1024 MiB, 150 W"),
+        ("time,gpu,gpu_utilization(%),memory_used(MB),power_draw(W)", "1,90,1024,150"),
+        ("Time,DeviceId,GPU Utilization (%),GPU Power (W),GPU Memory Used (MiB)", "1,90,150,1024"),
+        ("timestamp,gpu,power_usage,gfx_clk,gfx,vram_used,vram_total", "1,150,900,90,1024,4096"),
+        ("ts;device;gpu util ratio;VRAM Total Used Memory (B);power", "1;0.9;1073741824;150"),
+    ],
+)
+def test_words_of_headings_tell_columns(
+    replay: Replays, write: Writes, heading: str, row: str
+) -> None:
+    """In any order, with units behind underscores, in brackets or in the cells."""
+    mark = ";" if ";" in heading else ","
+    rows = "".join(f"2026-03-03 10:00:0{at}{mark}{row}\n" for at in range(3))
+    played = replay(write(f"{heading}\n{rows}"))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [GIB] * 3
+    assert played.values("index:1", Signal.POWER_WATTS) == [150.0] * 3
+    assert "columns are read by their names: " in played.warnings
+
+
+def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes) -> None:
+    """As scripts and Philly's trace have them."""
+    played = replay(write("time,gpu0_util,gpu1_util\n1614031442,0,90\n1614031443,2,91\n"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.02]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9, 0.91]
+
+
+def test_ratios_are_told_by_their_values(replay: Replays, write: Writes) -> None:
+    """No share of a hundred has 0.25 among its values and none above 1."""
+    played = replay(write("time,gpu,util\n1614031442,0,1.0\n1614031443,0,0.25\n"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [1.0, 0.25]
+
+
+@pytest.mark.parametrize("first", ["", "sep=,\n"])
+def test_series_that_grafana_joined_by_time(replay: Replays, write: Writes, first: str) -> None:
+    """Each heading is a series with its labels."""
+    heading = f'"Time",{SERIES.format(0)},{SERIES.format(1)}\n'
+    played = replay(write(f"{first}{heading}1772532000000,0,90\n1772532015000,5,\n"))
+    assert played.values("GPU-0", Signal.GPU_BUSY) == [0.0, 0.05]
+    assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9, None]
+    assert [device.name for device in played.source.devices] == ["NVIDIA L4"] * 2
+    assert played.warnings == ""
+
+
+def test_gpus_of_several_nodes_are_apart(replay: Replays, write: Writes) -> None:
+    """A column of nodes tells them."""
+    text = "time,hostname,gpu,util_pct\n" + "".join(
+        f"161403144{at},{node},0,{busy}\n"
+        for at in range(2)
+        for node, busy in (("a", 9), ("b", 90))
+    )
+    played = replay(write(text))
+    assert played.values("a GPU 0", Signal.GPU_BUSY) == [0.09, 0.09]
+    assert played.values("b GPU 0", Signal.GPU_BUSY) == [0.9, 0.9]
+
+
+def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) -> None:
+    """Beside a CPU's, memory without a GPU's name is the host's."""
+    played = replay(write("time,cpu_pct,memory_used_mb,gpu_util_pct\n161403144,5,9000,90\n"))
+    (reading,) = played.readings("index:0")
+    assert reading.values == {Signal.GPU_BUSY: 0.9}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time,gpu,util\n1614031442,0,1\n", "the unit of 'util' is not known"),
+        ('"Time","GPU 0","GPU 1"\n1614031442,0,90\n', "of several GPUs in a row gpu0_util_pct"),
+        ('{"MetricDataResults": [{"Id": "g0"}]}\n', "like the jq commands of docs/recordings.md"),
+        ('{"timeSeries": [{"metric": {"type": "a"}}]}\n', "like the jq commands of"),
+    ],
+)
+def test_what_is_not_told_is_not_guessed(
+    replay: Replays, write: Writes, text: str, told: str
+) -> None:
+    """The error says how to tell it."""
+    with pytest.raises(RecordingError, match=told):
+        replay(write(text))
