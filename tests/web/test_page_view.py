@@ -12,7 +12,7 @@ from publish_reports import device_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
 from rightsizer.model.finding import Severity
 from rightsizer.model.reading import Missing
-from rightsizer.model.report import DEFAULT_SPAN, Report, StripCell
+from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
@@ -117,6 +117,10 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
     """MIG instances are no GPUs more; idle, stalled and held-up time is what was wasted."""
     view = view_of(node_report())
     assert view.headline == "8 GPUs, 55% of the last 24 hours wasted"
+    month = node_view(
+        node_report(), NOW, FreshnessSettings(), FitSettings(), PageQuery(span=SPANS[-1])
+    )
+    assert re.fullmatch(r"8 GPUs, \d+% of .* of GPU time wasted", month.headline)
     tiles = tiles_of(page_of(node_report()))
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",

@@ -108,6 +108,8 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     return ", ".join([*parts, f"{gone} gone"] if gone else parts)
 
 
+_HARDLY_KNOWN_RATIO: Final = 0.5
+"""Of a span, below which its headline says how much of it is known."""
 _CARDS_MOST: Final = 2
 """More devices than this are rows of the table; each has a card on a page of its own."""
 _FINE_MOST: Final = 12
@@ -310,5 +312,8 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selecte
     gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
     text = f"nothing known of the last {span.text} yet"
     if waste is not None:
-        text = f"{percent_text(waste.wasted_ratio)} of the last {span.text} wasted"
+        whole = seconds(span.length) * max(1, counts.gpus)
+        is_young = waste.known_seconds < _HARDLY_KNOWN_RATIO * whole
+        known = f"{waste.known_text} of GPU time" if is_young else f"the last {span.text}"
+        text = f"{percent_text(waste.wasted_ratio)} of {known} wasted"
     return f"{selected}: {text}" if selected else f"{gpus}, {text}"

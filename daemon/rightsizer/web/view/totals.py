@@ -34,12 +34,18 @@ class WasteView:
     """All known time of some devices, divided; `used_text` is empty where nothing is known."""
 
     used_text: str
-    known_text: str
+    known_seconds: float
+    """Of a GPU."""
     parts: tuple[Share, ...]
     """Used first, then the causes in their own order, none of them empty."""
     label: str
     lost: str
     """What was not used, headroom included, in hours of a GPU and in energy."""
+
+    @property
+    def known_text(self) -> str:
+        """The time of a GPU that is known."""
+        return format_duration(self.known_seconds)
 
     @property
     def wasted_ratio(self) -> float:
@@ -59,7 +65,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     wasted_seconds = sum(causes.values())
     known = used + wasted_seconds
     if known <= 0:
-        return WasteView("", "", (), "nothing known yet", "")
+        return WasteView("", 0.0, (), "nothing known yet", "")
     named = [("used", "Effective utilization", used)] + [
         (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
         for cause, duration in causes.items()
@@ -73,7 +79,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     if joules > 0:
         lost += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    return WasteView(percent_text(used / known), format_duration(known), parts, label, lost)
+    return WasteView(percent_text(used / known), known, parts, label, lost)
 
 
 @dataclass(frozen=True, slots=True)
