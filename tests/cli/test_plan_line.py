@@ -92,6 +92,11 @@ def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: 
         assert one["tokens_per_second"] == pytest.approx(other["tokens_per_second"], rel=0.01)
 
 
+def test_model_may_stand_without_its_flag(ask: Ask) -> None:
+    """A word that is no file."""
+    assert ask("llama-3.1-8b", "--rps", "3") == ask("--model", "llama-3.1-8b", "--rps", "3")
+
+
 @pytest.mark.parametrize(
     ("word", "gpus"),
     [
@@ -266,7 +271,8 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
     ("words", "message"),
     [
         ("--rps 3", "--model is missing; name a model, such as llama-3.1-70b"),
-        ("llama-3.1-70b", "llama-3.1-70b: there is no such file; check the path, or name a model"),
+        ("llama.yaml", "llama.yaml: there is no such file; check the path, or name a model"),
+        ("llama-3.1-71b --rps 3", "did you mean Llama-3.1-70B"),
         (
             "--model llama-3.1-71b",
             "--model: 'llama-3.1-71b' is none of the models that are known by",

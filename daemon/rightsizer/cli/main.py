@@ -54,18 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     entry = next((each for each in COMMANDS if each.name == asked), None)
     if entry is None:
         return _without_command(arguments)
-    parser = _RootParser()
-    choices = parser.add_subparsers(prog="rightsizer", parser_class=_CommandParser)
-    command = entry.load()
-    text = command.description or entry.summary
-    sub = choices.add_parser(command.name, description=text, formatter_class=_HelpFormatter)
-    command.configure(sub)
-    chosen, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        print(harmless(_unknown(unknown[0], sub, command)), file=sys.stderr)
-        return _USAGE
     try:
-        return int(command.run(chosen))
+        return _run(entry, arguments)
     except RightsizerError as error:
         for line in str(error).splitlines():
             # It may quote a file of another user.
@@ -77,6 +67,20 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _run(entry: CommandEntry, arguments: Sequence[str]) -> int:
+    parser = _RootParser()
+    choices = parser.add_subparsers(prog="rightsizer", parser_class=_CommandParser)
+    command = entry.load()
+    text = command.description or entry.summary
+    sub = choices.add_parser(command.name, description=text, formatter_class=_HelpFormatter)
+    command.configure(sub)
+    chosen, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        print(harmless(_unknown(unknown[0], sub, command)), file=sys.stderr)
+        return _USAGE
+    return int(command.run(chosen))
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> str:

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
 
 
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""Of files of requirements; another word that is no file names a model."""
 _WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    file_help = "YAML or JSON of requirements, in place of --model"
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=file_help)
+    file_help = "a model, as --model names it, or YAML or JSON of requirements"
+    parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
     add_flags(parser.add_argument, _HELP["question"], spares=int)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
@@ -91,13 +93,16 @@ def _answered(
         word: getattr(arguments, f"{word}_" * keyword.iskeyword(word) or word) for word in _WORDS
     }
     given = {word: value for word, value in flags.items() if value is not None}
-    if arguments.file is not None:
+    asked: Path | None = arguments.file
+    if asked and "model" not in given and asked.suffix not in _SUFFIXES and not asked.exists():
+        given["model"], asked = str(asked), None
+    if asked is not None:
         if given:
             raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
-        if not arguments.file.exists():
+        if not asked.exists():
             remedy = "check the path, or name a model with --model, such as --model llama-3.1-70b"
-            raise RequirementError(f"{arguments.file}: there is no such file; {remedy}")
-        file = read_plan_file(arguments.file)
+            raise RequirementError(f"{asked}: there is no such file; {remedy}")
+        file = read_plan_file(asked)
         return file, plan_answers(file, planner)
     if "model" not in given:
         raise UsageError("--model is missing; name a model, such as llama-3.1-70b, or give a FILE")
