@@ -31,6 +31,7 @@ from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import ROUTES, lifecycle_routes, openapi_document
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
+from rightsizer.web.plan_route import plan_route
 from rightsizer.web.router import Route, Router
 from rightsizer.web.settings import FitSettings
 
@@ -50,6 +51,7 @@ def site_of(report: Report | None) -> Router:
         actions_route(ActionState),
         place_route(Settings),
         report_route(Settings),
+        plan_route(None, 1.0),
         *closed_routes(),
         *fleet_routes(),
     )

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.advice.storage import Storage
@@ -17,6 +18,7 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.frozen import replace
+from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import configured_access
 
 _TRIM_THRESHOLD: Final = -1
@@ -50,11 +52,13 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     announce: Callable[[Agent], None] | None = None,
     reread: Callable[[], Settings] | None = None,
     is_open: bool = False,
+    config_file: Path | None = None,
 ) -> None:
     """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
 
     `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
-    the settings as they are now; with `is_open` all clients may change what they may see.
+    the settings as they are now; with `is_open` all clients may change what they may see. The form
+    at /plan reads `config_file`.
 
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
@@ -80,7 +84,10 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             storage=storage,
             log_counter=counter,
             notifier=Notifier(os.environ),
-            local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
+            local_routes=(
+                *ControlRoutes(named.controls, clock, named.still_held).routes,
+                plan_route(config_file, settings.web.server.plan_timeout_seconds),
+            ),
             controls=named.controls,
             still_held=named.still_held,
             expect=named.expect,

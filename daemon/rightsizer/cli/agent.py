@@ -1,6 +1,7 @@
 """Command `rightsizer agent`: the daemon, and the flags of its HTTP server."""
 
 import argparse
+from functools import partial
 from typing import Final
 
 from rightsizer.agent.service import serve
@@ -104,7 +105,8 @@ def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Sett
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    serve(_settings(arguments), reread=lambda: _settings(arguments))
+    reread = partial(_settings, arguments)
+    serve(reread(), reread=reread, config_file=arguments.config_file)
     return 0
 
 

@@ -50,6 +50,11 @@ def _run(arguments: argparse.Namespace) -> int:
     prices_file = arguments.prices or settings.catalogue.prices_path
     prices = read_prices(prices_file, catalogue, settings.prices)
     planner = Planner(catalogue, prices, settings.sizing)
+    if arguments.form is not None:
+        from rightsizer.planner.form import form_document  # noqa: PLC0415 - the page, and jinja2.
+
+        say(form_document(arguments.form, planner))
+        return 0
     file, found = _answered(arguments, planner)
     measured = _measured(arguments, file, found, planner)
     if arguments.html is not None:

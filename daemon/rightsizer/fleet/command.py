@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
         return 0
     if arguments.serve:
-        serve_fleet(settings)
+        serve_fleet(settings, arguments.config_file)
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(arguments.at)

@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from rightsizer import __version__
@@ -28,6 +29,7 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import seconds
 from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import WebServer, configured_access
 
 _LOOK: Final = "fleet"
@@ -39,16 +41,19 @@ _NO_NOTIFIER: Final = Notifier({})
 class FleetService:
     """Everything that runs, wired. It never ends for a store that is away."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part of the outside world.
         self,
         settings: FleetConfig,
         judge: FleetJudge,
         storage: Storage,
         clock: Clock,
         notifier: Notifier = _NO_NOTIFIER,
+        *,
+        config_file: Path | None = None,
     ) -> None:
         self._settings, self._judge, self._clock = settings, judge, clock
         self._notifier, self._stopping = notifier, threading.Event()
+        self._config_file = config_file
         self._started, self._generation = clock.wall_time(), 0
         self._looking = threading.Lock()
         self._used = StoreUse()
@@ -168,7 +173,11 @@ class FleetService:
             settings=web.server,
             wall_time=wall_time,
             local_socket=fleet.api_socket,
-            local_routes=(*own.routes, *AdviceApi(self, rule_trees(self._settings)).routes),
+            local_routes=(
+                *own.routes,
+                *AdviceApi(self, rule_trees(self._settings)).routes,
+                plan_route(self._config_file, web.server.plan_timeout_seconds),
+            ),
             access=configured_access(web, wall_time),
         )
 
@@ -209,8 +218,10 @@ class FleetService:
         )
 
 
-def serve_fleet(settings: FleetConfig) -> None:
+def serve_fleet(settings: FleetConfig, config_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT; SIGHUP is answered with a line in the log.
+
+    The planner behind the form at /plan reads `config_file`.
 
     Raises:
         RightsizerError: it cannot start: no store is named, an address or a file is out of reach.
@@ -222,7 +233,7 @@ def serve_fleet(settings: FleetConfig) -> None:
     warn = logger("fleet").warning
     signal.signal(signal.SIGHUP, lambda *_: warn("reload_unsupported", message=remedy))
     with FleetJudge(settings, clock) as judge, closing(opened_ledger(judge.ledger_path)) as storage:
-        service = FleetService(settings, judge, storage, clock, notifier)
+        service = FleetService(settings, judge, storage, clock, notifier, config_file=config_file)
         for sentence in loss_of(storage):
             warn("ledger_lost", message=sentence)
         service.run(stop_on_signals())

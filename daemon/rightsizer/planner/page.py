@@ -27,10 +27,21 @@ _WORK: Final = (
 
 def plan_document(answers: Sequence[tuple[Sequence[str], _JsonObject]]) -> str:
     """All answers of a file, one after the other: what was asked for, in lines, and what came."""
+    return _rendered("plan.html", answers)
+
+
+def plan_page(answers: Sequence[tuple[Sequence[str], _JsonObject]], **form: Any) -> str:
+    """The same below the form that asked for it; `form` is what its template takes."""
+    return _rendered("plan_form.html", answers, **form)
+
+
+def _rendered(
+    template: str, answers: Sequence[tuple[Sequence[str], _JsonObject]], **form: Any
+) -> str:
     return rendered(
-        "plan.html",
+        template,
         {"gibibytes": lambda value: f"{value / GIB:,.1f}", "priced": _priced, "speed": _speed},
-        plans=[(title, {**_NOTHING, **plan}) for title, plan in answers],
+        plans=[(_unwrapped(title), {**_NOTHING, **plan}) for title, plan in answers],
         doubted=DOUBTED,
         figures=figures,
         memory_bar=memory_bar,
@@ -39,7 +50,19 @@ def plan_document(answers: Sequence[tuple[Sequence[str], _JsonObject]]) -> str:
         terms=BILLING_TERMS,
         usable_bytes=_usable_bytes,
         work_of=_work_of,
+        **form,
     )
+
+
+def _unwrapped(lines: Sequence[str]) -> list[str]:
+    """Paragraphs of what was wrapped for a terminal, where lines that go on are indented."""
+    paragraphs: list[str] = []
+    for line in lines:
+        if line.startswith(" ") and paragraphs:
+            paragraphs[-1] += f" {line.strip()}"
+        else:
+            paragraphs.append(line)
+    return paragraphs
 
 
 def memory_bar(candidate: _JsonObject) -> str:

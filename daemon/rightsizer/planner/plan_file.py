@@ -150,11 +150,14 @@ def read_plan_file(file: Path) -> PlanFile:
     return PlanFile(tuple(items), asked.is_list)
 
 
-def plan_of_flags(given: Mapping[str, Any]) -> PlanFile:
-    """The one requirement of a command line, by words of files too; a `UsageError` where wrong."""
+def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
+    """The one requirement of a command line, by words of files too; a `UsageError` where wrong.
+
+    Files that it names are looked for in `folder`.
+    """
     question = FileQuestion.of(given, (), Document("", given, {}))
     try:
-        return PlanFile((_item(question, Path()),), is_list=False)
+        return PlanFile((_item(question, folder),), is_list=False)
     except RequirementError as error:
         raise UsageError(flag_lines(str(error), given)) from None
 

@@ -118,6 +118,11 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
     return None
 
 
+def known_names() -> list[str]:
+    """All names of the table, in its order."""
+    return list(dict.fromkeys(row["name"] for row in table_rows(__file__, "known_models.csv")))
+
+
 def near_models(name: str) -> list[str]:
     """Names of the table that one may be meant for, the nearest first."""
     known = {_key(row["name"]): row["name"] for row in _rows().values()}

@@ -1,0 +1,92 @@
+"""Form of a plan for a browser: its fields, and the page of what they ask."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.planner.models.known_models import known_names
+from rightsizer.planner.page import plan_page
+from rightsizer.planner.plan_encoder import encode_plan
+from rightsizer.planner.plan_file import flag_lines, plan_of_flags
+from rightsizer.planner.planner import Planner, plan_answers
+from rightsizer.planner.text import title_lines
+
+_MODEL: Final = re.compile(r"[\w.+: -]+(?:/[\w.+: -]+)?", re.ASCII)
+"""A name as on the hubs, or a size; nothing that leads to a file."""
+_NOWHERE: Final = Path("/dev/null")
+"""Below it there is no file."""
+
+
+class FormField(NamedTuple):
+    """A field of the form: its word on the command line, its label, and what it may hold."""
+
+    word: str
+    label: str
+    example: str = ""
+    choices: tuple[str, ...] = ()
+    """Empty for a field of free text."""
+
+
+FIELDS: Final[Mapping[str, tuple[FormField, ...]]] = {
+    "Serve": (
+        FormField("rps", "Requests a second", "20"),
+        FormField("in", "Tokens of a prompt", "2000"),
+        FormField("out", "Tokens of an answer", "500"),
+        FormField("ttft", "Time to first token", "1s, or p95=1s"),
+        FormField("tpot", "Time between tokens", "50ms"),
+        FormField("latency", "Time to the whole answer", "20ms"),
+        FormField("concurrency", "Requests in flight, in place of a rate", "32"),
+        FormField("streams", "Live streams of speech", "200"),
+        FormField("engine", "Engine", "", ("vllm", "sglang", "tensorrt-llm")),
+    ),
+    "Train": (
+        FormField("train", "Kind", "", ("full", "lora", "qlora")),
+        FormField("tokens", "Tokens to train on", "1e9"),
+    ),
+    "GPUs": (
+        FormField("precision", "Format of the weights", "fp8"),
+        FormField("gpus", "Kinds", "h100, l40s"),
+        FormField("provider", "Clouds", "aws, gcp, or any"),
+        FormField("budget", "Dollars an hour at most", "30"),
+    ),
+}
+"""By group, in the order in which they are shown; the model stands before them."""
+
+
+def form_document(query: str, planner: Planner) -> str:
+    """The form with what was entered in it, and below it the plan or what is wrong.
+
+    Args:
+        query: Fields as a browser sends them: `model=sdxl&rps=5`; empty ones count as absent.
+        planner: Catalogue, prices and settings.
+    """
+    asked = {word: text.strip() for word, text in parse_qsl(query)}
+    given = {word: text for word, text in asked.items() if text}
+    plans, fault = [], ""
+    if given:
+        try:
+            plans = _plans(given, planner)
+        except (RequirementError, UsageError) as error:
+            fault = "\n".join(line.removeprefix("--") for line in str(error).splitlines())
+    return plan_page(plans, fields=FIELDS, given=given, models=known_names(), fault=fault)
+
+
+def _plans(
+    given: Mapping[str, str], planner: Planner
+) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:
+    words = {"model", *(field.word for fields in FIELDS.values() for field in fields)}
+    if unknown := [word for word in given if word not in words]:
+        raise UsageError(f"{unknown[0]}: is no field; there are {', '.join(sorted(words))}")
+    if not _MODEL.fullmatch(given.get("model", "")):
+        raise UsageError("model: give a name as on the hubs, such as llama-3.1-70b, or a size: 70B")
+    try:
+        (found,) = plan_answers(plan_of_flags(given, _NOWHERE), planner)
+    except RequirementError as error:
+        raise UsageError(flag_lines(str(error), given)) from None
+    if found.plan is None:
+        raise UsageError(found.error)
+    title = tuple(title_lines(found.plan.requirement, ()))
+    return [(title, encode_plan(found.plan, found.notes))]

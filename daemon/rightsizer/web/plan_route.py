@@ -1,0 +1,67 @@
+"""The form of `rightsizer plan` at `/plan`; a process of its own answers, one at a time."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.router import Route, Router
+
+PLAN_PATH: Final = "/plan"
+_POLICY: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    )
+}
+_BUSY: Final = "another plan is being made; ask again in a few seconds"
+
+
+def plan_route(
+    config_file: Path | None,
+    timeout_seconds: float,
+    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
+) -> Route:
+    """The route of the form.
+
+    The planner takes memory and a second of a processor, which an agent has not got: the command
+    makes the page, and a client that asks meanwhile is told to come back.
+
+    Args:
+        config_file: Prices, catalogue and sizing; `None` for the defaults.
+        timeout_seconds: After which a plan is given up.
+        run: As `subprocess.run`.
+    """
+    configured = [] if config_file is None else [f"--config.file={config_file}"]
+    command = [sys.executable, "-m", "rightsizer", "plan", *configured]
+    turn = threading.Lock()
+
+    def answer(_: Router, request: WebRequest) -> WebResponse:
+        query = urlencode(dict(request.query), doseq=True)
+        options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
+        if not turn.acquire(blocking=False):
+            return _unavailable(_BUSY)
+        try:
+            done = run([*command, f"--form={query}"], timeout=timeout_seconds, **options)
+        except subprocess.TimeoutExpired:
+            return _unavailable(f"the plan took longer than {timeout_seconds:g} s; narrow it")
+        except OSError as error:
+            return _unavailable(f"no process can be started: {error.strerror}")
+        finally:
+            turn.release()
+        if done.returncode:
+            return _unavailable(done.stderr.strip() or f"the planner ended with {done.returncode}")
+        page = done.stdout.encode()
+        return WebResponse(page, "text/html; charset=utf-8", headers=_POLICY)
+
+    return Route("GET", PLAN_PATH, answer)
+
+
+def _unavailable(why: str) -> WebResponse:
+    status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "5"}
+    return WebResponse.of_text(f"no plan: {why}", status, headers)

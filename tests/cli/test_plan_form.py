@@ -1,0 +1,93 @@
+"""`rightsizer plan --form`: the page of the form, and what is answered below it."""
+
+import argparse
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.cli.main import main
+from rightsizer.cli.plan import COMMAND
+from rightsizer.planner.form import FIELDS, form_document
+from rightsizer.planner.planner import Planner
+
+PLANNER = Planner(built_in(), built_in_prices())
+
+
+def faults_of(query: str) -> list[str]:
+    """What the page says is wrong."""
+    page = form_document(query, PLANNER)
+    return [html.unescape(each) for each in re.findall(r'role="alert">(.*?)</p>', page)]
+
+
+def test_an_empty_form_asks_for_a_model_and_answers_nothing() -> None:
+    """All fields, and no table; a browser sends what was left empty too."""
+    page = form_document("model=&rps=", PLANNER)
+    assert "<table" not in page
+    assert "alert" not in page
+    assert '<option value="Llama-3.1-70B">' in page
+
+
+def test_a_question_is_answered_as_the_command_answers_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first choice of both is one; what was entered stays in the form."""
+    asked = {"model": "llama-3.1-70b", "rps": "20", "in": "2000", "out": "500", "ttft": "1s"}
+    page = form_document("&".join(f"{word}={value}" for word, value in asked.items()), PLANNER)
+    assert main(["plan", "--json", *(f"--{word}={value}" for word, value in asked.items())]) == 0
+    best = json.loads(capsys.readouterr().out)["candidates"][0]
+    assert f'First choice</dt><dd class="value">{best["count"]} x {best["gpu"]}' in page
+    assert all(f'value="{value}"' in page for value in asked.values())
+    assert "TTFT &lt;= 1000 ms" in page
+
+
+def test_every_field_is_a_flag_of_the_command() -> None:
+    """With a label, in a place of its own."""
+    parser = argparse.ArgumentParser()
+    COMMAND.configure(parser)
+    flags = {flag for action in parser._actions for flag in action.option_strings}
+    words = [field.word for fields in FIELDS.values() for field in fields]
+    assert {f"--{word}" for word in words} <= flags
+    assert len(words) == len(set(words))
+
+
+def test_choices_are_what_the_planner_takes() -> None:
+    """None of them is refused."""
+    for query in ("engine=sglang", "engine=vllm", "engine=tensorrt-llm"):
+        assert faults_of(f"model=8B&rps=1&{query}") == []
+    for kind in ("full", "lora", "qlora"):
+        assert faults_of(f"model=8B&train={kind}&tokens=1e8&gpus=h100") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("rps=20", "model: give a name as on the hubs"),
+        ("model=llama-9x&rps=1", "model: 'llama-9x' is none of the models that are known by name"),
+        ("model=sdxl&rps=2x", "rps: must be a number (got '2x')"),
+        ("model=sdxl&rqs=2", "rqs: is no field; there are"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_field(query: str, said: str) -> None:
+    """In the words of the command, without its dashes; there is no answer below."""
+    (fault,) = faults_of(query)
+    assert fault.startswith(said)
+
+
+@pytest.mark.parametrize("name", ["config.json", "", "."])
+def test_no_file_of_the_node_is_read(tmp_path: Path, name: str) -> None:
+    """However it is spelled: a page's readers need not be the node's."""
+    config = '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2}'
+    (tmp_path / "config.json").write_text(config, "utf-8")
+    for path in (tmp_path / name, Path("~") / name, Path("..") / ".." / name):
+        assert faults_of(f"model={path}&rps=1") != []
+
+
+def test_what_was_entered_is_shown_as_text() -> None:
+    """No markup of a link that somebody was sent becomes the page's."""
+    page = form_document("model=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&rps=1", PLANNER)
+    assert "<script" not in page

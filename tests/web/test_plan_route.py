@@ -1,0 +1,98 @@
+"""The form at `/plan`: a process of the command answers, one at a time."""
+
+import subprocess
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.plan_route import plan_route
+
+QUERY: Final = {"model": ["llama-3.1-8b"], "rps": ["2"], "gpus": ["h100,l40s"]}
+
+
+def asked(run: Any = subprocess.run, config: Path | None = None, **query: list[str]) -> WebResponse:
+    """The answer to one client."""
+    site: Any = None
+    return plan_route(config, 60.0, run).handler(site, WebRequest("GET", "/plan", query))
+
+
+def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> None:
+    """By the command itself; the page may send its form here and nothing else."""
+    config = tmp_path / "rightsizer.yaml"
+    config.write_text("prices: {dollars_per_gpu_hour: {h100: 77.5, l40s: 88.5}}\n", "utf-8")
+    answer = asked(config=config, **QUERY)
+    assert answer.status is HTTPStatus.OK
+    assert "$78" in (page := answer.body.decode()) or "77.5" in page
+    assert "form-action 'self'" in answer.headers["Content-Security-Policy"]
+    assert "script-src" not in answer.headers["Content-Security-Policy"]
+
+
+def test_words_of_a_client_are_one_argument() -> None:
+    """Whatever they are: no flag of the command is theirs to set."""
+    calls: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        calls.append(command)
+        return subprocess.CompletedProcess(command, 0, "page", "")
+
+    asked(run, model=["8B --catalogue=/etc/passwd"], rps=["1 & 2", "3"])
+    ((*_, program, form),) = calls
+    assert program == "plan"
+    assert form == "--form=model=8B+--catalogue%3D%2Fetc%2Fpasswd&rps=1+%26+2&rps=3"
+
+
+def test_a_second_client_is_told_to_come_back() -> None:
+    """While one is answered; the next is answered again."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        begun.set()
+        assert go_on.wait(60)
+        return subprocess.CompletedProcess(command, 0, "page", "")
+
+    route, site = plan_route(None, 60.0, run), None
+    request, answers = WebRequest("GET", "/plan"), []
+    client = threading.Thread(target=lambda: answers.append(route.handler(site, request)))  # type: ignore[arg-type] - it asks nothing of the site.
+    client.start()
+    assert begun.wait(60)
+    refused = route.handler(site, request)  # type: ignore[arg-type] - the same.
+    go_on.set()
+    client.join()
+    assert refused.status is HTTPStatus.SERVICE_UNAVAILABLE
+    assert refused.headers["Retry-After"] == "5"
+    assert [each.status for each in answers] == [HTTPStatus.OK]
+    assert route.handler(site, request).status is HTTPStatus.OK  # type: ignore[arg-type] - the same.
+
+
+def late(command: list[str], timeout: float, **_: Any) -> Any:
+    """A plan without end."""
+    raise subprocess.TimeoutExpired(command, timeout)
+
+
+def crowded(*_: Any, **__: Any) -> Any:
+    """No room for one process more."""
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def broken(command: list[str], **_: Any) -> Any:
+    """A configuration that became wrong meanwhile."""
+    return subprocess.CompletedProcess(command, 78, "", "rightsizer: gpu.yaml:1:1: unknown key\n")
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (late, "no plan: the plan took longer than 60 s"),
+        (crowded, "no plan: no process can be started: Resource temporarily unavailable"),
+        (broken, "no plan: rightsizer: gpu.yaml:1:1: unknown key"),
+    ],
+)
+def test_a_planner_that_gives_nothing_is_told(run: Any, said: str) -> None:
+    """With what went wrong; the agent goes on."""
+    answer = asked(run, **QUERY)
+    assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
+    assert answer.body.decode().startswith(said)
