@@ -44,6 +44,12 @@ def keep_compact(library: Any = None) -> bool:
     return all(taken)
 
 
+def freeze() -> None:
+    """Keep what stands by now out of collections, which would slow a scrape now and then."""
+    gc.collect()
+    gc.freeze()
+
+
 def serve(  # noqa: PLR0913 - each is a part of the outside world.
     settings: Settings,
     clock: Clock | None = None,
@@ -57,8 +63,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
 
     `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
-    the settings as they are now; with `is_open` all clients may change what they may see. The form
-    at /plan reads `config_file`.
+    the settings as they are now, of `config_file`; with `is_open` all clients may change something.
 
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
@@ -72,6 +77,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     # A scenario that is wrong must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
     named = live_source(settings, clock)
+    plan = plan_route(config_file, settings.web.server.plan_timeout_seconds)
     with ExitStack() as failed:
         failed.callback(named.source.close)
         storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
@@ -84,10 +90,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             storage=storage,
             log_counter=counter,
             notifier=Notifier(os.environ),
-            local_routes=(
-                *ControlRoutes(named.controls, clock, named.still_held).routes,
-                plan_route(config_file, settings.web.server.plan_timeout_seconds),
-            ),
+            local_routes=(*ControlRoutes(named.controls, clock, named.still_held).routes, plan),
             controls=named.controls,
             still_held=named.still_held,
             expect=named.expect,
@@ -103,9 +106,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
         signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
         agent.start()
         failed.pop_all()
-    # What stands by now stays: not walking it again keeps the slowest scrapes quick.
-    gc.collect()
-    gc.freeze()
+    freeze()
     if announce is not None:
         announce(agent)
     agent.run(stop)
