@@ -38,6 +38,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("Serving", "serving", ""),
     ("Training", "training_truth", ""),
     ("Ratios between boards", "ratios", ""),
+    ("Published figures that nothing was fitted to", "unfitted", ""),
     ("MIG slices", "mig", ""),
     ("Projection of profiles", "projection", ""),
     ("The fleet, in real stores", "fleet", ""),

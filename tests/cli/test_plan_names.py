@@ -146,4 +146,4 @@ def test_training_takes_what_is_usual_for_the_model() -> None:
     assert asked(model="resnet-50", train="full").training.micro_batch == 32
     assert asked(model="llama-3.1-8b", train="full").training.micro_batch == 1
     assert asked(model="llama-3.1-8b", train="qlora").training.recompute is Recompute.FULL
-    assert asked(model="llama-3.1-8b", train="lora").training.recompute is Recompute.NONE
+    assert asked(model="llama-3.1-8b", train="full").training.recompute is Recompute.NONE

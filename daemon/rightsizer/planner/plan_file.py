@@ -279,8 +279,8 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         task = _TRAIN[word]
         if task is ModelTask.TRAINING:
             values.setdefault("zero_stage", _SHARDED)
-        if task is ModelTask.FINETUNE_QLORA:
-            # As peft's prepare_model_for_kbit_training has it.
+        else:
+            # As recipes of torchtune, axolotl and LLaMA-Factory have it.
             values.setdefault("recompute", Recompute.FULL)
     if "tokens" in row and "tokens" in values:
         row.fault("tokens", "is given twice, as training.tokens too; leave one of them out")

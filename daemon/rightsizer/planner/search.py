@@ -38,6 +38,8 @@ _EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
 _ATTENTION: Final = (1, 2, 4)
 """Tensor parallel ranks of one attention, beside experts that others hold."""
 _STAGES: Final = (1, 2, 4, 8, 16)
+_FULL_SHARDING: Final = 3
+"""The stage of ZeRO that shards weights, too; FSDP does the same."""
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
 _ABOUT: Final = 1.05
@@ -174,6 +176,9 @@ class Search:
         linked = [each for each in whole if not _link_fault(self.requirement, board, each)]
         needs = {each: self._training_memory(each).total_bytes for each in linked or whole}
         fitting = [each for each, need in needs.items() if need <= self._available(board)]
+        if self.requirement.training.zero_stage >= _FULL_SHARDING:
+            # What shards layers splits none, unless a GPU cannot hold its sequences otherwise.
+            fitting = [each for each in fitting if each.gpus == each.data] or fitting
         if fitting:
             fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
             compared = fewest[: self._settings.layouts_per_gpu]

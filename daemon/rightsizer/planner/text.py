@@ -158,7 +158,9 @@ def _rented_as(candidate: PlanCandidate) -> str:
 
 def _run_dollars(candidate: PlanCandidate) -> str:
     run = None if candidate.rented is None else candidate.rented.per_run
-    return priced(None if run is None else run.value, run)
+    if run is None or not run.low < run.high:
+        return dollars(None if run is None else run.value)
+    return f"{dollars(run.value)} ({range_text(run)})"
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:

@@ -16,6 +16,7 @@ from rightsizer.sizing.roofline import (
     PassCost,
     all_reduce_seconds,
     compute_format,
+    group_sum_seconds,
     joined_gpus,
     matrix_flops_per_second,
     send_seconds,
@@ -26,6 +27,9 @@ from rightsizer.sizing.settings import ServingModelSettings
 _BF16_BYTES = 2.0
 _CHUNK_TOKENS = 8192
 """Where neither settings nor an engine say."""
+_ELEMENT_TRAFFIC = 24.0
+"""Bytes of each element of an encoder's width and each token in a layer: two norms read two inputs
+and write one in 16 bits, attention reads and writes four, the activation two."""
 _UNPACKED_BYTES = 4.0
 """A parameter is written and read once more in 16 bits where a format is unpacked whole."""
 
@@ -165,9 +169,15 @@ class ForwardPass:
         is_whole = precision.weights is NumberFormat.FP32
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
+        self.is_unpacked = is_unpacked and model.experts <= 1
+        """Whether the products of each layer unpack weights; those of experts are counted apart."""
+        unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
+        self._layer_seconds = settings.layer_seconds + unpacking
         share = board.efficiency.weight_read[Precision.BF16]
         self._read_bytes_per_second = share * board.memory_bandwidth_bytes_per_second
         self._depth = model.depth
+        self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
+        """As long as counted."""
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
         """One token of each request, that many at a time in each stage."""
@@ -175,7 +185,9 @@ class ForwardPass:
         attended = self.attention.of_new_tokens(each, context_tokens)
         cost = self._products(each, each, part).plus(attended)
         beside = requests * self.model.layers * self.settings.request_layer_seconds
-        return cost.plus(self._exchange(each, part)).plus(PassCost(latency=beside))
+        beside += self.settings.step_seconds
+        cost = cost.plus(self._exchange(each, part)).plus(PassCost(latency=beside))
+        return PassCost().plus(cost, self._times)
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
         """Prompts of so many tokens each, several at a time; the last token of each is sampled.
@@ -189,7 +201,12 @@ class ForwardPass:
         part = self.model.input_ratio or 1.0
         one = self._products(each, rows, part).plus(self._exchange(each, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
-        return PassCost().plus(one, chunks).plus(attended, requests)
+        whole = PassCost().plus(one, chunks).plus(attended, requests)
+        if self.model.is_encoder:
+            moved = _ELEMENT_TRAFFIC * self.model.layers * self.model.hidden * total
+            seconds = moved / self.layout.tensor / self._read_bytes_per_second
+            whole = whole.plus(PassCost(bandwidth=seconds))
+        return PassCost().plus(whole, self._times)
 
     def _products(self, tokens: float, rows: float, part: float) -> PassCost:
         """So much of all matrices but attention's own; the head has rows of its own."""
@@ -247,7 +264,8 @@ class ForwardPass:
         """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
         payload = tokens * self.model.hidden * _BF16_BYTES
         depth, layout = part * self._depth, self.layout
-        sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
+        network = self.settings.network_bytes_per_second
+        sums = 2.0 * depth * group_sum_seconds(self.board, layout.tensor, payload, network)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
         sums += sends if layout.pipeline > 1 else 0.0
-        return PassCost(communication=sums, latency=depth * self.settings.layer_seconds)
+        return PassCost(communication=sums, latency=depth * self._layer_seconds)

@@ -1,5 +1,6 @@
 """Memory that the fullest GPU of a layout needs in training: state and activations."""
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -168,8 +169,18 @@ def training_memory(
         gradients_bytes=gradients,
         optimizer_bytes=optimizer,
         overhead_bytes=settings.context_bytes + buffers + gathered + fragments,
-        error_factor=memory_error_factor(requirement),
+        error_factor=_error_factor(requirement, layout, settings),
     )
+
+
+def _error_factor(requirement: Requirement, layout: Parallelism, settings: MemorySettings) -> float:
+    is_unpacked = requirement.task is ModelTask.FINETUNE_QLORA
+    factors = (
+        memory_error_factor(requirement),
+        settings.several_gpus_error_factor if layout.gpus > 1 else 1.0,
+        settings.unpacked_error_factor if is_unpacked else 1.0,
+    )
+    return math.exp(math.hypot(*map(math.log, factors)))
 
 
 def _activations(

@@ -1,5 +1,6 @@
 """Roofline of a board: formats, collectives, seconds of a pass, and language models on it."""
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
@@ -23,6 +24,9 @@ _ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
 kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
 H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
 _PCIE_SHARE: Final = 0.6
+_SLOT_SHARE: Final = 0.2
+"""Of a slot's bandwidth, that sums over boards without links reach at least: the geometric mean of
+those measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
 _SMALL_SECONDS: Final = 1e-5
 """Of handing on, and of each doubling of a group that was not measured; assumed."""
 _SEND_SHARE: Final = 0.85
@@ -120,7 +124,9 @@ def _all_reduce(board: Board, gpus: int) -> AllReduce:
         # Of a group larger than any that is known: as slow as the largest, each step as long.
         return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
     if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
-        return cost
+        # Servers differ; what is measured on one of them may be its own.
+        least = _SLOT_SHARE * board.pcie_bytes_per_second
+        return AllReduce(max(least, cost.bytes_per_second), cost.small_message_seconds)
     small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])
     return AllReduce(cost.bytes_per_second, small)
 
@@ -132,6 +138,19 @@ SERVER_GPUS: Final = 8
 def joined_gpus(board: Board) -> int:
     """How many are joined without a network between: by links, or in a usual server."""
     return max(SERVER_GPUS, board.linked_gpu_count or 1)
+
+
+def group_sum_seconds(
+    board: Board, gpus: int, payload_bytes: float, network_bytes_per_second: float
+) -> float:
+    """A sum over boards of one server or several, which each sum their own first."""
+    joined = joined_gpus(board)
+    if gpus <= joined:
+        return all_reduce_seconds(board, gpus, payload_bytes)
+    servers = math.ceil(gpus / joined)
+    moved = 2.0 * (servers - 1) / servers * payload_bytes / joined
+    between = 2.0 * _SMALL_SECONDS * math.log2(servers) + moved / network_bytes_per_second
+    return all_reduce_seconds(board, joined, payload_bytes) + between
 
 
 class Bound(StrEnum):

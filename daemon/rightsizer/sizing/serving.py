@@ -44,33 +44,43 @@ class ErrorFactors(NamedTuple):
 
 
 def _error_factors(
-    model: Transformer, board: Board, layout: Parallelism, settings: ServingErrorSettings
+    forward: ForwardPass, board: Board, layout: Parallelism, settings: ServingErrorSettings
 ) -> ErrorFactors:
+    model, group = forward.model, layout.tensor * layout.expert
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
-    is_mixture, group = model.experts > 1, layout.tensor * layout.expert
     is_spread = layout.expert > 1 and group > joined_gpus(board)
+    is_small = forward.count.total < settings.small_model_parameters and not model.is_encoder
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,
+        settings.slow_link_factor if layout.tensor > (board.linked_gpu_count or 1) else 1.0,
         settings.servers_factor if is_spread else 1.0,
+        settings.unpacked_factor if forward.is_unpacked else 1.0,
+        settings.small_model_factor if is_small else 1.0,
         settings.other_kind_factor if _is_other_kind(model) else 1.0,
         settings.assumed_shape_factor if model.assumed else 1.0,
     )
+    slower = math.hypot(
+        math.log(settings.other_vendor_factor) if board.vendor != "NVIDIA" else 0.0,
+        math.log(settings.encoder_decoder_factor) if model.input_ratio else 0.0,
+    )
 
-    def factor(known: float, of_experts: float) -> float:
-        all_factors = (known, of_experts if is_mixture else 1.0, *beside)
-        return math.exp(math.hypot(*map(math.log, all_factors)))
+    def factor(known: float, of_experts: float, more: float = 0.0) -> float:
+        all_factors = (known, of_experts if model.experts > 1 else 1.0, *beside)
+        return math.exp(math.hypot(more, *map(math.log, all_factors)))
 
     return ErrorFactors(
         below=factor(settings.step_factor, settings.experts_below_factor),
-        above=factor(settings.step_factor, settings.experts_above_factor),
+        above=factor(settings.step_factor, settings.experts_above_factor, slower),
         first_below=factor(settings.first_token_factor, settings.experts_below_factor),
-        first_above=factor(settings.first_token_factor, settings.experts_first_token_factor),
+        first_above=factor(
+            settings.first_token_factor, settings.experts_first_token_factor, slower
+        ),
     )
 
 
 def _is_other_kind(model: Transformer) -> bool:
     has_mixers = bool(model.layer_kinds) or model.state_elements > 0.0
-    return has_mixers or model.is_encoder or model.input_ratio > 0.0 or model.indexer is not None
+    return has_mixers or model.is_encoder or model.indexer is not None
 
 
 def _capacity(memory: ServingMemory, available_bytes: float) -> float:
@@ -154,7 +164,7 @@ class Server:
         most = settings.requests_maximum
         self.places = self.capacity if most is None else min(self.capacity, float(most))
         """Requests that one replica runs at a time, at most."""
-        self.errors = _error_factors(model, board, memory.layout, settings.errors)
+        self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
         """With so many requests in flight on all GPUs together; a round that is known is given."""

@@ -52,6 +52,12 @@ class MemorySettings:
             Source: assumed; never less than headroom_minimum
         headroom_minimum_bytes: The least that training should leave free.
             Source: assumed
+        several_gpus_error_factor: How far off what training needs may be either way with a
+            probability of 90%, beside the error on one GPU, where several share it: frameworks
+            differ in what they gather and keep.
+            Source: published peaks of torchtitan and FSDP with LoRA and QLoRA
+        unpacked_error_factor: Beside that, of weights that are unpacked (QLoRA).
+            Source: published peaks of torchtune
     """
 
     context_bytes: float = setting(307.0 * MIB)
@@ -67,6 +73,8 @@ class MemorySettings:
     inference_headroom_ratio: float = setting(0.1, within=(0, 0.9))
     training_headroom_ratio: float = setting(0.05, within=(0, 0.9))
     headroom_minimum_bytes: float = setting(1.0 * GIB)
+    several_gpus_error_factor: float = _factor(1.4)
+    unpacked_error_factor: float = _factor(1.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +87,27 @@ class ServingErrorSettings:
     Attributes:
         step_factor: Of times between tokens and of rates, for dense models on boards with measured
             efficiencies.
-            Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
+            Source: 247 rows of vLLM, TensorRT-LLM and MLPerf, and published figures (make eval)
         prompts_factor: How much less prompts beside a step may cost: engines keep what they share.
             Source: 21 rows of a server that cannot have computed all its prompts
         first_token_factor: Of times to the first token, whose prompts arrive together or apart.
             Source: 159 rows of vLLM
         assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
-            Source: eight kinds of boards in MLPerf, two with mixtures of experts
+            Source: eight kinds of boards in MLPerf; RTX 4090, A40, H20, MI300X in published figures
+        other_vendor_factor: How much slower, beside that, boards of other vendors than NVIDIA may
+            be, whose kernels are tuned for fewer models.
+            Source: MI300X and MI325X in vLLM and SGLang, 1.3 to 2.8 times as long; none in MLPerf
+        slow_link_factor: Beside that, where GPUs of a tensor parallel group have no links.
+            Source: sums over four boards in PCIe 4 and 5 slots, of 5.6 and 26 GB/s
+        unpacked_factor: Beside that, of weights that are unpacked to 16 bits: kernels differ.
+            Source: published figures of int4
+        small_model_factor: Beside that, of models below `small_model_parameters`, whose steps take
+            as long as the host does.
+            Source: published figures of 0.5 to 1.7 billion parameters
+        small_model_parameters: Below which a model is small.
+        encoder_decoder_factor: How much slower, beside that, models with an encoder and a decoder
+            may be, in libraries that start kernels one by one and wait for the sound.
+            Source: Whisper in faster-whisper and transformers, 2 to 8 times as long
         experts_below_factor: Beside that, of mixtures of experts: how much faster they may be.
             Source: 116 rows of mixtures in TensorRT-LLM, vLLM and SGLang
         experts_above_factor: How much slower, where kernels are not tuned for their shapes.
@@ -96,16 +118,22 @@ class ServingErrorSettings:
             Source: assumed
         other_kind_factor: Beside that, of models that nobody measured here: encoders, recurrent
             mixers, attention over picked tokens.
-            Source: assumed
+            Source: assumed; BERT in TensorRT's own figures lies within
         assumed_shape_factor: Beside that, where layers or widths were taken as is usual.
             Source: assumed
     """
 
-    step_factor: float = _factor(1.17)
+    step_factor: float = _factor(1.2)
     prompts_factor: float = _factor(1.7)
     first_token_factor: float = _factor(1.9)
-    assumed_board_factor: float = _factor(1.25)
-    experts_below_factor: float = _factor(1.1)
+    assumed_board_factor: float = _factor(1.4)
+    other_vendor_factor: float = _factor(2.0)
+    slow_link_factor: float = _factor(1.6)
+    unpacked_factor: float = _factor(1.2)
+    small_model_factor: float = _factor(1.6)
+    small_model_parameters: float = setting(3e9, within=(0.0, None))
+    encoder_decoder_factor: float = _factor(5.0)
+    experts_below_factor: float = _factor(1.2)
     experts_above_factor: float = _factor(1.5)
     experts_first_token_factor: float = _factor(3.0)
     servers_factor: float = _factor(1.4)
@@ -121,6 +149,17 @@ class ServingModelSettings:
         layer_seconds: What one layer takes of every pass beyond its reads and products: starting
             kernels.
             Source: fitted on measured TPOT (vLLM, Hopper)
+        step_seconds: What every step takes on the host: scheduling, sampling.
+            Source: between 0 and 2 ms, which fit measured TPOT alike beside layer_seconds, as its
+            models have 64 and 80 layers
+        unpacking_layer_seconds: What one layer takes beyond that where weights are unpacked to 16
+            bits.
+            Source: four products that begin 10 us later (kernels of TensorRT-LLM 1.0 on A100 with
+            int4 weights take 14 us and as long as reading takes, with bf16 weights 5 us;
+            aiconfigurator-core 0.12.0)
+        encoder_decoder_ratio: What models with an encoder and a decoder reach of the speed that
+            these figures give.
+            Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
         request_layer_seconds: What each request in flight adds to each layer of a step: scheduling,
             attention's tiles, cache writes.
             Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
@@ -168,7 +207,10 @@ class ServingModelSettings:
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
-    layer_seconds: float = setting(40e-6)
+    layer_seconds: float = setting(36e-6)
+    step_seconds: float = setting(500e-6)
+    unpacking_layer_seconds: float = setting(40e-6)
+    encoder_decoder_ratio: float = _part(0.45)
     request_layer_seconds: float = setting(0.25e-6)
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
     expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
@@ -232,8 +274,17 @@ class TrainingSettings:
         known_error_factor: How far off runs like the fitted ones are either way, with a probability
             of 90%.
             Source: rows of other models and of the other GPU left out of the fit
-        error_factor: How far off all others are either way, with a probability of 90%.
-            Source: published MFU by GPU and format, whose medians are within a fifth
+        error_factor: How far off all others are either way, with a probability of 90%. What follows
+            adds in squares.
+            Source: published MFU by GPU and format, whose medians are within a fifth; published
+            figures of NeMo, torchtitan and FSDP with QLoRA
+        assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
+            Source: A5000, RTX 4090 and RTX 6000 Ada in published figures
+        slow_link_factor: Beside that, where GPUs that exchange have no links.
+            Source: the same
+        convolution_factor: Beside that, of convolutional networks: depthwise and concatenating ones
+            are far from the speed of others.
+            Source: four networks on an RTX 3090 (timm), 1.2 to 2.8 times too fast
     """
 
     linear_ratio: float = _part(0.87, source=_FITTED)
@@ -254,7 +305,10 @@ class TrainingSettings:
     layer_seconds: float = setting(4e-4)
     unpacking_traffic: float = _amount(8.0)
     known_error_factor: float = _factor(1.17)
-    error_factor: float = _factor(1.5)
+    error_factor: float = _factor(1.4)
+    assumed_board_factor: float = _factor(1.4)
+    slow_link_factor: float = _factor(1.4)
+    convolution_factor: float = _factor(2.0)
 
 
 @dataclass(frozen=True, slots=True)

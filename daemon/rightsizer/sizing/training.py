@@ -1,16 +1,22 @@
 """Training speed of a model: time of a step, traffic between GPUs, tokens a second, error."""
 
+import math
 from typing import Final
 
-from rightsizer.catalogue.board import Board, Precision
+from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.activations import blocks_of, training_activations
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.models import LayeredModel, Transformer, VisionTransformer
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    LayeredModel,
+    Transformer,
+    VisionTransformer,
+)
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
-from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
+from rightsizer.sizing.roofline import SERVER_GPUS, all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.settings import TrainingSettings
 
@@ -195,7 +201,9 @@ class TrainingStep:
         recomputes = self.requirement.training.recompute is Recompute.FULL
         sums = (_REPEATED_SUMS if recomputes else _LAYER_SUMS) * self.shape.layers / layout.pipeline
         payload = self._tokens * self.shape.hidden * _HALF_BYTES
-        return sums * all_reduce_seconds(self.board, layout.tensor, payload)
+        inside = all_reduce_seconds(self.board, min(layout.tensor, self._linked), payload)
+        is_joined = layout.tensor <= self._linked
+        return sums * inside / (1.0 if is_joined else self.settings.network_ratio)
 
     @property
     def _expert_seconds(self) -> float:
@@ -216,13 +224,15 @@ class TrainingStep:
         if layout.data == 1:
             return 0.0
         trained = held if self._trains_all else 0.0
-        share = _HALF_BYTES / (layout.tensor * layout.pipeline)
+        ranks = layout.tensor * layout.pipeline
+        payload = trained * _HALF_BYTES / self._batches
         if self.requirement.training.zero_stage >= _FULL_SHARDING:
+            is_unpacked = self.requirement.task is ModelTask.FINETUNE_QLORA
+            weights = self.requirement.precision.weights
+            gathered = weights.bytes_per_parameter if is_unpacked else _HALF_BYTES
             # Gathering, or scattering, is half of a sum.
-            payload = (2.0 * held + trained) / 2.0 * share
-        else:
-            payload = trained * share / self._batches
-        return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload)
+            payload = (_PASSES * held * gathered + trained * _HALF_BYTES) / 2.0
+        return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload / ranks)
 
 
 def _achieved(board: Board, precision: Precision) -> float:
@@ -239,9 +249,9 @@ def training_precision(board: Board, requirement: Requirement) -> Precision:
 
 
 def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether fused kernels run it: layers are split, or in fp8, and no adapters between them."""
+    """Whether fused kernels run it, as in Megatron: layers are split, or in fp8."""
     precision, is_sharded = requirement.precision, requirement.training.zero_stage >= _FULL_SHARDING
-    if requirement.task is not ModelTask.TRAINING or is_sharded:
+    if requirement.task is ModelTask.FINETUNE_QLORA or is_sharded:
         return False
     splits = layout.tensor * layout.pipeline > 1
     return splits or precision.activations.is_quantized or precision.weights.is_quantized
@@ -293,11 +303,21 @@ def _error_factor(
     """Runs like those that the model was fitted on are known best."""
     is_known = (
         board.architecture == _KNOWN_ARCHITECTURE
-        and bool(board.link_bytes_per_second)
+        and (board.linked_gpu_count or 1) >= SERVER_GPUS
         and isinstance(requirement.model, Transformer)
         and requirement.model.experts == 1
         and requirement.task is ModelTask.TRAINING
         and training_precision(board, requirement) is Precision.BF16
         and layout.tensor * layout.pipeline == 1
     )
-    return settings.known_error_factor if is_known else settings.error_factor
+    if is_known:
+        return settings.known_error_factor
+    is_assumed = board.origin("efficiency.gemm.bf16").kind is OriginKind.ASSUMED
+    is_linked = min(layout.gpus, SERVER_GPUS) <= (board.linked_gpu_count or 1)
+    is_convolutional = isinstance(requirement.model, ConvolutionalNetwork)
+    beside = (
+        settings.assumed_board_factor if is_assumed else 1.0,
+        1.0 if is_linked else settings.slow_link_factor,
+        settings.convolution_factor if is_convolutional else 1.0,
+    )
+    return math.exp(math.hypot(*map(math.log, (settings.error_factor, *beside))))
