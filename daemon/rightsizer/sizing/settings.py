@@ -87,7 +87,7 @@ class ServingErrorSettings:
     Attributes:
         step_factor: Of times between tokens and of rates, for dense models on boards with measured
             efficiencies.
-            Source: 247 rows of vLLM, TensorRT-LLM and MLPerf, and published figures (make eval)
+            Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
         prompts_factor: How much less prompts beside a step may cost: engines keep what they share.
             Source: 21 rows of a server that cannot have computed all its prompts
         first_token_factor: Of times to the first token, whose prompts arrive together or apart.
@@ -123,7 +123,7 @@ class ServingErrorSettings:
             Source: assumed
     """
 
-    step_factor: float = _factor(1.2)
+    step_factor: float = _factor(1.17)
     prompts_factor: float = _factor(1.7)
     first_token_factor: float = _factor(1.9)
     assumed_board_factor: float = _factor(1.4)
