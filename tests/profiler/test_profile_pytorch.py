@@ -122,6 +122,38 @@ def test_steps_of_the_device_stand_in_where_the_host_has_none(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        (
+            "execute_{}_context_0(sq0sk0)_generation_{}(sq1sk9)",
+            "execute_context_1({})_generation_3({})",
+        ),
+        ("execute_new_{}_cached_{}", "execute_new_0_cached_32"),
+    ],
+)
+def test_turns_of_a_serving_engine_are_its_steps(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Each lasts until the next begins, the last is left out; they are one row of the host."""
+    trace = KinetoTrace()
+    for turn, begin in enumerate((0, 100, 220, 300)):
+        name = names[turn % 2].format(turn, turn + 7)
+        trace.annotation(name, begin, 30).kernel("a", begin + 20, 60)
+    profile = profile_of(trace, tmp_path)
+    (device,) = profile.devices
+    assert [(each.name, each.time.span_seconds) for each in device.steps] == [
+        ("turn 1", pytest.approx(100e-6)),
+        ("turn 2", pytest.approx(120e-6)),
+        ("turn 3", pytest.approx(80e-6)),
+    ]
+    assert [(each.name, each.count) for each in profile.host_spans] == [("turn of the engine", 4)]
+
+    trace.annotation("ProfilerStep#2", 0, 400)
+
+    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+        "ProfilerStep#2"
+    ]
+
+
 def test_what_the_host_did_is_summed_by_kind(tmp_path: Path) -> None:
     """Waiting for the device, writing checkpoints, and what the program named."""
     profile = profile_of(

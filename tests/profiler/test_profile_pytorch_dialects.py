@@ -179,12 +179,12 @@ def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path)
     assert profile.devices[0].device == ProfiledDevice("5", 5)
 
 
-def test_turns_of_a_serving_engine_are_one_span(tmp_path: Path) -> None:
-    """Each is named by how many requests and tokens it has, as by vLLM."""
+def test_annotations_that_differ_by_their_number_are_one_span(tmp_path: Path) -> None:
+    """As turns, layers and instances do."""
     trace = KinetoTrace()
     for turn in range(60, 64):
-        trace.annotation(f"execute_context_0(0)_generation_{turn}({turn})", turn * 10, 5)
+        trace.annotation(f"forward_{turn}({turn})", turn * 10, 5)
         trace.kernel("gemm", turn * 10 + 1, 3)
 
     (found,) = profile_of(trace, tmp_path).host_spans
-    assert (found.name, found.count) == ("execute_context_0(0)_generation", 4)
+    assert (found.name, found.count) == ("forward", 4)

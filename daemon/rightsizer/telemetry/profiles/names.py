@@ -51,6 +51,7 @@ _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTA
 """What PyTorch's `emit_nvtx` appends, by which every range would have a name of its own."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _STEP: Final = _any_of("step")
+_TURN: Final = _any_of("turn")
 
 
 def is_collective(name: str) -> bool:
@@ -121,6 +122,11 @@ def _kind_by(patterns: Iterable[re.Pattern[str]], name: str) -> SpanKind:
     if checkpoint.search(name) and not recomputation.search(name):
         return SpanKind.CHECKPOINT
     return SpanKind.SYNCHRONIZATION if synchronization.search(name) else SpanKind.ANNOTATION
+
+
+def is_turn(name: str) -> bool:
+    """Whether an annotation of this name begins one turn of a serving engine's loop."""
+    return _TURN.fullmatch(name) is not None
 
 
 def is_step(name: str) -> bool:

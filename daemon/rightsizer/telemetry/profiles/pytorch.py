@@ -5,6 +5,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +32,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import (
     copy_kind,
     host_memory,
+    is_turn,
     is_wait_call,
     python_span,
     span_kind,
@@ -57,6 +59,7 @@ _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
+_ENGINE_TURN: Final = "turn of the engine"
 _AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
 _AWAITED_COPY: Final = "copy to pageable memory"
 _OPERATORS: Final = ("cpu_op", "operator")
@@ -94,6 +97,8 @@ class PyTorchEvents:
         self._limits = limits
         self._device_steps: list[tuple[str, Interval, str]] = []
         self._has_steps = False
+        self._turns: Column = array("q")
+        """Starts of a serving engine's turns."""
         self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
         self.ranges, self.range_count = KernelTable(limits), 0
@@ -149,6 +154,9 @@ class PyTorchEvents:
         if not self._has_steps:
             for name, span, device in self._device_steps:
                 self._recorder.step(name, *span, device)
+            if not self._device_steps:
+                for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
+                    self._recorder.step(f"turn {count}", *turn)
         used = tuple(self.used_devices)
         for key, curve in self._memory.items():
             # ROCm numbers the devices of memory otherwise than those of kernels.
@@ -276,6 +284,11 @@ class PyTorchEvents:
             self._has_steps = True
             self._recorder.step(name, *span)
         else:
+            if is_turn(name):
+                # Each is named for its requests, and would be a row of its own.
+                name = _ENGINE_TURN
+                if len(self._turns) <= self._limits.steps_maximum:
+                    self._turns.append(span[0])
             self._recorder.host_span(span_kind(name), without_turn(name), *span)
             self._recorder.stacks.module(self._thread(event), name, span)
         return True
