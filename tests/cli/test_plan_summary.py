@@ -99,6 +99,7 @@ def _on_a_terminal(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
         patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLUMNS", "100")  # As wide as a pipe is taken to be.
         patch.delenv("NO_COLOR", raising=False)
         assert main(words) == 0
     shown = b""
