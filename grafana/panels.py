@@ -41,6 +41,7 @@ from grafana.scales import PLAIN, Scale
 __all__ = [
     "EMPTY",
     "GPU_HOURS",
+    "KILOWATT_HOURS",
     "Panel",
     "bars",
     "described",
@@ -63,6 +64,7 @@ Panel: TypeAlias = (
     | timeseries.Panel
 )
 GPU_HOURS: Final = "suffix: GPU-h"
+KILOWATT_HOURS: Final = "kwatth"
 """Grafana's own hours would turn into weeks, which are none of anyone's."""
 EMPTY: Final = "Nothing in this time range"
 _Any = TypeVar(

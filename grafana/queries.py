@@ -20,6 +20,7 @@ __all__ = [
     "chosen",
     "growth",
     "held",
+    "kilowatt_hours",
     "main_state",
     "named",
     "now",
@@ -96,6 +97,11 @@ def recorded(rule: str, *matchers: str) -> str:
 def growth(name: str, *matchers: str, span: str = "$__rate_interval") -> str:
     """What a counter grew by over each step, or over another span."""
     return f"increase({select(name, *matchers)}[{span}])"
+
+
+def kilowatt_hours(joules: str) -> str:
+    """Energy as it is billed."""
+    return f"{joules} / 3.6e6"
 
 
 def per_second(name: str, *matchers: str) -> str:

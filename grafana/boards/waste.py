@@ -7,11 +7,12 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana.board import Section, board
 from grafana.colors import CAUSE_COLORS, USED_COLOR
 from grafana.links import Board, of_row
-from grafana.panels import GPU_HOURS, Panel, bars, fixed, number, stack
+from grafana.panels import GPU_HOURS, KILOWATT_HOURS, Panel, bars, fixed, number, stack
 from grafana.queries import (
     BY_DEVICE,
     cells,
     growth,
+    kilowatt_hours,
     named,
     now,
     over,
@@ -29,7 +30,7 @@ __all__ = ["waste"]
 _SPAN: Final = "$__range"
 _USED: Final = whole_gpus(growth("rightsizer_used_seconds_total", span=_SPAN))
 _WASTED: Final = whole_gpus(growth("rightsizer_waste_seconds_total", span=_SPAN))
-_JOULES: Final = growth("rightsizer_waste_joules_total", span=_SPAN)
+_WASTED_ENERGY: Final = kilowatt_hours(growth("rightsizer_waste_joules_total", span=_SPAN))
 _PRICE: Final = "$dollars_per_gpu_hour"
 _NO_PRICE: Final = "Give a price above"
 _NODE: Final = "cluster, job, instance"
@@ -69,8 +70,8 @@ def _numbers() -> list[Panel]:
         number(
             "Energy wasted",
             "Energy over the time range without work.",
-            "joule",
-            now(f"sum({_JOULES})"),
+            KILOWATT_HOURS,
+            now(f"sum({_WASTED_ENERGY})"),
         ),
         number(
             "Wasted now",
@@ -131,9 +132,9 @@ def _totals() -> list[Panel]:
         fixed(
             bars(
                 "Energy by cause",
-                "Joules over the time range in proportion to the waste.",
-                "joule",
-                now(f"sum by (cause) ({_JOULES})", "{{cause}}"),
+                "Energy over the time range in proportion to the waste.",
+                KILOWATT_HOURS,
+                now(f"sum by (cause) ({_WASTED_ENERGY})", "{{cause}}"),
             ),
             CAUSE_COLORS,
         ),
@@ -169,12 +170,12 @@ def _by_workload() -> Panel:
             Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
             Column("B", "used", "percentunit", 0, USED),
-            Column("C", "energy wasted", "joule", 1),
+            Column("C", "energy wasted", KILOWATT_HOURS, 1),
             Column("D", "money wasted", "currencyUSD", 2),
         ),
         cells(f"{wasted} / 3600"),
         cells(f"{used} / ({used} + {wasted} > 0)", letter="B"),
-        cells(_of_workload("rightsizer_waste_joules_total"), letter="C"),
+        cells(kilowatt_hours(_of_workload("rightsizer_waste_joules_total")), letter="C"),
         cells(_priced(wasted), letter="D"),
     )
     return sorted_by(panel, "GPU-hours wasted").no_value("No workload is known")
@@ -190,12 +191,12 @@ def _by_node() -> Panel:
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
             Column("B", "used", "percentunit", 0, USED),
-            Column("C", "energy wasted", "joule", 1),
+            Column("C", "energy wasted", KILOWATT_HOURS, 1),
             Column("D", "money wasted", "currencyUSD", 2),
         ),
         cells(f"{wasted} / 3600"),
         cells(f"{used} / ({used} + {wasted} > 0)", letter="B"),
-        cells(f"sum by ({_NODE}) ({_JOULES})", letter="C"),
+        cells(f"sum by ({_NODE}) ({_WASTED_ENERGY})", letter="C"),
         cells(_priced(wasted), letter="D"),
     )
     return sorted_by(panel, "GPU-hours wasted").span(12)
@@ -203,7 +204,7 @@ def _by_node() -> Panel:
 
 def _by_device() -> Panel:
     wasted = f"sum by ({BY_DEVICE}) ({_WASTED})"
-    joules = f"sum by ({BY_DEVICE}) ({_JOULES})"
+    energy = f"sum by ({BY_DEVICE}) ({_WASTED_ENERGY})"
     panel = rows(
         "GPUs",
         "Waste over the time range; most wasted first.",
@@ -212,10 +213,10 @@ def _by_device() -> Panel:
             Column("gpu"),
             Column("model"),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
-            Column("B", "energy wasted", "joule", 1),
+            Column("B", "energy wasted", KILOWATT_HOURS, 1),
             Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
         ),
         cells(f"{named(wasted, 'gpu', 'model')} / 3600"),
-        cells(named(joules, "gpu", "model"), letter="B"),
+        cells(named(energy, "gpu", "model"), letter="B"),
     )
     return sorted_by(panel, "GPU-hours wasted").span(12)

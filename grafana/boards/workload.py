@@ -5,12 +5,13 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana.board import Section, board
 from grafana.colors import CAUSE_COLORS, STATE_COLORS, USED_COLOR
 from grafana.links import Board, of_row
-from grafana.panels import Panel, bars, fixed, lines, number, stack, timeline
+from grafana.panels import KILOWATT_HOURS, Panel, bars, fixed, lines, number, stack, timeline
 from grafana.queries import (
     BY_DEVICE,
     cells,
     growth,
     held,
+    kilowatt_hours,
     main_state,
     named,
     now,
@@ -138,12 +139,12 @@ def _energy() -> Panel:
 
 def _energy_by_cause() -> Panel:
     step = "$__range:$__rate_interval"
-    wasted = held(growth("rightsizer_waste_joules_total"))
+    wasted = kilowatt_hours(held(growth("rightsizer_waste_joules_total")))
     return (
         bars(
             "Energy wasted",
-            "Joules over the time range by cause, each step by what the workload held then.",
-            "joule",
+            "Energy over the time range by cause, each step by what the workload held then.",
+            KILOWATT_HOURS,
             now(f"sum by (cause) (sum_over_time(({wasted})[{step}]))", "{{cause}}"),
             PLAIN,
         )

@@ -10,6 +10,7 @@ from grafana.queries import cells, growth, named, now, over, select
 from grafana.scales import CAPACITY, COVERAGE, OVERPROVISIONED, SATURATED, UNDERPROVISIONED
 from grafana.tables import matrix
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
+from rightsizer.report.labels import display_name, uncapitalized
 
 __all__ = ["distributions", "provisioning"]
 
@@ -81,11 +82,12 @@ def distributions() -> list[Panel]:
     """One heatmap for each histogram."""
     return [
         distribution(
-            f"Distribution of {signal.value}",
-            f"Seconds by {signal.value}, one observation a second, all chosen devices together.",
+            f"Distribution of {name}",
+            f"Seconds by {name}, one observation a second, all chosen devices together.",
             over(
                 f"sum by (le) ({growth(f'{signal.distribution_metric_name}_bucket')})", "{{le}}"
             ).format(PromQueryFormat.HEATMAP),
         )
         for signal in DISTRIBUTION_SIGNALS
+        for name in (uncapitalized(display_name(signal)),)
     ]

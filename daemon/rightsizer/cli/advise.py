@@ -56,7 +56,8 @@ def open_lines(forms: Sequence[JsonObject]) -> list[str]:
     lines = ["To do, by savings, then by severity:"] if forms else []
     first_of: dict[str, str] = {}
     for each in sorted(forms, key=dearest_first):
-        holder = (each["workload"] or "").rpartition("/")[2]
+        # A summary begins with what it is about.
+        holder = (each["workload"] or "").rpartition("/")[2] or each["summary"].partition(":")[0]
         lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
         first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
         if first != each["id"]:

@@ -161,7 +161,7 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
     counts = ", ".join(f"{count} x {name}" for name, count in names.items())
     length = format_duration(seconds(report.end - report.start))
     yield f"  GPUs    {counts or 'unknown'}"
-    yield f"  held    {length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU hours"
+    yield f"  held    {length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU-hours"
     known = report.known_seconds
     if known < _LEAST_SECONDS:
         yield "  Too little of it was seen to say more."
@@ -172,7 +172,7 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
         ("unused", unused, report.unused_joules),
     ):
         energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
-        hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU hours"
+        hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU-hours"
         yield f"  {word:6}  {percent_text(part_seconds / known):>4}, {hours}{energy}"
     for cause, lost in _by_size(report):
         if lost >= _LISTED_SHARE * known:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.units import GIB, format_duration, percent_text
-from rightsizer.report.labels import display_name
+from rightsizer.report.labels import display_name, uncapitalized
 
 _DEVICES: Final = ("GPU-", "MIG-")
 _UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
@@ -49,7 +49,7 @@ def value_label(unit: str, value: object, names: Mapping[str, str]) -> str:
 
 
 def _subject(key: str, name: str) -> str:
-    return key if key.startswith(_DEVICES) else display_name(name).lower()
+    return key if key.startswith(_DEVICES) else uncapitalized(display_name(name))
 
 
 def _number(unit: str, value: float) -> str:

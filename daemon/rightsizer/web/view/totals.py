@@ -75,7 +75,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
         for key, name, duration in named
         if duration / known > 0
     )
-    lost = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU hours"
+    lost = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU-hours"
     if joules > 0:
         lost += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
@@ -109,7 +109,7 @@ def savings_notes(savings: Savings) -> str:
     energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
     parts = [
         f"{interval(low or 0.0, high, '{:,.0f}')} {what} a month"
-        for (low, high), what in ((hours, "GPU hours"), (energy, "kWh"))
+        for (low, high), what in ((hours, "GPU-hours"), (energy, "kWh"))
         if high
     ]
     if savings.dollars_per_hour_low is not None and savings.price_date:
