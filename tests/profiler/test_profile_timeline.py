@@ -10,7 +10,7 @@ from profile_traces import KinetoTrace
 from rightsizer.model.profile import ProfileTimeline, TimelineLane
 from rightsizer.telemetry.profiles.limits import ReadLimits, TimeSettings
 from rightsizer.telemetry.profiles.registry import open_profile
-from rightsizer.telemetry.profiles.time_line import MemoryCurve
+from rightsizer.telemetry.profiles.timeline import MemoryCurve
 
 _LIMITS = ReadLimits(time=TimeSettings(timeline_moments=200))
 _TEN = ReadLimits(time=TimeSettings(timeline_moments=10))

@@ -15,8 +15,8 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.products import TensorProduct
 from rightsizer.telemetry.profiles.tables import short_name
-from rightsizer.telemetry.profiles.time_line import Column, Interval, SpanLine, is_in_time
 from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches, ProductTimes
+from rightsizer.telemetry.profiles.timeline import Column, Interval, SpanLine, is_in_time
 
 _LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
 _MODULE: Final = "nn.Module: "

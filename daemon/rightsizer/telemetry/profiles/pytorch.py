@@ -41,8 +41,8 @@ from rightsizer.telemetry.profiles.products import tensor_product
 from rightsizer.telemetry.profiles.reader import ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
-from rightsizer.telemetry.profiles.time_line import Column, Interval, MemoryCurve
 from rightsizer.telemetry.profiles.time_use import Launches
+from rightsizer.telemetry.profiles.timeline import Column, Interval, MemoryCurve
 
 NO_EVENTS: Final = (
     "a trace without events; record again, with steps between the profiler's start and its stop"

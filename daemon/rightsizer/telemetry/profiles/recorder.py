@@ -22,13 +22,6 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
-from rightsizer.telemetry.profiles.time_line import (
-    CoveredLength,
-    KernelLine,
-    MemoryCurve,
-    SpanLine,
-    is_in_time,
-)
 from rightsizer.telemetry.profiles.time_use import (
     FrameTimes,
     Launches,
@@ -40,6 +33,13 @@ from rightsizer.telemetry.profiles.time_use import (
     stream_lanes,
     timeline,
     timeline_edges,
+)
+from rightsizer.telemetry.profiles.timeline import (
+    CoveredLength,
+    KernelLine,
+    MemoryCurve,
+    SpanLine,
+    is_in_time,
 )
 
 _CORRELATIONS: Final = 2**62

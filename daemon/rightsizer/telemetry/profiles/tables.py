@@ -18,7 +18,7 @@ from rightsizer.model.profile import (
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_collective, kernel_family, uses_tensor_cores
-from rightsizer.telemetry.profiles.time_line import Interval, SpanLine, union
+from rightsizer.telemetry.profiles.timeline import Interval, SpanLine, union
 
 _COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
 _REST: Final = "(others)"

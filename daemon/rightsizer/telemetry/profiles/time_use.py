@@ -15,7 +15,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import LaunchUse, ProfileTimeline, SpanKind, TimelineLane, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.tables import HostSpans
-from rightsizer.telemetry.profiles.time_line import (
+from rightsizer.telemetry.profiles.timeline import (
     Column,
     CoveredLength,
     Interval,

@@ -13,7 +13,7 @@ from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.time_line import Column, order
+from rightsizer.telemetry.profiles.timeline import Column, order
 
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
