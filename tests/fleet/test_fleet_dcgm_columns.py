@@ -149,8 +149,9 @@ def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
 
 def test_the_exporter_s_own_pod_holds_nothing() -> None:
     """Where a scrape writes it into `pod`, whatever it is called."""
-    names = HolderNames.seen_in([{"job": "gpu", "exported_pod": "llm-0", "pod": "metrics-x"}])
-    assert names.holder({"job": "gpu", "pod": "metrics-x", "namespace": "ops"}) is None
+    own = {"job": "gpu", "pod": "metrics-x", "namespace": "ops"}
+    names = HolderNames.seen_in([{**own, "exported_pod": "llm-0"}])
+    assert names.holder(own) is None
     held = names.holder({"job": "other", "pod": "llm-0", "namespace": "a"})
     assert held is not None
     assert (held.namespace, held.pod) == ("a", "llm-0")

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from dcgm_estate import HELD, NOW, EstatePast, Phase, gpu
+from dcgm_estate import BUSY, HELD, NOW, EstatePast, Phase, gpu
 from fleet_command import Said, asked_in_process, configured
 from prometheus_server import prometheus_server, scrape_config
 
@@ -73,3 +73,34 @@ def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
     assert document["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
     is_told = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(document)
     assert is_told is (profile is None)
+
+
+def test_gpus_whose_exporters_lack_fields_count_too(look: Look) -> None:
+    """One exports utilization alone, another memory too: hours are those of both."""
+    past = EstatePast()
+    past.device([Phase(0, 24, BUSY, POD)], **NODE, UUID=gpu(0), gpu="0")
+    utilization = {"DCGM_FI_DEV_GPU_UTIL": 98.0}
+    past.device(
+        [Phase(0, 12, utilization, {**POD, "namespace": "hpc"})],
+        **{**NODE, "Hostname": "node-b"},
+        UUID=gpu(1),
+        gpu="0",
+    )
+    document = look(past).document
+
+    hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
+    assert hours == {"ml": pytest.approx(24, abs=0.1), "hpc": pytest.approx(12, abs=0.1)}
+
+
+def test_scrapes_of_one_job_may_name_holders_differently(look: Look) -> None:
+    """One writes the exporter's own pod beside the holder's, another does not."""
+    past, own = EstatePast(), {"pod": "metrics-x", "namespace": "gpu-operator"}
+    exported = {f"exported_{name}": value for name, value in POD.items()}
+    scraped = {**NODE, "job": "gpu"}
+    past.device([Phase(0, 24, BUSY, {**exported, **own})], **scraped, UUID=gpu(0), gpu="0")
+    past.device([Phase(0, 24, HELD, own)], **scraped, UUID=gpu(1), gpu="1")
+    past.device([Phase(0, 24, BUSY, {**POD, "namespace": "web"})], **scraped, UUID=gpu(2), gpu="2")
+    document = look(past).document
+
+    hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
+    assert hours == {name: pytest.approx(24, abs=0.1) for name in ("", "ml", "web")}

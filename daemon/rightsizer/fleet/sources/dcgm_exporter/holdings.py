@@ -26,22 +26,28 @@ from rightsizer.model.workload import Workload
 _OWN: Final = ("pod", "namespace", "container")
 
 
+def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels.get("job", ""), labels.get("namespace", "")
+
+
 @dataclass(frozen=True, slots=True)
 class HolderNames:
     """How a fleet's series name the holder of a device."""
 
-    exported_jobs: frozenset[str] = frozenset()
-    """Scrapes that write their target's `pod`, the exporter's; the holder's is `exported_pod`."""
+    exporters: frozenset[tuple[str, str]] = frozenset()
+    """Job and namespace of scrapes that write their target's `pod`, the exporter's.
+
+    The holder's is `exported_pod`. A job alone may be of several clusters that scrape otherwise.
+    """
 
     @classmethod
     def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
         """By the labels of a fleet's series, `job` among them."""
-        jobs = (labels.get("job", "") for labels in series if labels.get("exported_pod"))
-        return cls(frozenset(jobs))
+        return cls(frozenset(map(_scrape, (each for each in series if each.get("exported_pod")))))
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """The pod or job that holds the device, `None` without one."""
-        if labels.get("job", "") in self.exported_jobs:
+        if _scrape(labels) in self.exporters:
             labels = {name: value for name, value in labels.items() if name not in _OWN}
         return holder_of(labels)
 

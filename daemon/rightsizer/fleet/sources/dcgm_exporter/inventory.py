@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product, takewhile
+from itertools import chain, product, takewhile
 from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
@@ -86,7 +86,8 @@ def read_inventory(
 
     GPUs that have instances are among them, and marked.
     """
-    series = one_of("__name__", dcgm.presence_names(report.metrics))
+    names = dcgm.presence_names(report.metrics), dcgm.other_presence_names(report.metrics)
+    series = one_of("__name__", chain(*names))
     by = ", ".join((*dcgm.FACT_LABELS, *dcgm.HOLDER_LABELS))
     begin, step = span.end - span.length, min(_STEP, span.length)
     parts = _parts(report.devices, settings.store.series_maximum)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from rightsizer.fleet.cache.grid import FINE_STEP
@@ -106,6 +107,12 @@ def presence_names(metrics: Collection[str]) -> tuple[str, ...]:
     return next(filter(None, (spelled(field, metrics) for field in _PRESENCE)), ())
 
 
+def other_presence_names(metrics: Collection[str]) -> tuple[str, ...]:
+    """Those of GPUs whose exporters lack that field: not all of a fleet export the same."""
+    known = chain.from_iterable(spelled(field, metrics) for field in _PRESENCE)
+    return tuple(name for name in known if name not in presence_names(metrics))
+
+
 def presence_spellings() -> tuple[str, ...]:
     """All metrics by which a device may be known."""
     return tuple(name for each in _PRESENCE for name in spellings(each))
@@ -204,11 +211,11 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         can.append("Energy, by the driver's counter.")
     if has_throttling := any(spelled(field, metrics) for field in THROTTLING):
         can.append("Throttling by power and heat.")
+    any_series = one_of("__name__", (*names, *other_presence_names(metrics)))
+    devices = f"count(group by ({_DEVICE}) ({_having(UUID_LABELS, any_series)}))"
     report = SourceReport(
         NAME,
-        devices=int(
-            _total(store, f"count(group by ({_DEVICE}) ({_having(UUID_LABELS, series)}))", now)
-        ),
+        devices=int(_total(store, devices, now)),
         oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),

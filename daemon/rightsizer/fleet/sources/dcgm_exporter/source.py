@@ -117,7 +117,9 @@ class DcgmExporterSource:
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
-        queries = DayQueries(store, grid, _wholes(chosen), self._labels_of(store, names, grid)[0])
+        all_names = (*names, *dcgm.other_presence_names(report.metrics))
+        labels, _ = self._labels_of(store, all_names, grid)
+        queries = DayQueries(store, grid, _wholes(chosen), labels)
         recorded_names = report.metrics & {COUNTED.name(name) for name in names}
         of_recorded, uuids = queries.where_recorded(recorded_names)
         of_recorded = replace(of_recorded, recorded=report.metrics)
@@ -134,6 +136,11 @@ class DcgmExporterSource:
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         holder_labels = self._labels_of(store, names, grid)[1]
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
+        lacking = [each for each in chosen if each.uuid not in present]
+        if lacking and (others := dcgm.other_presence_names(report.metrics)):
+            of_lacking = replace(queries, uuids=_wholes(lacking))
+            answer = of_lacking.read(COUNTED, others)
+            present |= presences(answer, grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=dcgm.DIVIDED_NAMES)
         chosen = [each for each in chosen if each.uuid in present]
@@ -185,6 +192,8 @@ class DcgmExporterSource:
             labels = tuple(
                 each for each in dcgm.UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
             )
-            exported = labels_in(f'count by (job, exported_pod) ({{{series},exported_pod!=""}})')
+            exported = labels_in(
+                f'count by (job, namespace, exported_pod) ({{{series},exported_pod!=""}})'
+            )
             self._labels[grid] = labels or dcgm.UUID_LABELS, HolderNames.seen_in(exported)
         return self._labels[grid]
