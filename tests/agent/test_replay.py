@@ -197,7 +197,7 @@ def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
     found = verdict(replayed(write_story(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
 
     assert not found.is_complaint
-    assert "so far; told after 2 h." in found.summary
+    assert "so far; a recommendation opens after 2 h." in found.summary
 
 
 def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def test_where_nothing_is_free_the_holder_is_told_when_something_is() -> None:
     node.world.broken = {"GPU-0"}
     node.looks()
     (message,) = node.told(10 * SECOND)
-    assert message == f"{LOST}; no other GPUs are free for it now, and you are told when there are"
+    assert (
+        message == f"{LOST}; no other GPUs are free for it now, and you are notified when there are"
+    )
     assert node.told() == []
     del node.world.running["bbbbbbbb"]
     (message,) = node.told()

@@ -73,7 +73,7 @@ def _patient(rule: Rule[Any], case: Case) -> Finding:
         return finding
     summary = (
         f"{subject.name}: idle for {format_duration(known)} so far; "
-        f"told after {format_duration(policy.long_seconds)}."
+        f"a recommendation opens after {format_duration(policy.long_seconds)}."
     )
     return subject.find_nothing(summary, {}, finding.evidence)
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
 _LAST_SEEN: Final = 3600.0
-"""What is further in the future was lived by a wrong clock; beside it all else would be too old."""
+"""What is further in the future was recorded under a wrong clock; all else would seem too old."""
 
 
 class Agent:

@@ -36,7 +36,7 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
     "markdown": markdown_document,
     "json": json_document,
 }
-"""Each makes the whole document; times are told in the time zone."""
+"""Each makes the whole document, with times in the time zone."""
 MEDIA_TYPES: Final = {
     "text": "text/plain",
     "html": "text/html",

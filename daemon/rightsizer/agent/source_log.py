@@ -19,9 +19,9 @@ _REMEDY: Final = (
     "what it is slow at off in sources.nvml.disabled_collectors"
 )
 _SUMMARY_FROM: Final = 3
-"""Devices that go, or come, in one tick and are told in one line."""
+"""Devices that go, or come, in one tick, from which on one line names all of them."""
 _LASTS: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
-"""An outage of a device that was told of before is told again from then on."""
+"""An outage of a device that was logged before is logged again from then on."""
 _FIGURE: Final = re.compile(r"\d[\d.]*")
 """How long a call has hung is another number each time, and no other trouble."""
 

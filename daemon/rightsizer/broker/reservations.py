@@ -246,5 +246,5 @@ def _message(
             f"the same flags and --reservation {booking.id}"
         )
     if settings.replacement_hold_seconds > 0:
-        return f"{text}; no other GPUs are free for it now, and you are told when there are"
+        return f"{text}; no other GPUs are free for it now, and you are notified when there are"
     return f"{text}; end your command and start it again to get others"

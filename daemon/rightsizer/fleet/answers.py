@@ -96,7 +96,7 @@ def _keep(
 
 
 MOST_MISSING: Final = 3
-"""Things that the telemetry lacks, told of each rule."""
+"""Things that the telemetry lacks, listed for each rule."""
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))

@@ -74,7 +74,7 @@ class StoreSettings:
         ca_file: PEM file of authorities to trust; the system's without.
         certificate_file: PEM file of the certificate to show.
         key_file: PEM file of that certificate's key.
-        timeout_seconds: How long one query may take; told to the store too.
+        timeout_seconds: How long one query may take; the store gets it as `timeout`.
             Source: half of Prometheus's --query.timeout of 2 min
         concurrency: Queries that run at the same time.
             Source: a fifth of Prometheus's --query.max-concurrency of 20

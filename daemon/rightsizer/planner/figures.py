@@ -17,7 +17,7 @@ def words_of(subject: str) -> dict[str, str]:
 
 
 DOUBTED: Final = 0.9
-"""Less likely than that to be in time, which is told."""
+"""Probability of being in time below which it is shown."""
 MEMORY_PARTS: Final = words_of("memory")
 BILLING_TERMS: Final = words_of("billing")
 _THREE_DIGITS: Final = 100

@@ -143,4 +143,4 @@ def _beside(judgement: Judgement, name: str, evidence: Mapping[str, object]) -> 
 
 
 def _named(finding: Finding) -> str:
-    return f"told by {finding.rule} ({', '.join(finding.reasons)})"
+    return f"found by {finding.rule} ({', '.join(finding.reasons)})"

@@ -28,7 +28,7 @@ from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered, scripts
 
 _ALIKE_POINTS: Final = 2
-"""Percentage points by which GPUs of one program may differ and be told of once."""
+"""Percentage points by which GPUs of one program may differ and be folded into one."""
 _MOST_DEVICES: Final = 64
 _TILES: Final = (
     ("kernel_seconds", "With a kernel", "of {span}, all GPUs"),

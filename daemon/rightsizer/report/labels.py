@@ -59,7 +59,7 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.MEDIUM: "tight",
     Severity.LOW: "headroom",
 }
-"""Most urgent first; each has its word beside it, so that none is told by color alone."""
+"""Most urgent first; each has its word beside it, so that color alone tells nothing."""
 _HOURS_A_DAY: Final = 24.0
 _CENTS_BELOW: Final = 10.0
 """Dollars from which on cents tell nothing."""

@@ -1,4 +1,4 @@
-"""What schedulers are told of a node: gres.conf, labels, NodeResourceTopology."""
+"""Facts about a node for schedulers: gres.conf, labels, NodeResourceTopology."""
 
 import re
 from collections import Counter

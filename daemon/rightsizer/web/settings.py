@@ -182,7 +182,7 @@ class WebTree:
 
 def _check_addresses(texts: Sequence[str], *, is_needed: bool) -> None:
     if is_needed and not texts:
-        raise UsageError(f"names no address, so that nobody is answered; {_FORMS}")
+        raise UsageError(f"names no address to listen on; {_FORMS}")
     addresses = list(map(parse_address, texts))
     for each in addresses:
         if each.port and addresses.count(each) > 1:

@@ -1,4 +1,4 @@
-"""Who else is asked or told: kubelet, container engine, dcgm-exporter, Grafana."""
+"""Peers of the agent: kubelet, container engine, dcgm-exporter, Grafana."""
 
 import socket
 from contextlib import closing

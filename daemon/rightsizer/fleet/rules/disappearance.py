@@ -26,7 +26,7 @@ from rightsizer.report.labels import first_names
 
 NAME: Final = "disappearance"
 _MOST_NODES: Final = 8
-"""Of one pool that are told of one by one; more of them have one cause."""
+"""Of one pool that are named one by one; more of them have one cause."""
 _MOST_NAMED: Final = 6
 _LISTED, _UNLISTED = {"fact": 0.95}, {"fact": 0.45}
 """By whether the node is known to be meant to be there. Without a scheduler's list it may have been

@@ -22,7 +22,7 @@ _SEVERITIES: Final = {
 """Advice is never `critical`, which pages an operator at night."""
 _MISSED_RESENDS: Final = 4
 _DEVICES_NAMED: Final = 64
-"""More than a node's GPUs are a pool, which is told of at once."""
+"""More than a node's GPUs are a pool, which is one alert."""
 _RESOLVED_KEPT: Final[Nanoseconds] = nanoseconds(900.0)
 """How long the end of an alert is repeated, as Prometheus does; nothing has to be remembered."""
 

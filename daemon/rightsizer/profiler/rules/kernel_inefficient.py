@@ -1,4 +1,4 @@
-"""Kernels that fall short of what their board could do, told by hardware counters."""
+"""Kernels that fall short of what their board could do, by hardware counters."""
 
 from collections.abc import Iterator, Sequence
 from math import floor

@@ -11,7 +11,7 @@ from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
 _GRAPH_KERNELS: Final = 2.0
-"""Kernels of a launch, on average, from which on it is told how many there are."""
+"""Mean kernels of a launch from which the summary counts them."""
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:

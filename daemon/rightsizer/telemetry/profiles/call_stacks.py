@@ -23,7 +23,7 @@ _MODULE: Final = "nn.Module: "
 _TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 _DEEPEST: Final = 64
-"""Calls within each other that are told apart; deeper ones count for the last of them."""
+"""Depth of nested calls that is kept; deeper ones count for the last of them."""
 _MOST_THREADS: Final = 4096
 _OTHERS: Final = "(others)"
 _NO_FRAME: Final = "(in no frame)"

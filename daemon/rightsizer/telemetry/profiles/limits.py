@@ -9,7 +9,7 @@ class TimeSettings:
     """Thresholds of where a device's time went.
 
     Attributes:
-        timeline_moments: Moments that a timeline is told by.
+        timeline_moments: Moments that a timeline is divided into.
             Source: a part of a fifth still fills a page of 900 pixels
         adjacent_maximum_nanoseconds: Kernels no further apart than this follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
@@ -39,16 +39,16 @@ class FileLimits:
         faulty_events_maximum: Events that cannot be understood at all, beyond which no more of a
             file is read.
             Source: each may take a millisecond to find the end of
-        kernel_names_maximum: Different kernels that are told apart; the rest are counted as one.
-        frames_maximum: Frames of the host that kernels' time is told by; beyond, it counts for the
-            frame around.
+        kernel_names_maximum: Kernel names that are kept; the kernels of others are counted as one.
+        frames_maximum: Frames of the host that kernels' time is attributed to; beyond, it counts for
+            the frame around.
             Source: a step of a transformer has some 500
         name_maximum_characters: Length of a kernel's or span's name, beyond which it is cut.
             Source: the longest names of C++ templates in real traces have some 2,000
         files_maximum: Files of a folder, beyond which it is refused.
             Source: a rank or a host writes one file each
-        devices_maximum: Devices that are told apart; the rest are shown as one.
-        steps_maximum: Steps that are told apart; the rest are counted as not read.
+        devices_maximum: Devices that are kept; the rest are shown as one.
+        steps_maximum: Steps that are kept; the rest are counted as not read.
         export_maximum_seconds: How long a vendor's program may take to turn its own report into a
             readable file.
             Source: `nsys export` wrote two minutes of training of two GPUs in 20 seconds

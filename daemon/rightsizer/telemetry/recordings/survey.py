@@ -25,7 +25,7 @@ _MOST_PROCESSES: Final = 4096
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
 _CLOCKS_SET: Final = 946_684_800 * NANOSECONDS_PER_SECOND
-"""The year 2000: a node that was not told the time begins in 1970."""
+"""The year 2000: a node without a clock begins in 1970."""
 
 
 class Load(StrEnum):

@@ -1,4 +1,4 @@
-"""Tables in a file of `nsys stats`, told by their columns, row by row."""
+"""Tables in a file of `nsys stats`, recognized by their columns, row by row."""
 
 import json
 import re
