@@ -84,6 +84,7 @@ def _agent(folder: Path, config: str = "") -> AbstractContextManager[AgentProces
         *("--simulated.scenario", SCENARIO, "--web.listen-address", "127.0.0.1:0"),
         *("--history.path", str(folder / "history.db")),
         config=config,
+        is_measured=True,
     )
 
 

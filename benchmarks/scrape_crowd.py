@@ -41,7 +41,7 @@ def measure(_: Options) -> Iterator[Figure]:
         folder = Path(name)
         flags = ("--simulated.scenario", "eight-gpu-node", "--history.path", "")
         listen = ("--web.listen-address", "127.0.0.1:0")
-        with agent_process(folder, *flags, *listen) as agent:
+        with agent_process(folder, *flags, *listen, is_measured=True) as agent:
             yield from _crowds("plain", agent.address, lambda: _plain(agent.address))
         authority = Authority.made(folder / "ca")
         authority.sign("server", "IP:127.0.0.1")
@@ -62,6 +62,7 @@ def measure(_: Options) -> Iterator[Figure]:
             *listen,
             *("--web.config.file", str(web)),
             answers=lambda address: _scrape(secured(address)) > 0,
+            is_measured=True,
         ) as agent:
             yield from _crowds("TLS, user", agent.address, lambda: secured(agent.address))
             with _guesses(lambda: secured(agent.address)):

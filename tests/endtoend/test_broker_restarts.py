@@ -43,7 +43,7 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
         run.signal(signal.SIGTERM)
         assert run.wait() == 128 + signal.SIGTERM
         assert waiting.wait() == 0
-        assert agent.metric("rightsizer_broker_grants_total") == 1
+        eventually(lambda: agent.metric("rightsizer_broker_grants_total") == 1)
         assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
     assert "mine at last\n" in waiting.said
 
@@ -68,7 +68,7 @@ def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_told_and_gets_another(
         shown = run_rightsizer("queue", *place.socket).stdout
         assert f"  Lease {lease['id']} has lost " in shown
         assert {each["level"] for each in agent.events("broker_gpu_lost")} == {"warning"}
-        assert agent.metric("rightsizer_broker_lost_gpus") == 1
+        eventually(lambda: agent.metric("rightsizer_broker_lost_gpus") == 1)
         run.signal(signal.SIGTERM)
         assert run.wait() == 128 + signal.SIGTERM
         again = place.run("--reservation", f"{lease['id']}r", "--", "true")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from forked_command import ForkedCommand, forked_command
 
 __all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rightsizer"]
 
@@ -32,7 +35,7 @@ _Answer = TypeVar("_Answer")
 class AgentProcess:
     """An agent that listens."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | ForkedCommand"
     log_file: Path
     address: str
 
@@ -89,6 +92,7 @@ def agent_process(
     command: Sequence[str] = (*RIGHTSIZER, "agent"),
     config: str = "",
     answers: Callable[[str], bool] | None = None,
+    is_measured: bool = False,
 ) -> Iterator[AgentProcess]:
     """An agent that has answered; its log is a file in the folder.
 
@@ -98,20 +102,31 @@ def agent_process(
         command: What to run; it logs `agent_started` or `fleet_started`, or prints its page.
         config: The text of its configuration file.
         answers: Whether it answers at an address; asked in plain HTTP unless told otherwise.
+        is_measured: Whether what it costs is looked at: then it loads its modules itself.
     """
     log_file = folder / f"log-{time.monotonic_ns()}"
     if config:
         (folder / "rightsizer.yaml").write_text(config)
         flags = ("--config.file", str(folder / "rightsizer.yaml"), *flags)
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*_dying_with_its_parent(), *command, *flags],
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            # Tests look at metrics of every level; a file that names one is not heard.
-            env={**os.environ, "RIGHTSIZER_WEB__METRICS__LEVEL": "full"},
-        )
+    # Tests look at metrics of every level; a file that names one is not heard.
+    environment = {**os.environ, "RIGHTSIZER_WEB__METRICS__LEVEL": "full"}
+    process: subprocess.Popen[bytes] | ForkedCommand
+    with log_file.open("wb") as log, Path(os.devnull).open("rb") as nothing:
+        if tuple(command[: len(RIGHTSIZER)]) == RIGHTSIZER and not is_measured:
+            process = forked_command(
+                [*command[len(RIGHTSIZER) :], *flags],
+                (nothing, log, log),
+                folder=folder,
+                environment=environment,
+            )
+        else:
+            process = subprocess.Popen(
+                [*_dying_with_its_parent(), *command, *flags],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+            )
     try:
         yield AgentProcess(process, log_file, _address(process, log_file, answers or _is_healthy))
     finally:
@@ -123,14 +138,27 @@ def run_rightsizer(
     *arguments: str | Path, input_text: str | None = None, timeout_seconds: float = 30.0
 ) -> "subprocess.CompletedProcess[str]":
     """A command run to its end, in a process of its own."""
-    return subprocess.run(
-        [*RIGHTSIZER, *map(str, arguments)],
-        input=input_text,
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-        check=False,
-    )
+    words = [*map(str, arguments)]
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write((input_text or "").encode())
+        given.seek(0)
+        command = forked_command(
+            words, (given, out, err), folder=Path.cwd(), environment=dict(os.environ)
+        )
+        try:
+            status = command.wait(timeout_seconds)
+        finally:
+            command.kill()
+            command.wait()
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(words, status, *texts)
 
 
 def eventually(
@@ -149,7 +177,9 @@ def eventually(
 
 
 def _address(
-    process: "subprocess.Popen[bytes]", log_file: Path, answers: Callable[[str], bool]
+    process: "subprocess.Popen[bytes] | ForkedCommand",
+    log_file: Path,
+    answers: Callable[[str], bool],
 ) -> str:
     def started() -> list[str]:
         text = log_file.read_text()

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer.cli.main import main
 
 __all__ = ["Said", "asked_in_process", "configured", "fleet_process", "look_command"]
@@ -65,20 +65,20 @@ def configured(
 def look_command(config: Path, *flags: str) -> list[str]:
     """A look of its own process, as a command line."""
     return [
-        *(sys.executable, "-m", "rightsizer", "fleet", "--no-progress"),
+        *(*RIGHTSIZER, "fleet", "--no-progress"),
         *("--config.file", str(config), *flags),
     ]
 
 
 def fleet_process(config: Path, *flags: str, prefix: Sequence[str] = ()) -> Said:
     """One look, in a process of its own."""
-    done = subprocess.run(
-        [*prefix, *look_command(config, *flags)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = look_command(config, *flags)
+    if prefix:
+        done = subprocess.run(
+            [*prefix, *command], capture_output=True, text=True, timeout=60, check=False
+        )
+    else:
+        done = run_rightsizer(*command[len(RIGHTSIZER) :], timeout_seconds=60)
     return Said(done.returncode, done.stdout, done.stderr)
 
 
