@@ -40,8 +40,8 @@ class FileLimits:
             file is read.
             Source: each may take a millisecond to find the end of
         kernel_names_maximum: Kernel names that are kept; the kernels of others are counted as one.
-        frames_maximum: Frames of the host that kernels' time is attributed to; beyond, it counts for
-            the frame around.
+        frames_maximum: Frames of the host that kernels' time is attributed to; beyond, it counts
+            for the frame around.
             Source: a step of a transformer has some 500
         name_maximum_characters: Length of a kernel's or span's name, beyond which it is cut.
             Source: the longest names of C++ templates in real traces have some 2,000
