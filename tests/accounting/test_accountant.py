@@ -175,7 +175,7 @@ def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> Non
     assert [known.device for known in devices] == [device]
 
 
-def test_what_was_kept_can_be_put_back() -> None:
+def test_accounts_are_restored_from_saved_windows() -> None:
     """After a restart the rules judge what they judged before."""
     before, device = accountant(), gpu()
     minutes(before, device, 31)

@@ -151,7 +151,7 @@ def test_witness_of_a_stall_is_busy_at_low_power(
     assert looks_stalled(StateEvidence(signals), ClassificationSettings()) == expected
 
 
-def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:
+def test_possible_stall_is_productive_with_both_hypotheses() -> None:
     """0.9 busy at low power: no one is accused, and the suspicion is kept."""
     verdict = judge({BUSY: 0.9, POWER: 0.1})
     assert verdict.state is State.PRODUCTIVE

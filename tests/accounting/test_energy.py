@@ -101,7 +101,7 @@ def test_jump_is_held_against_all_the_time_it_stood() -> None:
     assert metered(*readings) == [MeasuredEnergy(20_000.0, COUNTER)]
 
 
-def test_what_was_booked_too_much_is_paid_back() -> None:
+def test_energy_overcount_is_paid_back() -> None:
     """A draw that reads high must not make the sum pass the counter for good."""
     found = metered((500.0, 0.0), (500.0, 800.0), (300.0, 800.0), (300.0, 1400.0))
     assert [each.joules for each in found] == [500.0, 300.0, 300.0, 300.0]

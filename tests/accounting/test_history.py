@@ -65,7 +65,7 @@ def summed(windows: list[Window]) -> tuple[Counter[State], Histogram, float]:
     return states, demand, sum(window.energy_joules for window in windows)
 
 
-def test_what_was_saved_is_loaded_oldest_first(path: Path) -> None:
+def test_saved_windows_load_oldest_first(path: Path) -> None:
     """Also by another process, later, and whatever the order of saving was."""
     windows = [five_minutes(number, uuid) for number in range(700) for uuid in ("GPU-0", "GPU-1")]
     with closing(Database(path, MIGRATIONS)) as opened:
@@ -99,7 +99,7 @@ def test_window_whose_beginning_moves_back_is_found_once(database: Database) -> 
     assert list(history.load()) == [longer]
 
 
-def test_what_was_not_written_is_not_gone_on_with(database: Database) -> None:
+def test_window_of_a_failed_save_is_not_continued(database: Database) -> None:
     """A window that a failed save was to begin begins with the next one."""
     history = HistoryRepository(database)
     broken = DeviceRecord(gpu(), workload())
@@ -238,7 +238,7 @@ def test_a_page_of_rolling_up_ends_within_an_hour(database: Database) -> None:
     assert len(list(history.load())) == 120
 
 
-def test_what_is_larger_than_allowed_forgets_the_oldest(path: Path) -> None:
+def test_history_over_its_size_limit_forgets_the_oldest(path: Path) -> None:
     """The file stays within its bound however long it is written, and says how much went."""
     most = 512 * 1024
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
@@ -304,7 +304,7 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
         assert target.devices() == (newest,)
 
 
-def test_who_held_a_device_when_is_kept(database: Database) -> None:
+def test_holder_of_a_device_is_stored_with_its_windows(database: Database) -> None:
     """One holder after the other, each to the last window that was written while it held."""
     history = HistoryRepository(database)
     one, other = workload("one"), workload("other")
@@ -372,7 +372,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
     assert history.prune(EPOCH + DAY) == 2
 
 
-def test_what_was_pruned_gives_its_room_back(database: Database) -> None:
+def test_pruned_history_shrinks_the_file(database: Database) -> None:
     """The file shrinks; a disk is not filled by what is gone."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(5000))

@@ -61,7 +61,7 @@ def test_application_that_waits_is_short_of_what_is_at_its_limit(
     assert short_of(signals, COMPUTE, BANDWIDTH) == expected
 
 
-def test_what_is_not_at_its_limit_is_not_what_is_waited_for() -> None:
+def test_resource_below_its_limit_is_not_the_one_waited_for() -> None:
     """An engine that waits on a GPU at half of its load waits for something else."""
     queue = {Signal.REQUESTS_WAITING: 50.0, Signal.KV_CACHE_USED: 1.0}
     assert short_of(queue) == NOTHING

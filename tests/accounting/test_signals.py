@@ -64,7 +64,7 @@ def test_quantities_become_ratios_of_the_capacity() -> None:
     assert signals[Signal.NVLINK_TRANSMIT] == 0.1
 
 
-def test_what_the_reading_says_goes_before_the_device() -> None:
+def test_reading_takes_precedence_over_the_device() -> None:
     """An enforced limit, a total and a trained-down link are what counts now."""
     signals = derived(
         {

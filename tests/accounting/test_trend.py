@@ -53,7 +53,7 @@ def test_odd_days_do_not_bend_the_line() -> None:
     assert found.slope_per_day == pytest.approx(0.01, abs=0.002)
 
 
-def test_when_a_limit_is_reached() -> None:
+def test_limit_is_reached_between_steepest_and_flattest_slope() -> None:
     """At the earliest by the steepest line that may be, at the latest by the flattest."""
     found = trend_of(days_of(0.01, 0.01, 5))
     assert found is not None

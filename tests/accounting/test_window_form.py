@@ -125,7 +125,7 @@ def test_packing_words_never_change() -> None:
         lambda _: "text",
     ],
 )
-def test_what_is_no_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
+def test_invalid_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
     """Newer forms and broken ones raise an error that a reader can pass over."""
     document = json.loads(FORMER)
     with pytest.raises(ValueError, match=r"window|is not a valid|bin"):

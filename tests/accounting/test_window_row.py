@@ -42,12 +42,12 @@ def test_a_window_that_was_written_is_understood() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_counted_with_is_passed_over(odd: dict[str, Any]) -> None:
+def test_uncountable_row_is_skipped(odd: dict[str, Any]) -> None:
     """Whatever a disk or another program has made of it."""
     assert parse_window_row("GPU-0", json.dumps(FORM).encode()) is not None
     assert parse_window_row("GPU-0", json.dumps({**FORM, **odd}).encode()) is None
 
 
-def test_what_is_nested_too_deeply_is_passed_over() -> None:
+def test_deeply_nested_row_is_skipped() -> None:
     """It is refused, not followed to the bottom of the stack."""
     assert parse_window_row("GPU-0", b'{"v":1,"start":' + b"[" * 100_000) is None

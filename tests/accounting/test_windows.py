@@ -252,7 +252,7 @@ def test_restart_changes_nothing(minutes: int) -> None:
     assert restarted.demands.demand() == steady.demands.demand()
 
 
-def test_what_is_older_than_its_span_is_gone_when_time_goes_on() -> None:
+def test_window_older_than_its_span_is_dropped_as_time_passes() -> None:
     """After two days without a word, today is only today."""
     device, _ = windows_of(long_run(5))
     later = EPOCH + 2 * DAY
@@ -371,7 +371,7 @@ def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
     assert len(known) > 6
 
 
-def test_what_was_looked_at_does_not_change() -> None:
+def test_snapshot_of_windows_does_not_change() -> None:
     """The one who took it under a lock reads it while time goes on."""
     device, closed = windows_of(long_run(5))
     end = closed[-1].end

@@ -164,7 +164,7 @@ def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
     assert energy == pytest.approx(known * min(1.0, sum(shares)), rel=1e-6)
 
 
-def test_who_was_seen_longest_ago_is_forgotten_first() -> None:
+def test_workload_seen_longest_ago_is_evicted_first() -> None:
     """And what was not yet written of it is handed over."""
     workloads = WorkloadAccounts(WorkloadAccountSettings(most=2))
     third = workload("third")

@@ -22,7 +22,7 @@ STRANGER: Final = SocketPeer(4711, NAMELESS, NAMELESS)
     [(STRANGER, None), (None, "user:ben"), (None, None)],
     ids=["local", "over-tcp", "unknown"],
 )
-def test_who_may_not_approve_claims_and_approves_nothing(
+def test_unlisted_user_cannot_approve_or_claim(
     tmp_path: Path, peer: SocketPeer | None, identity: str | None
 ) -> None:
     """Whatever name he gives; the reason says so, and an approver's claim is awaited."""
@@ -50,7 +50,7 @@ def test_who_may_not_approve_claims_and_approves_nothing(
     [(STRANGER, None, f"ana (uid {NAMELESS})"), (None, "user:ana", "ana (user:ana)")],
     ids=["local", "over-tcp"],
 )
-def test_who_is_named_approves(
+def test_listed_user_approves(
     tmp_path: Path, peer: SocketPeer | None, identity: str | None, actor: str
 ) -> None:
     """And stands in the audit log with what the kernel or the server knows of him."""

@@ -108,7 +108,7 @@ def test_no_day_sees_more_than_was_allowed(steps: list[tuple[str, int, int]]) ->
     )
 
 
-def test_what_is_allowed_is_done() -> None:
+def test_actions_within_the_limits_are_run() -> None:
     """The bounds above are reached: three on a day, and more on the next."""
     done = lived([("pass", 0, 8)] * 60)
     assert [each.action for each in done][:2] == ["one", "one"]

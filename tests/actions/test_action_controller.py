@@ -120,7 +120,7 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
     ],
     ids=["fails", "absent", "hangs"],
 )
-def test_what_goes_wrong_is_told_and_not_repeated(
+def test_failed_action_is_reported_and_not_repeated(
     words: tuple[str, ...], outcome: ActionOutcome, status: int | None
 ) -> None:
     """It counts against the limits as what went well does, and claims nothing."""
@@ -222,7 +222,7 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
     assert file.read_text() == f"{[f'--job={name}']!r}\n"
 
 
-def test_who_only_asks_writes_nothing() -> None:
+def test_read_only_query_writes_nothing() -> None:
     """What the history has lost is told all the same, and written again by the next look."""
     with action_node() as node:
         controller = node.controller(action())
@@ -239,7 +239,7 @@ def test_who_only_asks_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("state", "why"), [(AdviceState.SUCCEEDED, "0.9 GPUs"), (AdviceState.FAILED, "saved nothing")]
 )
-def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why: str) -> None:
+def test_verification_result_is_linked_to_the_action(state: AdviceState, why: str) -> None:
     """And until then nothing else is done on the workload."""
     with action_node() as node:
         controller = node.controller(action(cool_down_seconds=60.0, at_most_per_day=9))
@@ -257,7 +257,7 @@ def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why
     assert (done.result, done.result_why) == (state, why)
 
 
-def test_what_came_back_after_a_success_is_a_failure(tmp_path: Path) -> None:
+def test_advice_reopened_after_success_marks_the_action_failed(tmp_path: Path) -> None:
     """The entry says so, over a restart too."""
     with kept(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action())
@@ -298,7 +298,7 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
     assert told.verdict is ActionVerdict.NOT_KEPT
 
 
-def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
+def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:
     """The file of the audit log cannot be written: that is told, and mended it is done."""
     file, audit = tmp_path / "notes", tmp_path / "missing" / "audit.jsonl"
     with action_node() as node:

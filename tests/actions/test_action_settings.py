@@ -52,7 +52,7 @@ def test_nothing_is_done_unless_somebody_asks_for_it() -> None:
         ({"minimum_confidence_ratio": 2}, "minimum_confidence_ratio"),
     ],
 )
-def test_what_could_never_be_done_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_impossible_action_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
     """With the place in the file."""
     with pytest.raises(ConfigurationError) as refusal:
         loaded(wrong)
@@ -61,7 +61,7 @@ def test_what_could_never_be_done_is_refused(wrong: dict[str, Any], said: str) -
     assert "actions[0]" in str(refusal.value)
 
 
-def test_what_actions_name_is_looked_at_before_the_start(tmp_path: Path) -> None:
+def test_references_of_action_settings_are_checked_before_the_start(tmp_path: Path) -> None:
     """Programs, credentials, a second action of the same name, and the folder of the audit log."""
     hook = {"url": "http://127.0.0.1/x", "token_file": str(tmp_path / "none")}
     settings = loaded(

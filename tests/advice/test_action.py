@@ -79,12 +79,12 @@ def judged(
     return found
 
 
-def test_what_everything_speaks_for_is_due() -> None:
+def test_action_meeting_all_conditions_is_due() -> None:
     """Sure enough, of little risk, and the first of its day."""
     assert judged().verdict is ActionVerdict.DUE
 
 
-def test_what_no_action_is_for_is_told_so() -> None:
+def test_advice_without_an_action_is_reported_so() -> None:
     """Opting in is by reason."""
     (found,) = proposals([advice()], {}, (), ActionConditions(8, {LLAMA}), ActionLimits())
     assert (found.verdict, found.action) == (ActionVerdict.NOT_OPTED_IN, "")
@@ -200,7 +200,7 @@ def test_a_claim_approves_what_was_proposed_when_it_was_made(
         (ActionOutcome.UNKNOWN, NOW + 1, ActionVerdict.DONE_BEFORE),
     ],
 )
-def test_what_did_not_work_is_done_again_only_where_a_person_asks(
+def test_failed_action_is_retried_only_on_a_later_claim(
     outcome: ActionOutcome, claimed: int, verdict: ActionVerdict
 ) -> None:
     """By a claim that is later than what was done."""

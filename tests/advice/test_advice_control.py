@@ -70,7 +70,7 @@ def test_anybody_may_have_advice_explained() -> None:
         ("snooze", AdviceState.SNOOZED),
     ],
 )
-def test_who_is_on_the_node_may_act(verb: str, state: AdviceState) -> None:
+def test_local_user_may_decide_on_advice(verb: str, state: AdviceState) -> None:
     """What is said is handed on as it is, and logged with who said it."""
     desk = Desk()
     body = json.dumps({"actor": "ana", "why": "moving\nit", "for": "7d"}).encode()
@@ -83,7 +83,7 @@ def test_who_is_on_the_node_may_act(verb: str, state: AdviceState) -> None:
     assert [(each["event"], each["actor"]) for each in logs] == [(f"{verb}_requested", "ana")]
 
 
-def test_who_gives_no_name_is_known_by_the_kernel() -> None:
+def test_anonymous_local_request_is_named_by_the_kernel() -> None:
     """The user at the other end of the socket."""
     desk = Desk()
     with capture_logs():
@@ -124,7 +124,9 @@ def test_over_tcp_nothing_is_changed() -> None:
         ("/claim", HTTPStatus.NOT_FOUND, "there is nothing at"),
     ],
 )
-def test_what_cannot_be_acted_on_is_told(path: str, status: HTTPStatus, said: str) -> None:
+def test_impossible_decision_is_refused_with_the_reason(
+    path: str, status: HTTPStatus, said: str
+) -> None:
     """Ids that look like it, who closed it, or that there is no such path."""
     desk = Desk()
     found, text = desk.ask(f"/api/v1/advice/{path}", b"{}")

@@ -35,7 +35,7 @@ def history(tmp_path: Path) -> Path:
     return tmp_path / "history.db"
 
 
-def test_what_advise_only_shows_is_kept(history: Path) -> None:
+def test_advise_command_stores_the_advice_it_shows(history: Path) -> None:
     """The ledger afterwards holds the same advice; a second run over the same past changes none."""
     _, shown = run_offline(history, Settings())
     _, kept = run_offline(history, Settings(), save=True)

@@ -237,7 +237,7 @@ def test_only_recent_looks_are_kept_and_their_figures_are_ratios(
 
 
 @given(st.lists(SHARES, min_size=20, max_size=20), st.floats(0.0, 1e6))
-def test_what_was_just_profiled_is_never_profiled_again(
+def test_workload_just_profiled_is_not_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
     """Whatever the workload does meanwhile."""

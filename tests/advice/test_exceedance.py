@@ -53,7 +53,7 @@ def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1.0, 2.5])
-def test_what_is_no_smaller_cannot_be_too_small(capacity: float) -> None:
+def test_option_as_large_as_today_has_very_low_risk(capacity: float) -> None:
     """However little was seen; links that no one measured are left out."""
     found = case([window({State.PRODUCTIVE: 1.0})], workload())
     assert risks_beyond(found, {MEMORY: capacity}) == {"memory": Risk.VERY_LOW}

@@ -42,7 +42,7 @@ def test_memory_that_grows_is_told_before_it_is_full() -> None:
 
 
 @pytest.mark.parametrize("gib_a_day", [0.0, 0.5, -2.0])
-def test_what_does_not_grow_to_its_end_is_no_news(gib_a_day: float) -> None:
+def test_memory_not_growing_to_its_end_is_no_finding(gib_a_day: float) -> None:
     """Neither does what would take longer than the horizon."""
     found = RULE.judge(case_of([growing(gib_a_day)], DAYS, JOB))
     assert found.kind is FindingKind.OPTIMIZED

@@ -80,7 +80,7 @@ def test_one_finding_holds_back_another(
     assert opening(judgements) == expected
 
 
-def test_what_has_conflict_names_what_holds_it_back_and_closes() -> None:
+def test_conflicting_finding_names_what_suppresses_it_and_closes() -> None:
     """A person sees why nothing is said, and advice from before goes."""
     (over, _) = without_conflicts((OVER, UNDER))
 
@@ -89,7 +89,7 @@ def test_what_has_conflict_names_what_holds_it_back_and_closes() -> None:
     assert (over.may_open, over.still_holds, over.has_conflict) == (False, False, True)
 
 
-def test_what_is_over_holds_back_nothing() -> None:
+def test_finding_that_is_over_suppresses_nothing() -> None:
     """A complaint of the long span that the last minutes do not support is history."""
     gone = judgement(
         id="u",

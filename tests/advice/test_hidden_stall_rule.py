@@ -102,7 +102,7 @@ def test_without_memory_traffic_small_kernels_look_alike() -> None:
 
 
 @pytest.mark.parametrize(("spinning", "culprits"), [(1, ()), (2, ("GPU-2",))])
-def test_one_that_may_launch_small_kernels_waits_for_none(
+def test_rank_that_may_launch_small_kernels_is_not_a_waiting_rank(
     spinning: int, culprits: tuple[str, ...]
 ) -> None:
     """Several that seem to spin at once are peers."""

@@ -63,7 +63,7 @@ def test_shares_are_of_the_active_time() -> None:
     ],
     ids=["start-up", "less than half", "hardly ever at work"],
 )
-def test_what_matters_little_is_no_complaint(hours: dict[State, float]) -> None:
+def test_minor_host_wait_is_no_finding(hours: dict[State, float]) -> None:
     """A start-up, a minority of the work, or a twelfth of all time."""
     found = RULE.judge(case([window(hours)], JOB))
     assert not found.is_complaint

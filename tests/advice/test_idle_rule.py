@@ -181,7 +181,7 @@ def restless(number: int) -> dict[Measure, float]:
     return busy(0.0 if (number + 6) % 12 < 9 else 0.5)
 
 
-def test_what_is_likely_to_work_again_is_left_alone() -> None:
+def test_device_likely_to_work_again_is_not_advised() -> None:
     """By its own past: giving back would cost more than it saves."""
     found = RULE.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})]))
     assert not found.is_complaint
@@ -228,7 +228,7 @@ def test_savings_are_what_its_own_history_was_idle() -> None:
     assert 0.3 * 730 < low < 0.5 * 730 < high < 0.7 * 730
 
 
-def test_what_is_not_read_is_not_called_held() -> None:
+def test_device_without_memory_reading_is_not_called_held() -> None:
     """A log without memory and processes cannot know; with memory it can."""
     unread = window({HELD: 2})
     assert "whether anything holds it is not known" in RULE.judge(case([unread])).summary
@@ -237,7 +237,7 @@ def test_what_is_not_read_is_not_called_held() -> None:
 
 
 @pytest.mark.parametrize(("idle_hours", "is_idle"), [(0.41, True), (0.39, False)])
-def test_who_works_for_a_fifth_of_half_an_hour_is_back(
+def test_workload_active_a_fifth_of_half_an_hour_closes_the_advice(
     idle_hours: float,
     is_idle: bool,  # noqa: FBT001 - a case.
 ) -> None:

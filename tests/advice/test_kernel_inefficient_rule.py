@@ -120,7 +120,7 @@ _RATIO = st.none() | st.floats(0.0, 1.0)
 
 
 @given(_RATIO, _RATIO, _RATIO, _RATIO, st.none() | st.floats(0.0, 100.0))
-def test_what_is_saved_is_a_part_of_the_time(
+def test_saving_is_a_share_of_the_time(
     compute: float | None,
     memory: float | None,
     excess: float | None,

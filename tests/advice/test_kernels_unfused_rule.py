@@ -28,7 +28,7 @@ def test_a_third_of_the_time_in_small_operators_is_worth_fusing() -> None:
 
 
 @pytest.mark.parametrize("family", [KernelFamily.FUSED, KernelFamily.ATTENTION, KernelFamily.OTHER])
-def test_what_is_fused_or_unknown_does_not_count(family: KernelFamily) -> None:
+def test_fused_and_unknown_kernels_are_not_counted(family: KernelFamily) -> None:
     """A compiler's kernels are what the advice would give."""
     fused = kernel("triton_poi_fused_add", 1000, 0.3, family=family)
     assert _judged(GEMM, fused).kind is FindingKind.OPTIMIZED

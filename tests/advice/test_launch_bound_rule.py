@@ -50,7 +50,7 @@ def test_no_savings_at_low_confidence() -> None:
     assert hazy.savings.gpus_high is None
 
 
-def test_what_costs_little_is_left_alone() -> None:
+def test_minor_launch_wait_is_no_finding() -> None:
     """Bound by launches, yet nine tenths of each second are used all the same."""
     used = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 0.05 * 6 * 3600})
     found = RULE.judge(case([used], JOB))

@@ -54,7 +54,7 @@ def test_finding_opens_once() -> None:
 
 
 @pytest.mark.parametrize("verdict", [QUIET, BETWEEN, ABSTAINED])
-def test_what_may_not_open_opens_nothing(verdict: Judgement) -> None:
+def test_finding_that_may_not_open_opens_no_advice(verdict: Judgement) -> None:
     """Neither a clean bill nor a doubt becomes advice."""
     ledger = Ledger()
     assert run(ledger, [verdict], 0) == []
@@ -195,7 +195,7 @@ def test_claimed_advice_that_falls_quiet_has_succeeded() -> None:
     assert (advice.state, advice.actor) == (AdviceState.SUCCEEDED, "ada")
 
 
-def test_what_succeeded_and_comes_back_has_regressed() -> None:
+def test_succeeded_advice_that_recurs_has_regressed() -> None:
     """It is open again and says so."""
     ledger = opened()
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))

@@ -58,7 +58,7 @@ def open_ids(ledger: Ledger) -> list[str]:
     return sorted(advice.id for advice in ledger.advice() if advice.is_open)
 
 
-def test_where_not_all_has_room_the_severe_opens_then_what_saves_most() -> None:
+def test_full_ledger_opens_the_severe_then_the_largest_saving() -> None:
     """What is left out is counted by severity, run after run."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     many = [severe(number, Severity.LOW, number) for number in range(12)]
@@ -72,7 +72,7 @@ def test_where_not_all_has_room_the_severe_opens_then_what_saves_most() -> None:
     assert ledger.dropped == {Severity.LOW: 1}
 
 
-def test_what_is_more_severe_takes_the_place_of_what_no_one_decided_on() -> None:
+def test_more_severe_advice_replaces_the_undecided() -> None:
     """The last critical advice opens in a full ledger, and what gave way says why."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     low = [severe(number, Severity.LOW, number) for number in range(10)]

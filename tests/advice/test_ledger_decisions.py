@@ -53,7 +53,7 @@ def test_somebody_says_why_and_for_how_long(state_by_hand: AdviceState) -> None:
         (AdviceState.SNOOZED, float("nan"), "nan s is no time"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_decision_is_refused(
     by_hand: AdviceState, for_seconds: float | None, message: str
 ) -> None:
     """And changes nothing."""

@@ -19,7 +19,7 @@ YES, ELSEWHERE = judgement(), judgement(id=OTHER, key="other")
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 
 
-def test_what_was_open_before_keeps_its_age_and_is_not_told_again() -> None:
+def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
     """What no one remembers is new."""
     ledger = Ledger()
     ledger.remember(OPEN_BEFORE)
@@ -40,7 +40,7 @@ def test_its_end_is_told_with_the_time_at_which_it_began() -> None:
     assert [(event.kind, event.advice.opened) for event in events] == [(CLOSED, NOW - 5 * HOUR)]
 
 
-def test_what_the_ledger_knows_itself_counts() -> None:
+def test_ledger_takes_precedence_over_remembered_advice() -> None:
     """Advice that it saw end, and that comes again, is new whatever others say."""
     ledger = Ledger()
     ledger.update([YES], NOW)
@@ -61,7 +61,7 @@ def test_a_time_that_is_still_to_come_is_now() -> None:
 
 
 @pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.REGRESSED])
-def test_what_was_decided_holds(state: AdviceState) -> None:
+def test_remembered_decision_stays_in_force(state: AdviceState) -> None:
     """Who, why and until when go on with it, and no one is told."""
     expires = NOW + HOUR if state is AdviceState.SNOOZED else None
     standing = RestoredAdvice(NOW - 5 * HOUR, state, expires, "ana", "mine")

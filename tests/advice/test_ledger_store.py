@@ -166,7 +166,7 @@ def test_record_of_a_newer_program_is_read_without_what_it_added(database: Datab
     assert LedgerRepository(database).load() == [replace(record, confidence=0.0)]
 
 
-def test_what_is_not_understood_is_not_thrown_away(database: Database) -> None:
+def test_unreadable_ledger_row_is_kept(database: Database) -> None:
     """The program that wrote it may come back."""
     known = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
     foreign = AdviceRecord(Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")

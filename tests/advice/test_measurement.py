@@ -42,7 +42,7 @@ def test_energy_that_was_not_measured_is_no_zero() -> None:
     assert found.watts is None
 
 
-def test_what_is_unknown_is_not_measured() -> None:
+def test_unknown_measurement_has_no_figures() -> None:
     """It has no figures, rather than good ones."""
     silent = case([window({State.UNKNOWN: 2})], workload("silent"))
     assert measure(silent) is None

@@ -64,7 +64,7 @@ def test_fullest_gpu_decides() -> None:
         ),
     ],
 )
-def test_what_nobody_knows_is_no_verdict(window_: Window, holder: Workload, why: str) -> None:
+def test_unknown_memory_need_gives_no_verdict(window_: Window, holder: Workload, why: str) -> None:
     """Memory held is not memory needed, and not every workload may move."""
     found = RULE.judge(case([window_], holder))
     assert found.abstained == why

@@ -185,7 +185,7 @@ def test_memory_far_too_large_is_offered_less_of_it() -> None:
 
 
 @pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
-def test_what_telemetry_cannot_carry_is_not_projected(tier: Tier) -> None:
+def test_option_without_supporting_telemetry_is_not_projected(tier: Tier) -> None:
     """Slices go by the need alone, other boards are not named."""
     coarse = replace(used(), tiers={tier: WEEKS * HOUR})
     assert judged(case([coarse], SERVICE)).options == ()
@@ -200,7 +200,7 @@ def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -
     assert judged(case([used()], workload("job", kind))).options == ()
 
 
-def test_what_was_idle_is_saved_within_what_its_past_can_tell() -> None:
+def test_saving_of_idle_time_is_bounded_by_the_observed_past() -> None:
     """GPUs, hours, energy, money: four days do not prove that it will be idle for a month."""
     lazy = window({State.IDLE_HELD: 99.5, State.PRODUCTIVE: 0.5}, energy_joules=3.6e7)
     found = idle.RULE.in_market(MARKET).judge(case([lazy, lazy], SERVICE))

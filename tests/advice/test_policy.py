@@ -68,7 +68,7 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
     assert told(workload("other"), special, SERVING).workload_class is WorkloadClass.SERVING
 
 
-def test_what_a_policy_leaves_open_stays_as_it_was_found() -> None:
+def test_setting_without_a_policy_keeps_its_value() -> None:
     """A policy on the allocator says nothing of the class."""
     holder = workload("llama", WorkloadClass.BATCH, Allocator.GROWING)
     found = told(holder, Policy(allocator=Allocator.PREALLOCATING))
@@ -173,7 +173,7 @@ def test_faults_of_thresholds_are_found_at_the_start(broken: str, message: str) 
     assert str(error.value).startswith("rightsizer.yaml:2:")
 
 
-def test_what_is_ignored_is_a_finding_that_names_why() -> None:
+def test_ignored_finding_names_its_reason() -> None:
     """Of the workload that the policy is about, until it is over, and for its reasons."""
     mine = replace(judgement(), workload=workload("llama"))
     others = replace(judgement(), workload=workload("other"))

@@ -102,7 +102,7 @@ def test_a_complaint_is_of_the_workload_and_its_gpus() -> None:
     assert profiled["seconds"] == 1.0  # type: ignore[index] # A mapping, as JSON is.
 
 
-def test_what_is_kept_is_read_back_as_it_was() -> None:
+def test_profile_advice_survives_storage() -> None:
     """And a long name is cut short."""
     named = kernel("x" * 5000, count=40_000, seconds=0.2)
     times = time_use(kernel=0.2, host=0.8)
@@ -140,7 +140,7 @@ def test_a_clock_that_is_ahead_makes_nothing_valid_for_longer() -> None:
 
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.FAILED])
-def test_what_was_settled_since_is_not_opened_again(state: AdviceState) -> None:
+def test_settled_advice_is_not_reopened_by_an_old_profile(state: AdviceState) -> None:
     """By an old profile; a newer one may say it again."""
     old = took(at(NOW - 2 * HOUR))
     closed = Advice(
@@ -186,7 +186,7 @@ def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
     assert found["profile_launch_bound"].finding.evidence["telemetry"]
 
 
-def test_where_telemetry_sees_nothing_the_profile_says_both() -> None:
+def test_profile_and_silent_telemetry_are_both_in_the_evidence() -> None:
     """Its complaint opens, and what telemetry says of the same is in its evidence."""
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     found = with_profiles([quiet()], [profiled], frozenset())
@@ -227,7 +227,7 @@ def test_a_measured_contradiction_makes_less_sure() -> None:
 
 
 @pytest.mark.parametrize("found", [at(NOW), fine(NOW)])
-def test_what_telemetry_saw_nothing_of_is_less_sure_and_no_advice(found: Profile) -> None:
+def test_finding_unseen_by_telemetry_is_less_sure_and_no_advice(found: Profile) -> None:
     """Complaints and what is fine alike; what has no verdict has none."""
     sure, unsure = took(found), took(found, states={State.IDLE_HELD: 300.0})
     assert (sure.key, unsure.key, unsure.outcome) == (KEY, None, "unmatched")
@@ -282,7 +282,7 @@ def test_advice_stays_one_through_its_life() -> None:
     assert len(life.ledger.advice()) == 1
 
 
-def test_what_telemetry_saw_end_an_older_profile_does_not_open() -> None:
+def test_older_profile_does_not_open_a_finding_that_ended() -> None:
     """The loader was mended, and no one made a profile of that."""
     life, old = Life(), took(short(NOW - HOUR))
     life.run(0, launch_bound(), old)

@@ -186,7 +186,7 @@ def test_figures_stay_within_what_they_are(
         (profile(start=AT), "there is no GPU in it"),
     ],
 )
-def test_what_has_no_telemetry_beside_it_says_why(found: Profile, why: str) -> None:
+def test_profile_without_telemetry_says_why(found: Profile, why: str) -> None:
     """No workload is named then."""
     result = joined(found, None)
 

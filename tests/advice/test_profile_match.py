@@ -55,7 +55,7 @@ def test_number_and_name_tell_and_say_how_sure_that_is() -> None:
         (ProfiledDevice("?"), "it tells nothing of its GPU, and this node has 3", False),
     ],
 )
-def test_what_cannot_be_told_says_why(
+def test_unmatched_profile_says_why(
     found: ProfiledDevice,
     why: str,
     is_foreign: bool,  # noqa: FBT001 - a case's.

@@ -165,7 +165,7 @@ def test_products_of_matrices_without_tensor_cores(
     assert tensor_cores_unused.RULE.judge([found]).kind is expected
 
 
-def test_what_tensor_cores_would_give_is_bounded_by_their_speed() -> None:
+def test_tensor_core_gain_is_bounded_by_their_speed() -> None:
     """From 1.5 to 8 times as fast over the time of those kernels."""
     slow = kernel("sgemm", seconds=0.8, uses_tensor_cores=False)
     finding = tensor_cores_unused.RULE.judge([profile(device(kernels=(slow,)))])
@@ -232,7 +232,7 @@ ODD: dict[str, tuple[list[DeviceProfile], str]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_cannot_be_judged_is_said(odd: str) -> None:
+def test_unjudgeable_idle_time_makes_each_rule_abstain(odd: str) -> None:
     """Each rule of idle time abstains, and says why; none calls it idle or fine."""
     devices, why = ODD[odd]
     for rule in (launch_bound.RULE, host_bound.RULE):

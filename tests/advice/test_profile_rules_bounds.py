@@ -70,7 +70,7 @@ def _given(finding: Finding) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("loads", [False, True])
-def test_what_lies_between_marked_steps_is_of_the_steps(loads: bool) -> None:  # noqa: FBT001
+def test_time_between_marked_steps_counts_as_of_the_steps(loads: bool) -> None:  # noqa: FBT001
     """Of six steps and five waits between them: a program's time, whatever its ranges leave out."""
     found = _apart(loads)
     finding = host_bound.RULE.judge([found])

@@ -53,7 +53,7 @@ def test_a_loader_in_the_training_process_is_found() -> None:
     assert four.abstained is None
 
 
-def test_what_four_workers_gave_lies_within_what_was_promised() -> None:
+def test_measured_gain_of_four_workers_lies_within_the_estimate() -> None:
     """A step took 174.8 ms before and 139.7 ms after: 0.80 of the time."""
     finding = _findings(_folder() / "pytorch/kineto_resnet50_workers0.json.gz")["host_bound"]
     (option,) = finding.options

@@ -121,7 +121,7 @@ def test_pinned_memory_is_not_to_be_pinned() -> None:
     assert "pin_memory=True" in pageable.instructions[0].text
 
 
-def test_what_a_step_waits_before_its_first_kernel_counts(tmp_path: Path) -> None:
+def test_wait_before_the_first_kernel_of_a_step_counts(tmp_path: Path) -> None:
     """A step of 10 ms whose kernels are in its last 2: rows, shares and verdict agree."""
     trace = KinetoTrace()
     trace.annotation("ProfilerStep#1", 0.0, 10_000.0)

@@ -90,7 +90,7 @@ def test_changing_stragglers_are_not_named() -> None:
     assert "which one lags changes" in found.summary
 
 
-def test_what_limits_the_straggler_is_said() -> None:
+def test_bottleneck_of_the_straggler_is_named() -> None:
     """It reads its shard from a slow place."""
     found = RULE.judge(case([rank({STALL: 1.0}, 1.0), rank({State.STORAGE_BOUND: 1.0}, 0.3)], JOB))
     assert found.instructions[1].title == "Begin with what limits GPU 1"

@@ -123,7 +123,7 @@ def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
     assert made(region(DISMISSED, end=NOW - 30 * DAY)) == Restoration()
 
 
-def test_what_may_be_repeated_at_once_is_not_restored() -> None:
+def test_repeatable_event_is_not_restored() -> None:
     """Nor what a policy keeps quiet, which it does without a ledger, nor what is elsewhere."""
     dismissed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     assert made(region(AdviceState.SUCCEEDED, end=NOW - DAY, decided=NOW - DAY)) == Restoration()
@@ -168,7 +168,7 @@ _REGIONS = st.lists(
 
 
 @given(_SCRAPED, _REGIONS, st.randoms())
-def test_whatever_is_told_makes_a_ledger(
+def test_ledger_is_rebuilt_from_any_events(
     metrics: list[Scraped], regions: list[Region], chance: Random
 ) -> None:
     """Each id once, nothing expired, nothing of elsewhere; the order of the witnesses is none."""

@@ -28,8 +28,6 @@ def test_a_board_that_is_known_needs_no_words() -> None:
         ),
     ],
 )
-def test_what_the_driver_says_is_told_and_what_it_does_not_is_left_out(
-    device: Device, told: str
-) -> None:
+def test_board_document_has_only_what_the_driver_reports(device: Device, told: str) -> None:
     """With the remedy."""
     assert unknown_board(device) == told

@@ -74,7 +74,7 @@ def test_half_of_the_lower_estimate_is_enough(
     assert found.saved_gpus == pytest.approx(2.0 - gpus * waste)
 
 
-def test_what_fell_quiet_needs_no_estimate() -> None:
+def test_finding_that_ended_succeeds_without_an_estimate() -> None:
     """A bottleneck below its closing threshold is what was asked for."""
     still, quiet = after(waste_ratio=0.5), outcome(after(waste_ratio=0.5), PIPELINE, is_quiet=True)
     loud = outcome(still, PIPELINE)
@@ -103,7 +103,7 @@ def test_harm_fails_whatever_was_saved(harms: Mapping[str, float], why: str | No
     assert why is None or found.why.startswith(f"{why};")
 
 
-def test_what_changed_for_everybody_is_nobodys_merit() -> None:
+def test_change_shared_by_the_class_is_not_credited() -> None:
     """The night fell on all: others of the class who were told nothing waste less, too."""
     peer = after(waste_ratio=0.2)
     alone = outcome(after(waste_ratio=0.2))
@@ -136,7 +136,7 @@ def test_workload_that_left_has_let_go_of_everything_or_tells_nothing() -> None:
         (Action.FIX_INPUT_PIPELINE, {}, True),
     ],
 )
-def test_what_was_advised_may_come_about_by_itself(
+def test_idle_gpus_used_again_are_no_success(
     action: Action,
     changes: Mapping[str, Any],
     expected: bool,  # noqa: FBT001 - a case.

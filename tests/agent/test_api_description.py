@@ -89,7 +89,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
     assert described == {(route.method, route.path) for route in site_of(None).routes}
 
 
-def test_what_is_local_is_said_to_be() -> None:
+def test_local_routes_are_marked_as_local() -> None:
     """Who reads the description knows what he may not ask over TCP."""
     paths = openapi_document()["paths"]
     local = {
@@ -175,9 +175,7 @@ def test_an_explanation_is_as_described() -> None:
         ("GET", "/api/v1/releases", {}),
     ],
 )
-def test_what_changes_something_answers_as_described(
-    method: str, path: str, body: dict[str, str]
-) -> None:
+def test_changing_routes_answer_as_described(method: str, path: str, body: dict[str, str]) -> None:
     """Over the local socket."""
     asked = path.replace("{id}", OPEN.id)
     peer = SocketPeer(pid=1, uid=0, gid=0)
@@ -237,6 +235,6 @@ def test_strips_are_of_the_devices_asked_for() -> None:
         (1, {"oneOf": [{"type": "string"}, {"type": "null"}]}),
     ],
 )
-def test_what_is_not_as_described_is_found(value: Any, schema: Mapping[str, Any]) -> None:
+def test_mismatch_with_the_description_is_found(value: Any, schema: Mapping[str, Any]) -> None:
     """The check itself works."""
     assert list(faults(value, schema))

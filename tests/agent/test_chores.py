@@ -57,7 +57,7 @@ def test_the_ledger_is_on_disk_before_anybody_is_told(desk: Desk) -> None:
     assert desk.sink.on_disk == [desk.advice_service.advice]
 
 
-def test_what_could_not_be_saved_is_told_after_a_run_that_could(desk: Desk) -> None:
+def test_event_that_could_not_be_saved_is_sent_after_the_next_save(desk: Desk) -> None:
     """No event is lost to a full disk, and none is told twice."""
     desk.hold_idle(0, 91)
     break_table(desk.path, "advice", "away")

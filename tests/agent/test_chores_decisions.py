@@ -77,7 +77,7 @@ def test_decision_does_not_wait_for_a_run_and_outlasts_it(
     ]
 
 
-def test_what_a_full_ledger_has_no_room_for_is_told(desk: Desk) -> None:
+def test_advice_that_a_full_ledger_refuses_is_reported(desk: Desk) -> None:
     """As a metric by severity, and in the log with the setting to raise."""
     found = [
         judgement(id=f"{number:02}", key=f"k{number}", severity=severity)
@@ -119,7 +119,7 @@ def test_decisions_may_come_from_many_threads_during_a_run(desk: Desk) -> None:
     assert desk.storage.ledger(LedgerSettings()).advice() == (claimed,)
 
 
-def test_what_was_saved_and_not_told_is_told_after_a_crash(desk: Desk) -> None:
+def test_event_saved_before_a_crash_is_sent_after_it(desk: Desk) -> None:
     """A sink that ends the program leaves the event on disk, and the next program tells it."""
     desk.hold_idle(0, 91)
 

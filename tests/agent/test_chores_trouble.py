@@ -230,7 +230,7 @@ def _refuse(*_: object) -> bool:
     raise HistoryError("database or disk is full")
 
 
-def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
+def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
     """A history that was set aside on opening is one that broke."""
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
     desk = Desk(tmp_path / "history.db")

@@ -194,7 +194,7 @@ def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
         (POST_RESUME, b'{"held": "gpus", "for": "1s"}', "'for' is not a field; choose from held"),
     ],
 )
-def test_what_makes_no_sense_is_named_and_changes_nothing(
+def test_invalid_request_is_named_and_changes_nothing(
     desk: Desk, path: str, body: bytes, words: str
 ) -> None:
     """Neither the requests nor the log."""
@@ -231,7 +231,7 @@ JSON: Final = st.recursive(
 
 
 @given(JSON.map(json.dumps).map(str.encode) | st.binary(max_size=100))
-def test_whatever_is_sent_is_answered_or_refused(body: bytes) -> None:
+def test_arbitrary_request_is_answered_or_refused(body: bytes) -> None:
     """With a release that can be told, or with a reason, and never otherwise."""
     desk = Desk()
     response = desk.answer(POST_RELEASE, body)

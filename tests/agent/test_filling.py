@@ -78,7 +78,7 @@ def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
     Storage(str(path)).close()
 
 
-def test_what_is_replayed_again_is_counted_once(tmp_path: Path) -> None:
+def test_recording_replayed_again_is_counted_once(tmp_path: Path) -> None:
     """An hour that its recording lived twice comes twice, however often it is replayed."""
     path = tmp_path / "history.db"
     twice = [*windows(12), *windows(12)]
@@ -96,7 +96,7 @@ def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
-def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
+def test_failed_replay_changes_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
     """A recording that is torn in its middle leaves no half of itself."""
     path = tmp_path / "history.db"
     if is_there:

@@ -59,7 +59,7 @@ def test_a_failure_is_counted_and_told_and_never_raised() -> None:
     assert (mended.runs, mended.failures, mended.last_error) == (2, 1, None)
 
 
-def test_what_an_operator_can_mend_is_told_without_a_traceback() -> None:
+def test_operator_error_of_a_job_is_logged_without_a_traceback() -> None:
     """One line a failure; a fault of the program itself comes with its place."""
 
     def cannot_write() -> None:

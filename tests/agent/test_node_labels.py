@@ -76,7 +76,7 @@ def test_trouble_that_comes_and_goes_changes_nothing(tmp_path: Path) -> None:
         assert node.after(1)["rightsizer.gpu-healthy-count"] == "8"
 
 
-def test_what_is_broken_from_the_start_is_so_at_once(tmp_path: Path) -> None:
+def test_label_broken_from_the_start_is_broken_at_once(tmp_path: Path) -> None:
     """There is nothing that it was before."""
     node = Node(tmp_path / "rightsizer")
     node.trouble = "down"

@@ -52,7 +52,7 @@ def test_the_defaults_name_nothing_that_could_be_wrong() -> None:
         ),
     ],
 )
-def test_what_is_named_and_not_right_is_told_with_its_key(text: str, said: str) -> None:
+def test_invalid_reference_is_reported_with_its_key(text: str, said: str) -> None:
     """One line each, and nothing of what is right."""
     (fault,) = faults(text)
     assert said in fault
@@ -83,7 +83,7 @@ def test_what_is_named_and_not_right_is_told_with_its_key(text: str, said: str) 
         ),
     ],
 )
-def test_what_keeps_a_broker_from_lending_is_told(text: str, said: str) -> None:
+def test_broker_precondition_that_fails_is_reported(text: str, said: str) -> None:
     """Only where it is on."""
     if "/proc/1" in text and os.geteuid() == 0:
         pytest.skip("root may write everywhere")
@@ -111,7 +111,7 @@ def test_all_is_told_at_once() -> None:
     ]
 
 
-def test_what_is_right_is_passed(tmp_path: Path) -> None:
+def test_valid_references_pass(tmp_path: Path) -> None:
     """Certificates, a token of systemd's, authorities, a scenario."""
     authority = Authority.made(tmp_path)
     authority.sign("server", "IP:127.0.0.1")

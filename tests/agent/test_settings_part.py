@@ -115,7 +115,7 @@ def test_a_policy_holds_from_the_next_run_on() -> None:
     assert advised == ["IdleHeld"]
 
 
-def test_what_is_open_outlives_new_settings_of_the_ledger() -> None:
+def test_open_advice_survives_new_ledger_settings() -> None:
     """It is kept by them from then on."""
     file = File("recommender: {rules: {idle: {notebook: 1h}}}")
     with agent_of(file) as agent:
@@ -149,7 +149,7 @@ def test_nothing_is_in_force_of_a_reload_that_one_part_refuses() -> None:
     assert agent.reloader.gauges["rightsizer_config_last_reload_successful"] == 1.0
 
 
-def test_what_needs_a_restart_is_named_and_stays() -> None:
+def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:
     """All else of the same file is in force."""
     file = File()
     with agent_of(file) as agent, capture_logs() as logs:

@@ -39,7 +39,7 @@ def test_turns_that_last_are_told_again() -> None:
     assert told(*turns * 601) == turns * 3
 
 
-def test_what_comes_back_after_devices_were_there_is_new() -> None:
+def test_device_that_comes_back_is_logged_as_new() -> None:
     """Its time has begun again."""
     assert told("gone", None, "gone") == ["gone", "back", "gone"]
 

@@ -51,7 +51,7 @@ def test_entries_that_say_the_same_are_one_line(tmp_path: Path) -> None:
     ],
     ids=["state", "second cause", "condition", "gap", "device"],
 )
-def test_whatever_changes_begins_a_line(tmp_path: Path, other: Entry) -> None:
+def test_state_change_begins_a_line(tmp_path: Path, other: Entry) -> None:
     """A line is true from its start to its end."""
     assert len(written(tmp_path / "t.csv", entry(0, 1), other)) == 2
 
@@ -102,7 +102,7 @@ def test_a_recording_without_entries_gives_the_heading(tmp_path: Path) -> None:
     assert (tmp_path / "t.csv").read_text() == f"{HEADER}\n"
 
 
-def test_what_goes_wrong_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     """A timeline that broke off is not mistaken for one."""
     path = tmp_path / "t.csv"
     path.write_text("before")

@@ -130,7 +130,7 @@ def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_what_is_reserved_is_kept(state: State) -> None:
+def test_reserved_gpu_is_not_available(state: State) -> None:
     """Whatever is on it."""
     assert not judged(slot(state=state), is_reserved=True).is_free
     assert judged(slot(), is_reserved=True).obstacle is SlotObstacle.RESERVED

@@ -147,7 +147,7 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
         (ticket("b", may_share=True), "leased|memory"),
     ],
 )
-def test_what_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
+def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
     """Too much memory, alone on the GPU, or no one knows how much."""
     world = World(hgx(1))
     state = asked(world, ticket("a", memory=30, may_share=True)).state
@@ -232,7 +232,7 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
         (ticket("x", reservation="none"), "no reservation none"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(wanted: Ticket, why: str) -> None:
+def test_impossible_request_is_refused_with_the_reason(wanted: Ticket, why: str) -> None:
     """At once, and nothing changes."""
     step = BROKER.ask(START, 0, wanted, World(hgx()).observe())
     assert step.is_refused
@@ -343,7 +343,7 @@ def test_a_shared_lease_counts_by_its_part_of_the_memory() -> None:
     assert state.rates() == {"ada": pytest.approx(20 * GIBIBYTE / TOTAL_BYTES)}
 
 
-def test_where_no_gpu_is_seen_everybody_waits() -> None:
+def test_request_without_visible_gpus_waits() -> None:
     """An agent that has not looked yet, or whose driver is gone, refuses no one."""
     nobody = World(hgx(0))
     step = asked(nobody, ticket("a", 8), ticket("b"))

@@ -26,7 +26,7 @@ CHANGES = st.one_of(
 
 
 @given(changes=st.lists(CHANGES, min_size=4, max_size=25), are_named=st.booleans())
-def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
+def test_reserved_and_outside_memory_fit_together_at_every_grant(
     *, changes: list[tuple[str, int, int]], are_named: bool
 ) -> None:
     """With the reserve, whatever leases use of theirs, and whether or not outsiders are known."""

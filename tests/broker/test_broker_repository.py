@@ -52,7 +52,7 @@ def durable(state: BrokerState | None) -> BrokerState:
     return state.with_leases(replace(each, measured_bytes=()) for each in state.leases)
 
 
-def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
+def test_saved_state_is_loaded(tmp_path: Path) -> None:
     """Leases with their processes, tickets, reservations, usage and what holders were told."""
     state = lived()
     assert state.leases[0].processes.sessions
@@ -66,7 +66,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
         assert store.unread == ()
 
 
-def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
+def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
     """It knew neither the processes of leases, nor operators' groups, nor parts of reservations."""
     path, state = tmp_path / "broker.db", lived()
     with closing(BrokerRepository(path)) as store:
@@ -95,7 +95,7 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
     assert found.bookings == (replace(state.bookings[0], weights=()),)
 
 
-def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
+def test_ended_state_is_deleted_from_the_file(tmp_path: Path) -> None:
     """By the store that wrote it, by one that loaded it, and by one that never looked."""
     path, before = tmp_path / "broker.db", lived()
     after = BROKER.end(before, DAY, "b").state
@@ -162,7 +162,7 @@ def test_only_one_agent_writes(tmp_path: Path) -> None:
             BrokerRepository(tmp_path / "broker.db")
 
 
-def test_what_may_wait_for_the_next_minute() -> None:
+def test_usage_and_idle_time_may_wait_for_the_next_save() -> None:
     """Usage and idle time may; leases, tickets, reservations and what was told may not.
 
     Processes that come and go may wait for some seconds.

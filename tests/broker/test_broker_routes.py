@@ -88,7 +88,7 @@ def test_answers_are_as_described(managed: ManagedNode) -> None:
         assert managed.ask(method, target, peer=ME).status == HTTPStatus.NOT_FOUND
 
 
-def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
+def test_ended_lease_stays_ended(tmp_path: Path) -> None:
     """A client still asks is told by whom, after a restart of the agent too; he gets no second one.
 
     What he gives back himself he can ask for again.
@@ -119,7 +119,9 @@ def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
     assert f"process {process.pid}" in json.loads(over.body)["message"]
 
 
-def test_what_is_anothers_is_not_to_be_had(managed: ManagedNode, stranger: SocketPeer) -> None:
+def test_lease_of_another_user_is_not_accessible(
+    managed: ManagedNode, stranger: SocketPeer
+) -> None:
     """Neither looked at nor given back, nor asked for again; root may."""
     managed.asked({"id": "ofrootofroot"}, ME)
     managed.manager.turn()
@@ -272,7 +274,7 @@ def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
         ({"command": "rm"}, "'command' is not a field"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(managed: ManagedNode, body: Any, told: str) -> None:
+def test_invalid_request_is_refused_by_name(managed: ManagedNode, body: Any, told: str) -> None:
     """And nothing is done."""
     answer = managed.ask("POST", "/api/v1/leases", body, ME)
     assert answer.status == HTTPStatus.BAD_REQUEST

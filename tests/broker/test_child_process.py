@@ -111,7 +111,7 @@ def test_the_status_is_the_commands(script: str, status: int) -> None:
     assert launched("sh", "-c", script).returncode == status
 
 
-def test_what_cannot_be_run_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_command_that_cannot_run_raises_its_own_error(tmp_path: Path) -> None:
     """Told by the child, before anything is waited for."""
     assert "FileNotFoundError" in launched("no-such-program").stderr
     assert "PermissionError" in launched(str(tmp_path)).stderr
@@ -147,7 +147,7 @@ def test_a_job_stops_and_goes_on_with_its_command() -> None:
         assert shown.shows(r"ended with \d+") == "ended with 4"
 
 
-def test_what_is_left_behind_can_be_left_alone(tmp_path: Path) -> None:
+def test_processes_left_behind_can_be_ignored(tmp_path: Path) -> None:
     """A client interrupts gets the command's status; what it has started goes on."""
     note = tmp_path / "pid"
     script = f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3"

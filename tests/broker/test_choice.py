@@ -226,7 +226,7 @@ def test_the_memory_that_fits_best_is_taken() -> None:
         {"temperature_headroom_celsius": 10.0},
     ],
 )
-def test_what_is_uncertain_or_held_back_is_taken_last(facts: dict[str, object]) -> None:
+def test_uncertain_or_suppressed_gpu_is_chosen_last(facts: dict[str, object]) -> None:
     """State, conditions and headroom decide among GPUs that are joined alike."""
     node = board_of_four().taken(0, **facts)
     assert node.places(GpuRequest()) != (0,)

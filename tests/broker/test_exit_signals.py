@@ -39,7 +39,7 @@ def test_a_signal_that_ends_a_process_can_be_answered_first() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"gives back\n")
 
 
-def test_what_is_ignored_stays_so() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     """As SIGHUP is under nohup(1)."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with exit_on_signals():

@@ -81,7 +81,7 @@ def test_nothing_is_granted_blindly(managed: ManagedNode) -> None:
     assert managed.manager.overview.state.lease("a") is not None
 
 
-def test_what_was_saved_is_gone_on_with(managed: ManagedNode, tmp_path: Path) -> None:
+def test_saved_state_is_resumed_after_a_kill(managed: ManagedNode, tmp_path: Path) -> None:
     """By a manager that is opened after a kill."""
     managed.manager.ask(ticket("a", gpus=2))
     managed.manager.turn()

@@ -56,7 +56,7 @@ def test_an_orphan_is_known_to_who_comes_after(procfs: ProcessFolder) -> None:
     assert looked(procfs, members).is_alive is False
 
 
-def test_what_an_orphan_began_meanwhile_belongs(procfs: ProcessFolder) -> None:
+def test_child_of_an_orphan_belongs_to_the_lease(procfs: ProcessFolder) -> None:
     """By its parent, or by the session that the orphan is in."""
     members = orphaned(procfs)
     procfs.start(30, parent=20, session=30)
@@ -154,7 +154,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, away=STEPS)
-def test_who_comes_after_sees_what_was_seen_and_no_stranger(
+def test_restarted_tracker_keeps_known_processes_and_adds_no_stranger(
     steps: list[tuple[str, int, bool]], away: list[tuple[str, int, bool]]
 ) -> None:
     """Whatever begins and ends before, and while no agent is there; numbers are used again."""

@@ -21,7 +21,7 @@ def labels(document: Any) -> list[str]:
     return [slot["label"] for slot in document["seats"]]
 
 
-def test_what_is_busy_held_broken_or_cut_is_not_given(tmp_path: Path) -> None:
+def test_unavailable_gpus_are_excluded_with_reasons(tmp_path: Path) -> None:
     """Each with its reason; the rest is free, and the best of it is chosen."""
     document = placed_node(scenario_file(tmp_path), gpus="2")
     assert labels(document) == ["GPU 1", "GPU 2"]

@@ -7,7 +7,7 @@ from rightsizer.broker.request import request_of
 from rightsizer.model.errors import UsageError
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_omitted_fields_have_defaults() -> None:
     """One whole GPU, for the work alone."""
     assert request_of({}) == GpuRequest()
 
@@ -39,7 +39,7 @@ def test_all_words_are_understood() -> None:
         ({"mig": "1g.10gb", "gpus": "2", "interconnect": "nvlink"}, "NVLink joins no MIG inst"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(words: dict[str, str], fault: str) -> None:
+def test_invalid_field_is_refused_by_name(words: dict[str, str], fault: str) -> None:
     """With what there is to choose from."""
     with pytest.raises(UsageError) as error:
         request_of(words)

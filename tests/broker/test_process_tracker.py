@@ -199,7 +199,7 @@ def test_a_mark_is_believed_of_the_same_user_alone(processes: ProcessFolder) -> 
     assert watcher_of(processes).observe({"a": stranger})["a"].pids == {10}
 
 
-def test_who_is_found_as_the_last_known_one_ends_keeps_the_lease(processes: ProcessFolder) -> None:
+def test_child_found_as_the_last_process_ends_keeps_the_lease(processes: ProcessFolder) -> None:
     """Between two looks a child may begin and all that were known end."""
     watcher = watcher_of(processes)
     watcher.observe({"a": CLIENT})

@@ -60,7 +60,7 @@ def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
     assert found.promised.at == 2 * HOUR
 
 
-def test_one_that_would_delay_the_first_stays_behind_it() -> None:
+def test_ticket_that_would_delay_the_first_stays_behind_it() -> None:
     """By a second is enough."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8), ticket("long", 1, limit_seconds=2 * HOURS + 1)]
@@ -109,7 +109,7 @@ def test_nothing_is_looked_at_beyond_the_depth() -> None:
         ),
     ],
 )
-def test_where_no_end_is_known_only_what_is_short_goes_ahead(
+def test_short_tickets_alone_overtake_where_no_end_is_known(
     node: Callable[[], SchedulingState],
 ) -> None:
     """What is in the way may end at once, and then the first must not wait for long."""
@@ -132,7 +132,7 @@ def test_beside_a_lease_without_a_limit_what_is_over_in_time_goes_ahead() -> Non
     assert serve_queue(tickets, node, SETTINGS).promised is None
 
 
-def test_what_a_broken_gpu_makes_impossible_holds_up_nobody() -> None:
+def test_ticket_blocked_by_a_broken_gpu_delays_no_other() -> None:
     """The others are served while it is mended."""
     world = World(hgx(), broken={"GPU-3"})
     assert served([ticket("big", 8), ticket("small", 1)], scheduling(world)) == ["small"]

@@ -95,7 +95,7 @@ def test_an_offer_that_is_not_used_ends() -> None:
     assert node.asks("bbbbbbbb", user="bo").grants
 
 
-def test_where_nothing_is_free_the_holder_is_told_when_something_is() -> None:
+def test_lease_holder_is_warned_when_no_gpu_is_free() -> None:
     """Before the ticket that waits gets it."""
     node = LentNode(2)
     node.asks("bbbbbbbb", user="bo")
@@ -153,7 +153,7 @@ def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
     assert bool(node.state.bookings) is offers
 
 
-def test_what_is_kept_is_no_reservation_of_its_users_own() -> None:
+def test_replacement_reservation_does_not_count_for_its_user() -> None:
     """It does not count among those that one may have."""
     settings = BrokerSettings(maximum_reservations_per_user=1)
     node = LentNode(3, broker=Broker(settings, GpuPlacementSettings()))

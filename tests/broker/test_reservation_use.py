@@ -34,7 +34,7 @@ def used(state: BrokerState, now: int) -> dict[str, float]:
     return {user: each / 3600 for user, each in usage.items()}
 
 
-def test_what_is_kept_for_somebody_is_used_by_him() -> None:
+def test_reservation_is_charged_to_its_user_from_begin_to_end() -> None:
     """From its begin to its end, whether or not anything runs: others are kept away from it."""
     state = reserved(World(hgx()).observe())
     assert used(state, HOUR) == {}
@@ -42,7 +42,7 @@ def test_what_is_kept_for_somebody_is_used_by_him() -> None:
     assert used(state, 9 * HOUR) == {"bo": pytest.approx(8.0, rel=0.05)}
 
 
-def test_what_is_taken_back_is_used_until_then() -> None:
+def test_canceled_reservation_is_charged_until_its_cancellation() -> None:
     """And an hour that was not reached is not."""
     state = reserved(World(hgx()).observe())
     state = BROKER.cancel(state, 2 * HOUR, "r", client("bo")).state
@@ -72,7 +72,7 @@ def test_a_gpu_that_is_reserved_and_lent_is_one_gpu() -> None:
     assert state.rates() == {"bo": pytest.approx(4.0)}
 
 
-def test_what_others_are_on_is_not_kept_from_them() -> None:
+def test_occupied_gpu_is_not_charged_to_the_reservation() -> None:
     """A lease that stays past its limit, work without a lease, and a broken GPU are not charged."""
     world = World(hgx())
     state = reserved(world.observe())

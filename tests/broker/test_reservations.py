@@ -51,7 +51,7 @@ def test_a_reservation_is_free_in_time() -> None:
     ]
 
 
-def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
+def test_leased_time_cannot_be_reserved() -> None:
     """By the limits known, and without one for ever."""
     world = World(hgx())
     state = asked(world, ticket("a", 5, limit_seconds=7200.0)).state

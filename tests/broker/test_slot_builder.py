@@ -63,7 +63,7 @@ def processes(*pids: int) -> Reading:
     return Reading("GPU-a", 0, {}, processes=tuple(map(Process, pids)))
 
 
-def test_what_is_left_is_what_was_read() -> None:
+def test_slot_headroom_comes_from_the_reading() -> None:
     """Memory in use, and the distance to the limits of power and heat."""
     found = slot(device())
     assert found.memory_used_bytes == 5e8
@@ -110,7 +110,7 @@ def test_trouble_is_what_would_end_work(of: DeviceReport, trouble: str | None) -
     assert slot(of).trouble == trouble
 
 
-def test_what_was_advised_of_the_hardware_still_holds() -> None:
+def test_slot_is_unhealthy_by_hardware_advice_after_a_restart() -> None:
     """An agent that was restarted has forgotten its Xids, but not its advice."""
     advice = _WHOLE.advice[0]
     finding = replace(
