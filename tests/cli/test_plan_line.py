@@ -240,12 +240,12 @@ def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
     ],
 )
 def test_training_is_one_word(word: str, task: ModelTask) -> None:
-    """With how many tokens it takes."""
+    """With how many tokens it takes; several GPUs shard it."""
     requirement = asked(model="7B", train=word, tokens="1e9")
 
     assert requirement.task is task
     assert requirement.training.tokens == 1e9
-    assert requirement.training.zero_stage == (3 if word == "full" else 0)
+    assert requirement.training.zero_stage == 3
 
 
 def test_provider_has_its_own_prices_and_gpus(ask: Ask) -> None:

@@ -61,7 +61,7 @@ _FORMATS: Final = {
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
 _SHARDED: Final = 3
-"""What a fine-tuning of all weights is usually run with: FSDP, ZeRO 3."""
+"""What fine-tuning over several GPUs is usually run with: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
 """Among the prices, as it is no price of any GPU."""
 _LEAST_GROWTH: Final = -0.99
@@ -277,9 +277,8 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         if task not in {None, _TRAIN[word]}:
             row.fault("train", f"the task is {task} already; leave one of them out")
         task = _TRAIN[word]
-        if task is ModelTask.TRAINING:
-            values.setdefault("zero_stage", _SHARDED)
-        else:
+        values.setdefault("zero_stage", _SHARDED)
+        if task is not ModelTask.TRAINING:
             # As recipes of torchtune, axolotl and LLaMA-Factory have it.
             values.setdefault("recompute", Recompute.FULL)
     if "tokens" in row and "tokens" in values:
