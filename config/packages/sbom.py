@@ -16,8 +16,8 @@ from typing import Any, Final
 __all__ = ["Material", "bill", "materials"]
 
 ROOT: Final = "gpu-rightsizer"
-EXTRAS: Final = frozenset({"fleet", "kubernetes"})
-"""What packages and images install beside the necessary."""
+EXTRAS: Final = frozenset({"cli", "fleet", "kubernetes"})
+"""What packages and images with tools install beside the necessary."""
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 

@@ -84,10 +84,10 @@ def test_nothing_is_pinned_that_nobody_needs() -> None:
     assert closure("gpu-rightsizer[kubernetes,fleet]", *development()) == PINS.keys()
 
 
-def test_the_bill_names_what_an_agent_takes(bill: Any) -> None:
+def test_the_bill_names_what_a_package_contains(bill: Any) -> None:
     """Itself, and every library with its version; no tool of its developers."""
     parts = {part["name"]: part["version"] for part in bill["components"]}
-    assert parts.keys() == closure("gpu-rightsizer[kubernetes,fleet]")
+    assert parts.keys() == closure("gpu-rightsizer[kubernetes,fleet,cli]")
     assert parts == {name: PINS[name] for name in parts}
     about = bill["metadata"]["component"]
     assert (about["name"], about["version"]) == ("gpu-rightsizer", __version__)

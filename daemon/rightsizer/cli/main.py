@@ -102,6 +102,8 @@ def entry_point() -> None:
         _complete()
     if sys.argv[1:2] == ["agent"]:
         load_sparingly()
+    elif sys.argv[1:2] != ["top"]:
+        _hide_rich()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A locale that lacks a character has a question mark in its place.
@@ -115,8 +117,7 @@ def load_sparingly() -> None:
     structlog loads rich where the extra `cli` is installed; it and APScheduler load more, of which
     they need a name at most as long as nothing is a coroutine, a process or a plugin.
     """
-    missing = cast("dict[str, None]", sys.modules)  # What is `None` there cannot be imported.
-    missing.setdefault("rich", None)
+    missing = _hide_rich()
     if all(map(find_spec, _OWN_HASHES)):
         # OpenSSL has no others that are asked for, and takes 3 MiB.
         missing.setdefault("_hashlib", None)
@@ -130,6 +131,13 @@ def load_sparingly() -> None:
         importlib.import_module("apscheduler.schedulers.background")
     for name in absent:
         del sys.modules[name]
+
+
+def _hide_rich() -> dict[str, None]:
+    """Keep structlog from loading it, which takes 45 ms; the modules, where `None` is missing."""
+    missing = cast("dict[str, None]", sys.modules)
+    missing.setdefault("rich", None)
+    return missing
 
 
 _OWN_HASHES: Final = ("_md5", "_sha1", "_sha3")
