@@ -34,7 +34,7 @@ def test_a_peak_is_what_its_clock_and_its_width_allow() -> None:
         assert 2**8 * 0.7 < each < 2**13 * 1.3, board.key
 
 
-def test_what_the_driver_shows_is_near_what_the_box_says() -> None:
+def test_memory_of_the_driver_is_near_the_published_memory() -> None:
     """Some boards lose a part to error correction; none shows more than GiB for GB."""
     for board in BOARDS.values():
         assert board.nominal_memory_bytes is not None, board.key
@@ -46,7 +46,7 @@ def test_what_the_driver_shows_is_near_what_the_box_says() -> None:
         ), board.key
 
 
-def test_what_is_achieved_is_a_part() -> None:
+def test_achieved_figures_are_below_the_peaks() -> None:
     """Of each peak, and of the bandwidth in each format, whether measured or assumed."""
     for board in BOARDS.values():
         for precision in Precision:
@@ -130,7 +130,7 @@ def test_every_figure_tells_where_it_comes_from() -> None:
         assert board.origin("l2_mb").kind is OriginKind.RECALLED, board.key
 
 
-def test_what_was_measured_is_told_from_what_is_assumed() -> None:
+def test_measured_figures_are_told_from_assumed_ones() -> None:
     """Figure by figure: an H100 was never measured in fp32, nor a GB200 in eights."""
     kinds = {
         (key, figure): BOARDS[key].origin(figure).kind

@@ -37,7 +37,7 @@ BOARDS = list(built_in().boards.values())
         ("AMD Instinct MI300X OAM", "MI300X"),
     ],
 )
-def test_what_is_needed_to_tell_boards_apart_is_enough(name: str, key: str) -> None:
+def test_distinguishing_part_of_a_name_is_enough(name: str, key: str) -> None:
     """Suffixes, brands and MIG profiles neither hide a board nor change which it is."""
     board = built_in().find(name)
 

@@ -111,7 +111,7 @@ def test_every_board_is_called_and_cut_as_the_table_says() -> None:
         assert "|".join(cells) == row["mig_profiles"]
 
 
-def test_what_the_table_calls_verified_is() -> None:
+def test_figures_called_verified_are_verified() -> None:
     """Names that were seen; peaks, bandwidth and power that were compared."""
     for row in rows_of("gpus.csv"):
         board = built_in().boards[row["key"]]
@@ -143,7 +143,7 @@ def test_every_measured_efficiency_is_there_and_no_other() -> None:
                 assert cost.small_message_seconds == pytest.approx(delay / 1e6)
 
 
-def test_what_is_assumed_keeps_to_what_its_like_was_measured_at() -> None:
+def test_assumed_efficiency_agrees_with_similar_measured_boards() -> None:
     """Left out of the measured ones, each board's bf16 is foretold within a factor of 1.41."""
     errors = {}
     for row in rows_of("efficiency.csv"):

@@ -115,7 +115,7 @@ def test_an_unheard_of_architecture_gets_the_common_assumptions() -> None:
     assert board.origin("efficiency").source == "a priori"
 
 
-def test_what_an_operator_measured_takes_the_place_of_what_is_assumed() -> None:
+def test_measured_figures_of_an_operator_replace_assumed_ones() -> None:
     """Efficiency and sums over GPUs alike; a measured part has the power limit in it."""
     board = extended(
         "boards: {T4: {efficiency: {gemm: {bf16: 0.41}}, all_reduce: {2: [9.5, 11]},"
@@ -173,7 +173,9 @@ extra: 1
         (b"- T4", "mine.yaml:1:1: must be a mapping of keys to values (got ['T4'])"),
     ],
 )
-def test_what_is_no_catalogue_is_told(raw: bytes, message: str, tmp_path: Path) -> None:
+def test_invalid_catalogue_is_refused_with_its_place(
+    raw: bytes, message: str, tmp_path: Path
+) -> None:
     """By the place where it stops to be one."""
     file = tmp_path / "mine.yaml"
     file.write_bytes(raw)

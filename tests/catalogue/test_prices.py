@@ -43,7 +43,7 @@ def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
         assert 500 < whole / hourly < 40_000
 
 
-def test_what_nobody_says_is_none() -> None:
+def test_unknown_price_is_none() -> None:
     """Neither a price of zero nor one of some board alike."""
     assert PRICES.of("H200-NVL-141GB") is None
     assert PRICES.dollars_per_hour("H200-NVL-141GB") is None

@@ -123,7 +123,7 @@ def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captu
         (["--prices", "no.yaml"], 78, "no.yaml: there is no such file; check the path"),
     ],
 )
-def test_what_is_not_there_is_told(
+def test_unknown_entry_is_an_error_with_the_nearest_name(
     arguments: list[str], status: int, message: str, capsys: Captured
 ) -> None:
     """With the nearest that is, by the status that fits, and with nothing on standard output."""

@@ -21,7 +21,9 @@ def settings(tmp_path: Path) -> Iterator[str]:
         yield str(file)
 
 
-def test_what_the_driver_says_is_told_and_nothing_else(settings: str, capsys: Captured) -> None:
+def test_unknown_board_shows_only_the_figures_of_the_driver(
+    settings: str, capsys: Captured
+) -> None:
     """By the name that the driver has for it, brand or not; with the remedy."""
     assert main(["catalogue", "r300", "--config.file", settings]) == 0
     text = capsys.readouterr().out
@@ -44,7 +46,7 @@ def test_programs_see_that_it_has_no_key(settings: str, capsys: Captured) -> Non
     assert unknown["names"] == ["NVIDIA R300"]
 
 
-def test_what_is_neither_known_nor_here_is_refused(settings: str, capsys: Captured) -> None:
+def test_board_neither_known_nor_present_is_refused(settings: str, capsys: Captured) -> None:
     """With what was looked at."""
     assert main(["catalogue", "R301", "--config.file", settings]) == 2
     error = capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
     assert waiting == ["closed"]
 
 
-def test_what_cannot_be_done_is_told(config: Path, capsys: Captured) -> None:
+def test_impossible_claim_is_refused_with_the_reason(config: Path, capsys: Captured) -> None:
     """No history, one that someone holds, an id that is not there, advice that is closed."""
     assert run(config, "claim", "abc") == 1
     history = config.parent / "h.db"

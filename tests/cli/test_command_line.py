@@ -43,7 +43,7 @@ def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"]])
-def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Captured) -> None:
+def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured) -> None:
     """With the usage of what does."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)

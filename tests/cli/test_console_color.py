@@ -41,7 +41,7 @@ def test_a_terminal_is_colored_and_a_pipe_is_not(
     assert capsys.readouterr().out == "Idle:\n\x1b[1mIdle:\x1b[0m\nIdle:\n"
 
 
-def test_what_matters_has_a_color() -> None:
+def test_important_parts_have_a_color() -> None:
     """Headings, severities, money, and what can be copied."""
     text = "Idle:\n  a1  high, active\n  b2  low, active\nsaves $2 to $3 a day\n  rightsizer top\n"
 

@@ -26,7 +26,7 @@ CHECKED = (
 )
 
 
-def test_what_is_missing_is_followed_by_its_cost_and_remedy(
+def test_missing_item_is_followed_by_its_cost_and_remedy(
     golden: Callable[[str, str], None],
 ) -> None:
     """A line a check, further ones below where there is more to say, and a sum."""

@@ -145,7 +145,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
     }
 
 
-def test_what_is_not_known_is_missing() -> None:
+def test_unknown_value_is_an_empty_cell() -> None:
     """Never 0: no device, no energy, no use, no holder."""
     row = ExportRow(Window("GPU-0", EPOCH, EPOCH + MINUTE, {State.UNKNOWN: MINUTE}), None)
     found = {column.name: column.value(row) for column in COLUMNS}

@@ -55,7 +55,7 @@ def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
     golden("fleet.json", json.dumps(encode_answer(fleet_answer()), indent=1) + "\n")
 
 
-def test_what_would_be_asked_is_told_in_words(golden: GoldenFile) -> None:
+def test_dry_run_describes_the_queries(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
     plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
     golden("fleet-plan.txt", plan_text(encode_plan(sources(), plan, END / 1e9)) + "\n")
@@ -72,7 +72,7 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
-def test_what_is_not_there_is_not_listed_as_found() -> None:
+def test_empty_source_is_not_listed_as_found() -> None:
     """Sources without anything are one line; an estate without advice says that it has none."""
     text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
     assert "  slurm" not in text

@@ -128,7 +128,7 @@ def test_the_largest_loss_is_the_lesson(changes: dict[str, object], said: str) -
     assert said in text.splitlines()[-1]
 
 
-def test_what_the_recommender_said_goes_before_the_lesson() -> None:
+def test_advice_comes_before_the_lesson() -> None:
     """It has looked closer."""
     advice = Advice(
         finding(summary="Two of its GPUs are enough."),

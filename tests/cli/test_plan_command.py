@@ -44,7 +44,7 @@ def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
     assert plan["validation"][-1]["concurrency"] > first["concurrency"]
 
 
-def test_what_does_not_fit_is_predicted_all_the_same(file: Path, capsys: Captured) -> None:
+def test_plan_that_does_not_fit_is_predicted_with_its_reason(file: Path, capsys: Captured) -> None:
     """With its reason, and no failure of the command."""
     asked = {
         "model": {**SHAPE, "parameters": 70e9, "layers": 80, "hidden": 8192, "heads": 64},
@@ -194,14 +194,14 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
         ("model: [\n", "FILE:2:1: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(
+def test_invalid_plan_is_refused_with_its_place(
     file: Path, text: str, message: str, capsys: Captured
 ) -> None:
     """And nothing is answered."""
     assert refusal(file, text, capsys).startswith(message)
 
 
-def test_what_is_no_mapping_is_told_once(file: Path, capsys: Captured) -> None:
+def test_plan_that_is_no_mapping_has_one_error(file: Path, capsys: Captured) -> None:
     """And not that it lacks keys."""
     assert len(refusal(file, "hello\n", capsys).splitlines()) == 1
 
@@ -307,7 +307,7 @@ def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None
 
 
 @pytest.mark.parametrize("key", ["gpus", "config"])
-def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: Captured) -> None:
+def test_error_message_escapes_control_characters(key: str, file: Path, capsys: Captured) -> None:
     """It may quote a file that someone else wrote."""
     hostile = "\x1b[31mH100\u202e"
     file.with_name("config.json").write_text(json.dumps({"model_type": hostile}))
@@ -338,7 +338,7 @@ def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: 
         ),
     ],
 )
-def test_what_a_task_makes_no_use_of_is_told(
+def test_unused_key_of_a_task_is_reported(
     file: Path, capsys: Captured, text: str, start: str
 ) -> None:
     """The one who forgets the task would take the answer for another one."""
@@ -348,7 +348,7 @@ def test_what_a_task_makes_no_use_of_is_told(
     assert note.startswith(start)
 
 
-def test_what_a_task_makes_use_of_needs_no_note(file: Path, capsys: Captured) -> None:
+def test_used_key_of_a_task_needs_no_note(file: Path, capsys: Captured) -> None:
     """An empty part neither."""
     text = "task: finetune-lora\nlora: {rank: 16}\ntraining: {micro_batch: 2}\nload: {}\n"
     plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}", capsys)

@@ -104,7 +104,7 @@ def test_weights_are_those_of_a_quantized_denoiser(
     assert weights - beside == pytest.approx(11_901_408_320, rel=0.05)
 
 
-def test_what_is_not_counted_is_said(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncounted_component_is_named(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By the folder's name."""
     index = {**FLUX["model_index.json"], "image_encoder": ["transformers", "CLIPVisionModel"]}
     (pipeline / "model_index.json").write_text(json.dumps(index))

@@ -72,7 +72,7 @@ def test_choices_are_what_the_planner_takes() -> None:
         ("model=sdxl&rqs=2", "rqs: is no field; there are"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_field(query: str, said: str) -> None:
+def test_invalid_field_shows_its_error(query: str, said: str) -> None:
     """In the words of the command, without its dashes; there is no answer below."""
     (fault,) = faults_of(query)
     assert fault.startswith(said)
@@ -87,7 +87,7 @@ def test_no_file_of_the_node_is_read(tmp_path: Path, name: str) -> None:
         assert faults_of(f"model={path}&rps=1") != []
 
 
-def test_what_was_entered_is_shown_as_text() -> None:
+def test_entered_text_is_escaped() -> None:
     """No markup of a link that somebody was sent becomes the page's."""
     page = form_document("model=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&rps=1", PLANNER)
     assert "<script" not in page

@@ -308,9 +308,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_told_by_its_flag(
-    words: str, message: str, capsys: Captured
-) -> None:
+def test_invalid_option_is_refused_by_its_flag(words: str, message: str, capsys: Captured) -> None:
     """With the nearest right form."""
     assert main(["plan", *words.split()]) != 0
 
@@ -339,7 +337,7 @@ def test_what_is_wrong_with_a_line_is_told_by_its_flag(
         ),
     ],
 )
-def test_what_is_wrong_with_a_load_names_the_right_form(
+def test_invalid_load_names_the_right_format(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Never that of another unit."""
@@ -358,7 +356,7 @@ def test_what_is_wrong_with_a_load_names_the_right_form(
         (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given and not looked at"),
     ],
 )
-def test_what_a_model_has_no_use_for_is_said(words: tuple[str, ...], note: str, ask: Ask) -> None:
+def test_unused_option_of_a_model_is_reported(words: tuple[str, ...], note: str, ask: Ask) -> None:
     """It is not taken for something else."""
     notes = ask(*words, "--gpus", "a30")["notes"]
 

@@ -153,7 +153,7 @@ def test_a_recording_and_a_trace_of_one_run_go_together(file: Path, capsys: Capt
         (SERVES, details_page([("S", "Duration", "ns", "2,000")]), "no timeline"),
     ],
 )
-def test_what_cannot_carry_a_comparison_is_refused(
+def test_incomparable_profile_is_refused(
     file: Path, capsys: Captured, asked: Any, text: str, told: str
 ) -> None:
     """With the file, the reason and the remedy."""
@@ -187,7 +187,7 @@ def test_a_board_is_never_taken_from_a_list_of_candidates(file: Path, capsys: Ca
         ("training", "counts samples; state training.sequence"),
     ],
 )
-def test_what_a_log_of_training_does_not_say_is_asked_for(
+def test_missing_facts_of_a_training_log_are_requested(
     file: Path, capsys: Captured, missing: str, told: str
 ) -> None:
     """GPUs and tokens of a sample: two that were assumed wrongly can cancel each other."""

@@ -43,7 +43,7 @@ def test_counts_are_whole_instances(cloud: str, capsys: Captured) -> None:
             assert rental["source"]
 
 
-def test_what_has_no_sourced_price_has_none(capsys: Captured) -> None:
+def test_offer_without_a_sourced_price_has_no_price(capsys: Captured) -> None:
     """It is offered, behind what has one."""
     found = fitting(plan(capsys, "--provider", "gcp"))
     unpriced = [each for each in found if each["gpu"] == "B200"]
@@ -132,7 +132,7 @@ def test_people_see_what_to_rent(capsys: Captured) -> None:
     assert "skypilot-catalog catalogs/v8/oci/vms.csv" in long
 
 
-def test_what_exchanges_much_shares_large_servers() -> None:
+def test_communicating_workloads_share_large_servers() -> None:
     """Trainers, and replicas with one copy of experts: one of eight costs as eight of one."""
     one, eight = (
         Instance("aws", f"p5.{gpus}", "H100-SXM5-80GB", gpus, 7.0 * gpus, "2026", "a page")

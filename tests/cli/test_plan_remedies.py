@@ -61,7 +61,7 @@ def test_several_are_told_together_where_one_is_not_enough(file: Path, capsys: C
     assert "train:" not in together["change"]
 
 
-def test_what_is_late_is_told_without_its_limits(file: Path, capsys: Captured) -> None:
+def test_late_option_is_shown_without_its_limits(file: Path, capsys: Captured) -> None:
     """So that one sees what the GPUs could promise."""
     asked = {"load": {"ttft_ms": 1, "tokens_per_second": 10}, "gpus": ["L4"]}
     last = remedies(file, capsys, asked)[-1]

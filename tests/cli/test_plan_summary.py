@@ -83,7 +83,7 @@ def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
     assert all(row[at:].strip() for row in rows)
 
 
-def test_where_nothing_fits_the_nearest_and_what_would_are_told(capsys: Captured) -> None:
+def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:
     """No table, and no run to be sure of."""
     lines = summary(
         capsys, *["plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4"]

@@ -174,7 +174,7 @@ def test_a_folder_of_broken_files_alone_exits_with_1(tmp_path: Path, capsys: Cap
     assert "cut.xplane.pb: byte" in capsys.readouterr().err
 
 
-def test_what_cannot_be_compared_or_replaced_is_refused(tmp_path: Path, capsys: Captured) -> None:
+def test_incomparable_profiles_are_refused(tmp_path: Path, capsys: Captured) -> None:
     """Exit status 2: as many earlier profiles as later ones, and a report is no profile."""
     trace = launch_bound_trace(tmp_path)
     other = launch_bound_trace(tmp_path, "other.json")

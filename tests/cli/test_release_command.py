@@ -101,7 +101,7 @@ def test_it_waits_until_all_is_let_go(agent: Agent, capsys: Captured) -> None:
     assert told["until"] is None
 
 
-def test_what_is_not_let_go_in_time_is_told(agent: Agent, capsys: Captured) -> None:
+def test_release_timeout_names_what_is_still_held(agent: Agent, capsys: Captured) -> None:
     """With what is still held; the request stands."""
     agent.polls_until_done = 10**6
     assert main(at(agent, "release", "gpus", "--wait", "200ms")) == 1
@@ -170,7 +170,7 @@ def test_a_value_that_makes_no_sense_never_reaches_the_agent(
     assert message in capsys.readouterr().err
 
 
-def test_what_the_agent_does_not_take_is_a_usage_error(agent: Agent, capsys: Captured) -> None:
+def test_request_refused_by_the_agent_is_a_usage_error(agent: Agent, capsys: Captured) -> None:
     """In the agent's words."""
     assert main(at(agent, "release", "--for", "2y")) == 2
     assert "for: '2y' is not between 0 s and 366 d" in capsys.readouterr().err

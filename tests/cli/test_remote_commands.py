@@ -212,7 +212,9 @@ def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
 
 @pytest.mark.parametrize("command", [["advise"], ["top", "--once"], ["claim", "abc"]])
 @pytest.mark.parametrize("status", [200, 404])
-def test_what_is_no_agent_is_told(command: list[str], status: int, capsys: Captured) -> None:
+def test_address_of_another_server_is_refused(
+    command: list[str], status: int, capsys: Captured
+) -> None:
     """Another server, by an answer that no agent gives."""
 
     class Other(BaseHTTPRequestHandler):

@@ -114,7 +114,7 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     )
 
 
-def test_what_columns_do_not_tell_is_said(folder: Path, capsys: Captured) -> None:
+def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captured) -> None:
     """A log without memory knows no holder, one without board and limit no stall."""
     rows = "".join(
         f"2026/01/01 {at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}, "
@@ -208,7 +208,7 @@ def record(folder: Path, *flags: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
-def test_what_was_recorded_can_be_replayed(folder: Path, name: str, capsys: Captured) -> None:
+def test_recorded_file_can_be_replayed(folder: Path, name: str, capsys: Captured) -> None:
     """With devices, names and states."""
     status, said = record(folder, "--duration", "1s", name)
     assert status == 0

@@ -116,7 +116,7 @@ def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> N
     assert len(document(capsys, "--config.file", file)["gpus"]) == 1
 
 
-def test_what_is_not_known_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:
+def test_unknown_fact_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:
     """And never a number or a word that could be taken for an answer."""
     with installed(no_driver):
         found = document(capsys, "--path.sysfs", flat_virtual_machine(tmp_path).root)
@@ -175,7 +175,7 @@ def test_a_gpu_that_is_asleep_is_not_woken(tmp_path: Path) -> None:
     assert found.topology.placements["0000:3b:00.0"].numa_node == 0
 
 
-def test_where_all_gpus_are_asleep_the_driver_is_left_alone(tmp_path: Path) -> None:
+def test_driver_is_not_opened_while_all_gpus_sleep(tmp_path: Path) -> None:
     """Opening it would wake them."""
     tree = one_socket(tmp_path)
     for address in tree.gpus:
@@ -218,7 +218,7 @@ def linked(*can_read: bool | None) -> NodeSurvey:
         ([True, True, False, None, None, None], "2 of 6 pairs can read each other's"),
     ],
 )
-def test_who_can_read_whose_memory_is_summed_up(told: list[bool | None], words: str) -> None:
+def test_peer_access_is_summarized_in_one_line(told: list[bool | None], words: str) -> None:
     """In one line, however many pairs there are."""
     assert f"\nPeer memory: {words}\n" in topology_text(linked(*told))
 

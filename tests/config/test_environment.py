@@ -82,7 +82,7 @@ def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "null"])
-def test_what_may_be_absent_can_be_taken_away(text: str) -> None:
+def test_optional_setting_is_unset_by_an_empty_variable(text: str) -> None:
     """An empty variable, as of a compose file, stands for nothing."""
     assert loaded("store: {token_file: /run/a}", RIGHTSIZER_STORE__TOKEN_FILE=text) == Settings()
 

@@ -49,7 +49,7 @@ def test_nothing_new_changes_nothing() -> None:
     assert live_update(Tree(), Tree()) == (Tree(), ())
 
 
-def test_what_does_not_go_with_what_stays_is_refused() -> None:
+def test_update_that_conflicts_with_unchanged_settings_is_refused() -> None:
     """Each is right by itself, and the agent would run with both."""
     old, new = Tree(still=Inner(own=8)), Tree(live=Inner(own=8))
     with pytest.raises(ConfigurationError, match=r"more than 10 together.*still.own.*restart"):

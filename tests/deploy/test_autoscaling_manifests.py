@@ -132,7 +132,7 @@ def test_missing_data_is_never_idle(name: str) -> None:
 
 
 @pytest.mark.parametrize("replicas", [(0,) * 8 + (1,) * 12 + (0,) * 4, (1,) * 20 + (3,) * 148])
-def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> None:
+def test_manifests_of_advice_follow_the_schema(replicas: tuple[int, ...]) -> None:
     """By the day and by the week; the fleet's advice and a node's are the same words."""
     workload = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
@@ -147,7 +147,7 @@ def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> 
     assert {each["metadata"]["timezone"] for each in written["spec"]["triggers"]} == {"Etc/UTC"}
 
 
-def test_what_scales_by_waiting_requests_is_kedas_too() -> None:
+def test_scaling_by_waiting_requests_uses_keda() -> None:
     """As the advice prints it, and never to nothing while someone is served."""
     server = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"

@@ -62,7 +62,7 @@ def test_health_is_asked_at_the_port_that_is_offered(service: dict[str, Any]) ->
     assert f"http://127.0.0.1:{inside}/" in " ".join(service["healthcheck"]["test"])
 
 
-def test_what_is_waited_for_is_there(service: dict[str, Any]) -> None:
+def test_dependencies_are_services_with_a_health_check(service: dict[str, Any]) -> None:
     """Dependencies are services that can be healthy."""
     for name, wish in service.get("depends_on", {}).items():
         assert wish == {"condition": "service_healthy"}

@@ -87,7 +87,7 @@ def test_two_runs_write_the_same(generate: ModuleType) -> None:
         "rightsizer_power_watts_bucket",  # And what is none has none.
     ],
 )
-def test_what_no_agent_exports_is_refused(queries: ModuleType, name: str) -> None:
+def test_metric_that_no_agent_exports_is_refused(queries: ModuleType, name: str) -> None:
     """A metric that was renamed breaks the generator, and not the dashboard."""
     with pytest.raises(KeyError, match=name.removesuffix("_bucket")):
         queries.select(name)

@@ -186,7 +186,7 @@ def test_exclusions_have_reasons_and_panels() -> None:
             assert "panel" not in entry or (entry["dashboard"], entry["panel"]) in titles
 
 
-def test_what_chooses_nothing_is_out_of_sight() -> None:
+def test_variables_without_a_choice_are_hidden() -> None:
     """Where nodes cannot be chosen, their variables are hidden and only handed on by links."""
     for uid, each in BOARDS.items():
         asked = json.dumps([*panels_of(each)])

@@ -122,7 +122,7 @@ def test_the_socket_of_commands_can_be_made() -> None:
     assert str(Path(settings.fleet.api_socket).parent) in mounted
 
 
-def test_what_it_may_reach_is_the_store_and_no_more() -> None:
+def test_network_policy_allows_the_store_alone() -> None:
     """Names, and the port of the store's address."""
     objects = built_from(FLEET / "service")
     settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")

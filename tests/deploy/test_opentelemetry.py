@@ -47,7 +47,7 @@ def test_every_part_of_the_pipeline_is_configured() -> None:
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=[each["include"] for each in TRANSFORMS])
-def test_what_is_renamed_is_exported_by_default(transform: dict[str, Any]) -> None:
+def test_renamed_metrics_are_exported_by_default(transform: dict[str, Any]) -> None:
     """In the unit of the convention, with every label that is given another name."""
     metric = METRICS[transform["include"]]
     assert metric.collector in DEFAULT_COLLECTORS

@@ -26,7 +26,7 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_what_a_workflow_calls_is_a_target(path: Path) -> None:
+def test_workflows_call_existing_make_targets(path: Path) -> None:
     """So that it runs on a clone as it does there."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     called = {name for step in steps(read(path)) for name in MAKE.findall(step.get("run", ""))}

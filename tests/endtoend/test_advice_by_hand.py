@@ -39,7 +39,7 @@ def command(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_is_said_is_kept_through_a_kill(tmp_path: Path, id_: str) -> None:
+def test_decision_survives_a_kill(tmp_path: Path, id_: str) -> None:
     """Snoozed over the socket, shown over TCP and in the metrics, and so after `kill -9`."""
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         status, said = command(tmp_path, "snooze", id_, "--for", "7d", "--actor", "ana")

@@ -66,7 +66,7 @@ def test_signals_are_passed_on_and_end_as_a_shell_tells(lent: Place) -> None:
     assert killed.wait() == 128 + signal.SIGUSR1
 
 
-def test_what_cannot_be_run_gives_its_gpus_back(lent: Place) -> None:
+def test_command_that_cannot_run_returns_its_gpus(lent: Place) -> None:
     """126 and 127, as shells have it; what can never be granted is refused at once."""
     absent = lent.run("--", "no-such-program")
     forbidden = lent.run("--", str(lent.folder / "node.yaml"))
@@ -130,7 +130,7 @@ def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
     assert next_one.wait() == 0
 
 
-def test_what_a_command_leaves_behind_holds_the_lease(lent: Place, tmp_path: Path) -> None:
+def test_processes_left_by_a_command_hold_the_lease(lent: Place, tmp_path: Path) -> None:
     """The run waits for it, and answers by the command's own status."""
     note = tmp_path / "pid"
     run = lent.run("--", "sh", "-c", f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3")

@@ -117,7 +117,7 @@ def told(prometheus: Prometheus, promql: str) -> bool:
     return any(not math.isnan(value) for _, value in prometheus.query(promql))
 
 
-def test_what_may_be_empty_is_a_query() -> None:
+def test_panels_allowed_to_be_empty_exist() -> None:
     """No exception outlives its panel."""
     assert set(MAY_BE_EMPTY) <= {query.name for query in QUERIES}
 

@@ -77,7 +77,7 @@ def test_nothing_is_named_that_is_not_so(advice: list[dict[str, Any]]) -> None:
     assert held - TRUE <= ALSO
 
 
-def test_what_nobody_holds_is_only_ever_called_idle(advice: list[dict[str, Any]]) -> None:
+def test_unheld_gpu_is_only_called_idle(advice: list[dict[str, Any]]) -> None:
     """GPUs between two workloads are empty and nothing else."""
     reasons = {reason for each in advice if not each["workload"] for reason in each["reasons"]}
 

@@ -69,7 +69,7 @@ def agents(life: Life) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])
-def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics) -> None:
+def test_planted_waste_alone_is_found(ask: Ask, metrics: Metrics) -> None:
     """From our agents' metrics and from an exporter's, as far as these can show it."""
     result = score(SMALL, metrics, ask(metrics).findings)
     assert result.missed == ()
@@ -98,7 +98,7 @@ def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -
     assert result.found == planted_waits(SMALL, metrics)
 
 
-def test_what_is_found_becomes_advice(ask: Ask) -> None:
+def test_findings_become_advice(ask: Ask) -> None:
     """The present is judged by ten minutes, the rest by days; one look is enough to open it."""
     answer = ask(Metrics.OWN)
     opened = {each["id"] for each in answer.document["advice"]}

@@ -242,7 +242,7 @@ def test_days_that_break_within_are_read_again(
         ("fleet-advice.db", "the fleet's ledger", ("--save",)),
     ],
 )
-def test_what_a_newer_program_wrote_is_left_alone(
+def test_state_of_a_newer_program_is_left_alone(
     tmp_path: Path, url: str, name: str, what: str, flags: tuple[str, ...]
 ) -> None:
     """It is neither read nor set aside."""

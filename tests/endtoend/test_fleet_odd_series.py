@@ -81,7 +81,7 @@ def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("estate", ["renamed", "twice", "reset", "ahead", "behind"])
-def test_what_is_odd_without_a_difference_makes_none(
+def test_harmless_oddities_change_nothing(
     tmp_path: Path, url: str, plain: dict[str, Any], estate: str
 ) -> None:
     """Other names each day, two scrapers, agents that begin again, clocks that are off."""
@@ -112,7 +112,9 @@ def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
         ("behind", "up to 10 min older than their scrapes: .* the clocks of their nodes are beh"),
     ],
 )
-def test_what_is_odd_is_told(tmp_path: Path, url: str, estate: str, told: str) -> None:
+def test_oddities_are_reported_as_warnings(
+    tmp_path: Path, url: str, estate: str, told: str
+) -> None:
     """As a warning, on the page for people too."""
     config = configured(tmp_path, url, matchers=f'estate="{estate}"')
     text = asked_in_process(config, "--at", str(END)).out

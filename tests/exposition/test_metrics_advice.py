@@ -40,7 +40,7 @@ def piece(id_: str, gpus: float | None = None, dollars: float | None = None) -> 
     return Advice(found, AdviceState.CLAIMED, NOW, NOW)
 
 
-def test_what_saves_most_is_exported_first_and_all_is_counted() -> None:
+def test_advice_with_the_largest_saving_is_exported_first() -> None:
     """By money, then by GPUs; what no one can price comes last."""
     advice = (piece("none"), piece("gpus", gpus=2.0), piece("money", 0.5, 3.0), piece("less", 9, 1))
     report = replace(node_report(), advice=advice)

@@ -182,7 +182,7 @@ def test_a_level_bounds_the_series_of_a_gpu(level: Level, most: int) -> None:
     assert len(series) <= most * 8, len(series)
 
 
-def test_what_is_switched_on_by_name_is_exported_whole_at_every_level() -> None:
+def test_collector_enabled_by_name_is_exported_at_every_level() -> None:
     """A level bounds the usual collectors; nobody turns on links to see nothing of them."""
     on = CollectorSwitches(topology=True, links=True)
     for level in Level:

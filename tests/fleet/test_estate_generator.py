@@ -213,7 +213,7 @@ def test_all_that_waits_has_a_truth() -> None:
         assert sorted(keys) == sorted([each.key for each in PENDING[layout.name]] + [*QUEUED])
 
 
-def test_what_is_said_of_waiting_work_is_compared_with_the_truth() -> None:
+def test_findings_of_waiting_work_are_compared_with_the_truth() -> None:
     """Found, missed and wrong: a node, a wait or a step that is not so is as bad as none."""
     anywhere = {
         "key": "kubernetes:newcomers/try-out",
@@ -288,7 +288,7 @@ def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
     assert times == list(range(60, 601, 60))
 
 
-def test_what_stays_is_written_half_as_often(life: Life) -> None:
+def test_last_day_is_written_in_full(life: Life) -> None:
     """The last sample is always among them; of the last day there is one a slot.
 
     Counters are told at each scrape then, as exporters do: of one sample nothing grows.
@@ -308,7 +308,7 @@ def finding(workload: str | None, *reasons: str) -> Mapping[str, object]:
     return {"workload": workload, "reasons": list(reasons)}
 
 
-def test_what_is_said_is_compared_with_the_truth() -> None:
+def test_findings_are_compared_with_the_truth() -> None:
     """Found, missed and wrong; of what is not planted some may be said, and some not."""
     said = [
         finding("slurm:stall", "HiddenStall"),

@@ -56,7 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 @pytest.mark.prometheus
-def test_what_disappeared_from_a_store_is_named(found: dict[str, dict[str, Any]]) -> None:
+def test_device_that_disappeared_from_a_store_is_named(found: dict[str, dict[str, Any]]) -> None:
     """A node that Kubernetes has still, one of its GPUs, and an exporter's profiling."""
     pool_name = f"pool/{'H100-SXM5-80GB'}"
     assert found.keys() == {"node/node-0", "node/node-1", pool_name}

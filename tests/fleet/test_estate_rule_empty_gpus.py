@@ -59,7 +59,7 @@ def test_empty_gpus_beside_others_are_one_line_a_pool() -> None:
     assert line.savings.gpus_low == 0.0
 
 
-def test_what_is_empty_since_an_hour_is_no_line() -> None:
+def test_gpu_empty_for_an_hour_is_no_finding() -> None:
     """Nor what work waits for."""
     assert not judged(node(1, 3.0))["pool/p"].is_complaint
     waiting = (WaitingWork("ml/next", "p", 8.0),)

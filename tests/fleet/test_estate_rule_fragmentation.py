@@ -78,12 +78,12 @@ def test_slurm_packs_its_own_way() -> None:
     ],
     ids=["one", "more than there are", "another pool"],
 )
-def test_what_would_not_fit_for_other_reasons_is_no_scatter(waiting: WaitingWork) -> None:
+def test_request_too_large_for_the_free_gpus_is_no_fragmentation(waiting: WaitingWork) -> None:
     """One GPU fits anywhere, and six are not free at all."""
     assert not judged(view([PARTS], [service("api", "parts-0", 2)], [waiting])).is_complaint
 
 
-def test_what_passes_by_itself_is_not_told() -> None:
+def test_brief_fragmentation_is_no_finding() -> None:
     """Scattered just now, and whole for most of the hours."""
     whole = {node: hours(steady(4.0 if node == "parts-0" else 0.0)) for node in FREE}
     found = judged(view([replace(PARTS, node_free=whole)], (), [NEXT]))

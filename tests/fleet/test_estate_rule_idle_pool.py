@@ -20,7 +20,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
     return verdict.finding
 
 
-def test_what_nobody_ever_needed_can_go() -> None:
+def test_gpus_never_needed_can_be_removed() -> None:
     """With a margin, and as whole nodes where that is possible."""
     found = judged(pool("spare", restless(8, 16), nodes=5))
     assert found.kind is FindingKind.OVERPROVISIONED
@@ -77,7 +77,7 @@ def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
     assert not judged(view([thin], waiting=[anywhere])).is_complaint
 
 
-def test_what_fills_up_is_not_taken_away() -> None:
+def test_growing_pool_is_not_reduced() -> None:
     """Half of it was never held, and in a month all of it will be."""
     assert not judged(pool("filling", growing(10.0, 1.0))).is_complaint
 
@@ -127,7 +127,7 @@ def test_the_id_survives_a_gpu_more_or_less() -> None:
     assert one.id != judged(pool("large", restless(100, 600), nodes=100)).id
 
 
-def test_what_is_held_now_is_kept() -> None:
+def test_gpus_held_now_are_not_removed() -> None:
     """The hours may be older than what the store says of this moment."""
     one = pool("spare", steady(2.0))
     now = replace(one, free_by_node=dict.fromkeys(one.size_by_node, 1))

@@ -80,12 +80,12 @@ def test_slurm_gives_out_parts_its_own_way() -> None:
     ],
     ids=["preallocating", "half unknown", "idle"],
 )
-def test_who_cannot_be_known_to_fit_keeps_its_gpu(facts: dict[str, Any]) -> None:
+def test_workload_not_known_to_fit_keeps_its_gpu(facts: dict[str, Any]) -> None:
     """Memory held is not memory needed; what is unknown may be much; who is idle shares nothing."""
     assert not judged([notebook(at, **facts) for at in range(4)]).is_complaint
 
 
-def test_who_has_two_gpus_keeps_them() -> None:
+def test_workload_with_two_gpus_keeps_them() -> None:
     """Only what fits one GPU at all times is small."""
     wide = [
         work(f"x-{at}", "small", {"small-0": 2}, NOTEBOOK, compute=0.2, first=2 * at)
@@ -123,7 +123,7 @@ def replace_name(of: FleetWorkload) -> FleetWorkload:
     return replace(of, case=replace(of.case, key="web/other"))
 
 
-def test_who_is_under_pressure_shares_nothing() -> None:
+def test_workload_under_pressure_is_not_packed() -> None:
     """Never over while under."""
     pressed = [
         replace(

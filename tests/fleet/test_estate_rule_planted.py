@@ -164,7 +164,7 @@ def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
 @pytest.mark.parametrize(
     ("plant", "expected"), PLANTED, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_what_is_planted_is_found_and_nothing_else(
+def test_planted_waste_alone_is_found(
     plant: object, expected: AbstractSet[tuple[str, str]]
 ) -> None:
     """Whatever else the estate is used for."""

@@ -58,7 +58,7 @@ def test_a_weekend_is_a_cycle_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("held", [steady(60.0), restless(14, 60)])
-def test_what_does_not_follow_the_day_gets_no_schedule(held: object) -> None:
+def test_load_without_a_daily_cycle_gets_no_schedule(held: object) -> None:
     """Steady load, and load without a cycle."""
     assert not judged(pool("flat", held, nodes=8)).is_complaint  # type: ignore[arg-type]
 

@@ -44,7 +44,7 @@ def test_an_end_within_two_weeks_is_urgent() -> None:
     [steady(60.0), restless(20, 60), growing(20.0, -1.0), growing(4.0, 0.2)],
     ids=["full", "restless", "shrinking", "slow"],
 )
-def test_what_does_not_grow_to_its_end_is_no_forecast(held: object) -> None:
+def test_pool_not_growing_to_its_end_has_no_forecast(held: object) -> None:
     """Nor what takes longer than the horizon."""
     assert not judged(pool("steady", held, nodes=8)).is_complaint  # type: ignore[arg-type]
 

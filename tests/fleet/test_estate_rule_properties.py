@@ -183,7 +183,7 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     assert rule.relaxed(0.6).settings.on_ratio == pytest.approx(0.6 * rule.settings.on_ratio)
 
 
-def test_what_is_advised_names_a_known_risk_and_reason() -> None:
+def test_every_finding_names_a_known_risk_and_reason() -> None:
     """For the words of every form."""
     for found in complaints(estate((30, 4, 8, 12), 6, 0.2)).values():
         assert found.reasons[0] in Reason

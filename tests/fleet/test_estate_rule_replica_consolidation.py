@@ -56,7 +56,7 @@ def test_the_service_with_most_replicas_decides() -> None:
     ],
     ids=["batch", "preallocating", "busy", "full", "unknown"],
 )
-def test_who_does_not_fit_stays(facts: dict[str, Any]) -> None:
+def test_replica_that_does_not_fit_stays(facts: dict[str, Any]) -> None:
     """Or is not known to."""
     assert not judged([service(at, **facts) for at in range(4)]).is_complaint
 

@@ -62,7 +62,7 @@ def test_no_gpu_is_promised_twice() -> None:
     ],
     ids=["batch", "unknown class", "busy", "full", "preallocating"],
 )
-def test_who_needs_its_board_keeps_it(facts: dict[str, Any]) -> None:
+def test_workload_that_needs_its_board_keeps_it(facts: dict[str, Any]) -> None:
     """A job would only run longer, and what is not known is not guessed."""
     assert not any(each.is_complaint for each in judged([light(**facts)]).values())
 

@@ -160,7 +160,7 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
     )
 
 
-def test_what_the_fleet_itself_exports_is_not_a_nodes_advice() -> None:
+def test_advice_of_the_fleet_itself_is_not_a_nodes_advice() -> None:
     """It would take its own advice for that of a node, and tell no one of it any more."""
     past = ""
     for at, source_name in (("n0:19400", "nvml"), ("fleet:19400", "fleet")):

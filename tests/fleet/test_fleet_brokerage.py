@@ -64,7 +64,7 @@ def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
     assert (found.now_gpus, found.after_gpus, found.left_gpus) == (4.0, 0.0, 0.0)
 
 
-def test_who_has_waited_longest_comes_first_and_nothing_is_promised_twice() -> None:
+def test_longest_waiting_comes_first_and_no_gpu_is_promised_twice() -> None:
     """Who does not tell comes last."""
     here = a_pool("a", {"a-0": 4})
     waiting = [
@@ -186,7 +186,7 @@ def test_moves_make_room_on_one_node_where_gpus_are_scattered() -> None:
     assert found.offers[0].steps[0].target == "a-1"
 
 
-def test_where_work_is_moved_to_is_no_longer_free() -> None:
+def test_target_of_a_move_is_no_longer_free() -> None:
     """The next in line does not get it."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     service = work("api", "a", {"a-0": 2})
@@ -235,7 +235,7 @@ def test_small_work_that_would_share_frees_all_gpus_but_one() -> None:
 
 
 @pytest.mark.parametrize("change", ["not yet", "shared", "autoscaled"])
-def test_what_frees_nothing_for_sure_is_not_counted(change: str) -> None:
+def test_uncertain_release_is_not_counted(change: str) -> None:
     """Advice that may not open, a GPU that others hold too, and a schedule."""
     here = a_pool("a", {})
     holder, beside = work("nb", "a", {"a-0": 1}), work("other", "a", {"a-0": 1})

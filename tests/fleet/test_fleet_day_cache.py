@@ -155,7 +155,7 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
         assert not day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
 
 
-def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
+def test_old_days_are_evicted(tmp_path: Path) -> None:
     """With its marks, its holders, and the workloads that no one names any more."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())

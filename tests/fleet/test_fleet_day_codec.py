@@ -59,7 +59,7 @@ def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
 
 @given(day_frames())
 @settings(max_examples=12)
-def test_what_was_read_is_written_alike(found: DayFrame) -> None:
+def test_decoded_day_encodes_to_the_same_bytes(found: DayFrame) -> None:
     """Rounding happens once; keeping a day again changes nothing."""
     data = pack(found)
     assert pack(unpack(found.grid, data)) == data
@@ -86,7 +86,7 @@ def test_a_day_is_small(step: int, most: int) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_track_is_refused(data: bytes) -> None:
+def test_invalid_track_is_refused(data: bytes) -> None:
     """Whatever stands there instead, it is told as a value that is wrong."""
     with pytest.raises(ValueError, match="track"):
         unpack(Grid(FIRST_DAY, COARSE_STEP), data)

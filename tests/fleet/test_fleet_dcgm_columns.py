@@ -99,7 +99,7 @@ def test_of_two_scrapes_the_larger_value_counts() -> None:
     assert list(found[0, :3]) == [3.0, 5.0, 7.0]
 
 
-def test_what_the_card_says_is_no_instance_s() -> None:
+def test_reading_of_the_card_is_not_its_instances() -> None:
     """Power labelled with an instance is that of the whole GPU."""
     sliced = series([300.0], GPU_I_ID="3")
     rows = {f"{gpu(0)}/gi3": 0}

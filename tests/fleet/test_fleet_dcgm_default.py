@@ -96,7 +96,7 @@ def findings(answer: dict[str, Any], rule: str) -> list[dict[str, Any]]:
         ("tensor_cores_unused", "DCGM_FI_PROF_PIPE_FP32_ACTIVE"),
     ],
 )
-def test_what_was_not_measured_is_not_well(
+def test_unmeasured_metric_makes_the_rule_abstain(
     answer: tuple[dict[str, Any], FleetJudge], rule: str, metric: str
 ) -> None:
     """The rule abstains, and names a metric that would tell."""

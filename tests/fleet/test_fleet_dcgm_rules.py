@@ -64,7 +64,7 @@ def test_groups_are_as_large_as_mimir_takes() -> None:
     assert all(re.fullmatch(document, name) for name in names)
 
 
-def test_what_is_not_there_is_not_recorded() -> None:
+def test_absent_fields_are_not_recorded() -> None:
     """A field by the spelling that it has; presence by one field alone."""
     names = ["dcgm_fb_used", "dcgm_gpu_utilization", "DCGM_FI_DEV_ENERGY", "up"]
     assert {query.name(metric) for query, metric in recorded_series(names)} == {

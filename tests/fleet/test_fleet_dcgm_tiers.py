@@ -152,7 +152,7 @@ def test_reasons_tell_throttling(looked: Looked) -> None:
     assert hours(looked[2], THROTTLED, waste)[0] > 1
 
 
-def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
+def test_device_scraped_twice_counts_once(looked: Looked) -> None:
     """Time, energy and the number of devices; an operator is told."""
     report, estate, day = looked
     assert hours(day, TWICE, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [24]

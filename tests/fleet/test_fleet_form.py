@@ -109,7 +109,7 @@ def test_a_source_that_is_not_there_says_so(place: int, *, is_found: bool) -> No
     assert source["is_found"] is is_found
 
 
-def test_what_was_not_kept_is_counted_only() -> None:
+def test_findings_not_kept_are_only_counted() -> None:
     """Findings are those that were kept."""
     document = encode_answer(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
     assert [each["key"] for each in document["findings"]] == ["slurm/llama"]

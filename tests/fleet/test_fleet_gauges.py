@@ -72,7 +72,7 @@ def test_verdicts_are_counted_by_their_first_reason() -> None:
     assert found['rightsizer_recommender_abstentions{reason="InsufficientData"}'] == 2.0
 
 
-def test_what_is_not_known_has_no_series() -> None:
+def test_unknown_value_has_no_series() -> None:
     """A pool of which no one knows who holds what."""
     found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=(), served=())
     of_dark = {name for (name, of) in found if of == "dark"}

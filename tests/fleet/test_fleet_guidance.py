@@ -90,7 +90,7 @@ def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
     assert FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(CHAT, "GPU-9")) is RULE
 
 
-def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
+def test_ignored_rule_opens_nothing_in_its_pool() -> None:
     """The verdict stays, and says what keeps it from being advice."""
     ignored = policies(
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"

@@ -94,7 +94,7 @@ def test_every_verdict_is_counted(path: Path) -> None:
     assert len(few.judgements) < len(all_of_them.judgements)
 
 
-def test_what_is_open_is_judged_though_it_is_well(path: Path) -> None:
+def test_open_advice_is_judged_even_when_healthy(path: Path) -> None:
     """Otherwise no one would hear that it is over."""
     found = judged(path, open_now=frozenset({(TRAIN.key, "idle")}))
     (judgement,) = [each for each in found.judgements if each.key == TRAIN.key]
@@ -168,7 +168,7 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
     assert spans_of(()) == ()
 
 
-def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
+def test_requested_workload_is_measured_beside_its_peers(path: Path) -> None:
     """And no one where no one is asked about."""
     with DayCache(path, read_only=True) as day_cache:
         found = case_measurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)

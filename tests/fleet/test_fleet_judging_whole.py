@@ -55,13 +55,13 @@ def judged(
     return found
 
 
-def test_what_is_true_of_both_spans_may_open() -> None:
+def test_finding_of_both_spans_may_open() -> None:
     """Long enough, and still."""
     found = judged({LONG: 0.9, SHORT: 0.9})
     assert (found.may_open, found.still_holds) == (True, True)
 
 
-def test_what_is_over_opens_nothing() -> None:
+def test_finding_that_is_over_opens_nothing() -> None:
     """It was true, and is not any more."""
     found = judged({LONG: 0.9, SHORT: 0.2})
     assert (found.may_open, found.still_holds) == (False, False)

@@ -38,7 +38,7 @@ def test_each_cluster_is_in_one_shard(names: list[str], count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["3", "3/0", "4/3", "-1/3", "a/b", "1/2000", "1/2/3"])
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_invalid_shard_is_refused(text: str) -> None:
     """With the form that it has."""
     with pytest.raises(ValueError, match=r"shard: '.*' is no part of a fleet; write it as 3/16"):
         FleetSettings(shard=text)

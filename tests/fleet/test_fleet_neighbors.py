@@ -47,7 +47,7 @@ def test_neighbors_are_those_of_the_same_node() -> None:
     assert [each.key for each in found["far"].cases] == ["far"]
 
 
-def test_who_holds_a_device_now_is_known() -> None:
+def test_current_holders_of_a_device_are_known() -> None:
     """Two that share it are both there; who has left is not."""
     rows = [row(0, "gone", 5), row(0, "one", share=0.5), row(0, "two", share=0.5)]
     given = [held("one", 0), held("two", 0), held("gone", 1)]

@@ -149,7 +149,7 @@ def test_the_fewest_moves_make_room() -> None:
     assert [(each.key, each.target) for each in found.moves] == [("b1", "a")]
 
 
-def test_what_has_nowhere_to_go_is_not_moved() -> None:
+def test_workload_larger_than_any_hole_is_not_moved() -> None:
     """All that is on the nodes is larger than any hole."""
     residents = {"a": [MovableResident(4, "a1")], "b": [MovableResident(4, "b1")]}
     assert room_for(4, {"a": 2, "b": 2}, residents) is None

@@ -102,7 +102,7 @@ def test_days_that_are_not_alike_are_read_apart() -> None:
     assert spans == [(14, 1), (10, 4), (4, 6), (3, 1), (0, 3)]
 
 
-def test_what_is_sampled_seldom_is_read_by_the_hour() -> None:
+def test_sparsely_sampled_series_is_read_by_the_hour() -> None:
     """Five minutes with a single sample say nothing."""
     found = plan(one=source(resolution=300.0))
     assert {shard.grid.step for shard in found.shards} == {COARSE_STEP}

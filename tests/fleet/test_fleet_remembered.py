@@ -48,7 +48,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.mark.parametrize("hours", [0, 0.2, 9, 13 * 24])
-def test_what_was_open_at_the_end_is_remembered(store: PrometheusStore, hours: float) -> None:
+def test_advice_open_at_the_end_is_restored(store: PrometheusStore, hours: float) -> None:
     """However long ago that was: not what was closed, nor the agents', nor what cannot be."""
     now = round((NOON + hours * HOUR) * SECOND)
     found = scraped_last(store, now, LOOKBACK)
@@ -57,7 +57,7 @@ def test_what_was_open_at_the_end_is_remembered(store: PrometheusStore, hours: f
     }
 
 
-def test_what_is_older_than_the_lookback_is_forgotten(store: PrometheusStore) -> None:
+def test_advice_older_than_the_lookback_is_forgotten(store: PrometheusStore) -> None:
     """Nothing is left of it that could be asked for."""
     assert scraped_last(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
 

@@ -89,7 +89,7 @@ def test_the_first_few_are_shown() -> None:
     assert len(selected(document(), top=1)["advice"]) == 1
 
 
-def test_what_asks_for_nothing_is_no_advice() -> None:
+def test_finding_without_an_action_is_no_advice() -> None:
     """Nor what a line of its node says."""
     empty: dict[str, Any] = {"reasons": (Reason.IDLE_EMPTY,), "workload": None}
     assert not _worth_advice(judgement(**empty)).may_open
@@ -100,7 +100,7 @@ def test_what_asks_for_nothing_is_no_advice() -> None:
     assert not _worth_advice(replace(judgement(), finding=nothing)).may_open
 
 
-def test_what_is_held_is_never_more_than_there_is() -> None:
+def test_held_gpus_are_at_most_the_pools_gpus() -> None:
     """Half of the pool's nodes have gone since."""
     shrunk = pool("p", steady(16.0), nodes=2)
     smaller = replace(shrunk, devices=shrunk.devices[:8], size_by_node={"p-0": 8}, free_by_node={})

@@ -142,7 +142,7 @@ def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
         assert listed["state"] == "claimed"
 
 
-def test_what_a_node_exports_is_not_exported_again(settings: FleetConfig) -> None:
+def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) -> None:
     """One piece of advice is one series and one alert; the API has it all the same."""
     kept = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service:

@@ -67,7 +67,7 @@ def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
     ],
     ids=["served", "full", "of unknown parts", "too large", "of small parts"],
 )
-def test_what_nothing_could_give_has_its_reasons(waiting: WaitingWork, why: str) -> None:
+def test_unmet_request_has_a_reason_of_each_pool(waiting: WaitingWork, why: str) -> None:
     """Of each pool the first: whose it is, what its GPUs and nodes are, or that it is full."""
     own = a_pool("own", 3)
     small = [a_pool(name, 1, 24) for name in "st"]

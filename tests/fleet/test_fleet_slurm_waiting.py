@@ -113,7 +113,7 @@ def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_what_a_free_gpu_would_start_waits(exporter: Callable[[EstatePast], None]) -> None:
+def test_job_that_a_free_gpu_would_start_is_waiting(exporter: Callable[[EstatePast], None]) -> None:
     """Five jobs: neither what is held or comes later, nor what wants no GPU."""
     with told(exporter) as store:
         assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)

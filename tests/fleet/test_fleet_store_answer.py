@@ -163,7 +163,7 @@ def test_a_time_before_the_oldest_sample_is_no_part() -> None:
         (compact(matrix({"metric": {}, "histograms": [[1, {}]]})), "native histograms"),
     ],
 )
-def test_what_is_no_answer_is_told(raw: bytes, message: str) -> None:
+def test_invalid_answer_is_reported(raw: bytes, message: str) -> None:
     """The message says what came instead."""
     with pytest.raises(ValueError, match=message):
         parse_response(raw)

@@ -120,7 +120,7 @@ def test_a_store_that_hangs_is_not_asked_forever() -> None:
         refusal(503, "cannot handle more than 8 concurrent search requests during 10s", "503"),
     ],
 )
-def test_what_passes_is_tried_again(fault: Reply) -> None:
+def test_transient_fault_is_retried(fault: Reply) -> None:
     """The same is asked once more, after a wait."""
     slept: list[float] = []
     with faulty_store(fault) as faulty:
@@ -180,7 +180,7 @@ def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
     assert slept == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_what_never_answered_is_not_waited_for() -> None:
+def test_store_that_never_answered_is_not_waited_for() -> None:
     """A wrong address is told after a few seconds."""
     slept: list[float] = []
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -226,7 +226,7 @@ def test_an_answer_that_always_breaks_off_is_told() -> None:
     assert len(faulty.asked) == 3
 
 
-def test_who_is_to_stop_waits_no_more() -> None:
+def test_stop_event_ends_the_retries() -> None:
     """An event that is set ends the tries."""
     ended = threading.Event()
     ended.set()
@@ -250,7 +250,7 @@ def test_who_is_to_stop_waits_no_more() -> None:
         (refusal(500, "boom", "internal"), r"refused \(500\): boom"),
     ],
 )
-def test_what_lasts_is_told_at_once(reply: Reply, message: str) -> None:
+def test_permanent_fault_is_reported_at_once(reply: Reply, message: str) -> None:
     """With the store's own words and what to do, and without a second try."""
     with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as told:
         asked(store(faulty))

@@ -108,7 +108,7 @@ def test_any_limit_gives_every_step_once(points: int, allowed: int) -> None:
     assert sum(len(each) for each in found if len(each) <= allowed) == points
 
 
-def test_what_was_allowed_is_remembered() -> None:
+def test_allowed_size_is_remembered() -> None:
     """The next query asks for no more, and is not refused."""
     with faulty_store() as faulty:
         faulty.judge = allows(40, refusal(422, "exceeded series limit"))

@@ -70,7 +70,7 @@ def test_matchers_are_read_as_promql_has_them(text: str, wanted: str) -> None:
     "text",
     ["paris", "cluster=paris", 'cluster="paris', 'up{cluster="paris"}', 'a="b" c="d"', 'a="b",,'],
 )
-def test_what_is_no_matcher_is_refused(text: str) -> None:
+def test_invalid_matcher_is_refused(text: str) -> None:
     """The message has the place and an example."""
     with pytest.raises(ValueError, match=r"fleet\.matchers: .* write them as in cluster="):
         Matchers.parse(text)

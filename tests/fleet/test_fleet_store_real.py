@@ -139,7 +139,7 @@ def test_both_take_selectors_and_moments_alike() -> None:
             assert set(day(of)) == {f"GPU-{number}" for number in range(8, DEVICES)}
 
 
-def test_what_merges_matchers_reads_promql_as_prometheus_does() -> None:
+def test_matcher_insertion_parses_promql_as_prometheus_does() -> None:
     """The merged text parses, and has the matchers wherever a selector is."""
     queries = {
         "sum by (a) (rate(up[5m:1m] offset -5m)) / on (a) group_left () count(b{}) > bool 1e-3": 2,

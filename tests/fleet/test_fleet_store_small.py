@@ -90,7 +90,7 @@ def test_a_store_that_allows_few_series_gives_the_same(
     assert part["use"]["queries"] > whole["use"]["queries"]
 
 
-def test_what_no_part_of_a_fleet_is_allowed_of_is_told() -> None:
+def test_query_too_large_for_any_shard_is_reported() -> None:
     """Where even two digits of a uuid are too much."""
     with faulty_store() as faulty:
         faulty.judge = lambda _: refusal(422, "err-mimir-max-series-per-query")

@@ -127,7 +127,7 @@ def cost(row: UseRow) -> float:
     return 0.0 if row.dollars is None else row.dollars.value
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_cost_and_energy_are_none() -> None:
     """A board without a price, and a GPU whose energy was not measured."""
     key = UseKey("", "search", "p", "kubernetes", H100)
     known = UseSum(held=2.0, used=1.0, wasted=0.5, joules=3.6e6)

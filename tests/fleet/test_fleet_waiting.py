@@ -54,7 +54,7 @@ def test_work_of_another_pool_is_not_waited_for_here() -> None:
     [(2.0, 1, 2.0), (2.0, 2, 0.0), (4.0, 0, 0.0), (None, 1, 2.0)],
     ids=["no node has room", "one has room", "no node is large enough", "of unknown parts"],
 )
-def test_what_names_no_pool_may_wait_for_those_without_room(
+def test_request_without_a_pool_waits_for_pools_without_room(
     gpus_each: float | None, free: int, may: float
 ) -> None:
     """It keeps GPUs from being taken away, and is no reason to call a pool short."""

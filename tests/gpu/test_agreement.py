@@ -19,7 +19,7 @@ def test_units_are_those_of_the_metrics() -> None:
     assert "rightsizer_gpu_busy_ratio" not in found["GPU-2"]
 
 
-def test_what_agrees_is_no_difference() -> None:
+def test_agreeing_readings_have_no_difference() -> None:
     """Between two looks and a little beyond."""
     before = readings_of(TEXT)
     after = readings_of(TEXT.replace("412.31", "300.00"))

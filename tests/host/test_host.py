@@ -74,7 +74,7 @@ def test_ratios_stay_ratios(tree: HostTree) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(FRAGMENTS_ALPHABET) | st.sampled_from(FRAGMENTS), max_size=12))
-def test_whatever_the_files_say_is_survived(tree: HostTree, parts: list[str]) -> None:
+def test_arbitrary_file_contents_are_survived(tree: HostTree, parts: list[str]) -> None:
     """What cannot be read is left out, and what is told is a number that can be true."""
     tree.disk("sda", "8:0")
     tree.interface("eth0")

@@ -75,12 +75,12 @@ def test_cpu_lists_are_read_as_the_kernel_writes_them(cpus: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0,,1", "0-x", "0-99999999999999", "1-2-3"])
-def test_what_is_no_cpu_list_has_no_cpus(text: str) -> None:
+def test_invalid_cpu_list_has_no_cpus(text: str) -> None:
     """Half a list would be worse than none."""
     assert cpu_set(text) == frozenset()
 
 
-def test_what_nobody_asks_for_is_forgotten() -> None:
+def test_unused_cache_entry_is_evicted() -> None:
     """And made again when someone asks again."""
     recent: ExpiringCache[str, list[int]] = ExpiringCache(10)
     recent.get("a", 0, lambda: [0]).append(1)
@@ -90,7 +90,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
     assert recent.get("a", 30, lambda: [30]) == [30]
 
 
-def test_what_is_kept_is_made_anew_at_its_interval() -> None:
+def test_cache_entry_is_refreshed_at_its_interval() -> None:
     """Not at every look, and not before it is due although it is asked for seldom."""
     kept: RefreshingCache[str, int] = RefreshingCache(10, forget_after=1)
     assert [kept.get("a", now, lambda: now) for now in (0, 5, 9, 10, 15, 40)] == [  # noqa: B023
@@ -103,7 +103,7 @@ def test_what_is_kept_is_made_anew_at_its_interval() -> None:
     ]
 
 
-def test_what_was_made_together_is_made_anew_in_turn() -> None:
+def test_entries_made_together_are_refreshed_in_turn() -> None:
     """Each within its interval, and never many at once."""
     kept: RefreshingCache[int, int] = RefreshingCache(100, forget_after=1000)
     made: list[int] = []

@@ -195,7 +195,7 @@ def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None
     assert (link.kind, link.pcie_kind, link.can_read_peer) == (LinkKind.PHB, LinkKind.PHB, False)
 
 
-def test_what_is_seen_on_the_bus_goes_before_the_drivers_word(tmp_path: Path) -> None:
+def test_bus_takes_precedence_over_the_driver(tmp_path: Path) -> None:
     """The two GPUs are below one switch, whatever the driver says."""
     told = TopologyFacts(peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.SYSTEM)})
 

@@ -74,7 +74,7 @@ def wrong_places(now: Placement, before: Placement) -> list[str]:
 
 
 @given(BUILD, PLACES)
-def test_what_is_missing_is_never_made_up(
+def test_missing_facts_are_never_invented(
     build: Callable[[Path], SysfsTree], places: list[float]
 ) -> None:
     """Whatever is taken away, each claim is true of the whole tree or not made."""

@@ -211,7 +211,7 @@ def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) 
         (pynvml.NVML_P2P_STATUS_UNKNOWN, None),
     ],
 )
-def test_who_may_read_whose_memory_is_told(status: int, *, can_read: bool | None) -> None:
+def test_peer_access_is_reported_per_pair(status: int, *, can_read: bool | None) -> None:
     """`UNKNOWN` is an answer too, and not a refusal."""
     assert told_by(Wires(statuses={0: status})).pair_of("A", "B").can_read is can_read
 
@@ -234,7 +234,7 @@ def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
     assert told.placements == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
 
 
-def test_what_cannot_change_is_asked_once() -> None:
+def test_constant_facts_are_read_once() -> None:
     """A second look at the same GPUs asks for states alone; at others, for all."""
     wires = Wires(
         {"A": [(SWITCH, 2)] * 3, "B": [(SWITCH, 2)] * 3},

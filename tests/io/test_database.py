@@ -86,7 +86,7 @@ def notes(database: Database) -> list[str]:
         return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY id")]
 
 
-def test_what_was_written_is_there_again(path: Path) -> None:
+def test_written_rows_are_there_after_reopening(path: Path) -> None:
     """Folders are made, and a second opening finds what the first one left."""
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")

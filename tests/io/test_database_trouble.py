@@ -115,7 +115,7 @@ def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
         assert database.set_aside in asides(path)
 
 
-def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> None:
+def test_creation_of_a_new_file_is_retried(tmp_path: Path) -> None:
     """A place that is taken for a while costs that while and nothing more."""
     path = tmp_path / "state" / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
@@ -224,7 +224,7 @@ def test_other_programs_may_read_and_fold_the_log_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_what_it_creates_is_closed_to_others(
+def test_created_files_are_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
 ) -> None:
     """Whatever the umask: it tells who runs what. A systemd unit says itself who may read."""
@@ -264,7 +264,7 @@ def _refuse(*_: object) -> None:
 
 
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writer", "reader"])
-def test_what_is_closed_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
+def test_closed_database_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
     """The one who comes too late is told; closing twice does no harm."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:

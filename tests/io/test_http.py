@@ -146,9 +146,7 @@ def test_retry_after_may_be_a_date() -> None:
 
 
 @pytest.mark.parametrize(("method", "tries"), [("GET", 3), ("POST", 1)])
-def test_what_a_peer_breaks_off_is_asked_again_where_that_does_no_harm(
-    method: str, tries: int
-) -> None:
+def test_aborted_request_is_retried_where_that_is_safe(method: str, tries: int) -> None:
     """A connection that is closed or reset in the middle of an answer."""
     slept: list[float] = []
     with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:

@@ -64,7 +64,7 @@ def test_a_refusal_keeps_what_was_said() -> None:
     ("reply", "excess"),
     [(Reply(body=b"x" * 2000), Excess.SIZE), (Reply(is_slow=True), Excess.TIME)],
 )
-def test_what_went_too_far_is_told_apart(reply: Reply, excess: Excess) -> None:
+def test_size_and_time_limits_raise_distinct_errors(reply: Reply, excess: Excess) -> None:
     """A caller can ask for less where an answer is too large or too slow."""
     patience = HttpSettings(timeout_seconds=0.1, tries=1, response_maximum_bytes=1024)
     with faulty_store(reply) as peer:

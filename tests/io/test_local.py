@@ -113,7 +113,7 @@ def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> No
     )
 
 
-def test_where_no_agent_ever_ran_there_is_no_socket(tmp_path: Path) -> None:
+def test_missing_socket_error_names_the_agent_command(tmp_path: Path) -> None:
     """The command that starts one is named."""
     told = refusal(tmp_path / "no" / "api.sock")
 
@@ -121,7 +121,7 @@ def test_where_no_agent_ever_ran_there_is_no_socket(tmp_path: Path) -> None:
     assert "systemctl start rightsizer" in told
 
 
-def test_where_an_agent_was_killed_nobody_answers_any_more(tmp_path: Path) -> None:
+def test_stale_socket_error_differs_from_a_missing_one(tmp_path: Path) -> None:
     """Which is not the same as never having run."""
     path = tmp_path / "api.sock"
     with closing(socket.socket(socket.AF_UNIX)) as dead:

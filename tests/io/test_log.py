@@ -103,7 +103,7 @@ def test_a_terminal_gets_the_console_format(environ: dict[str, str], *, is_color
     assert ("\x1b[" in line) is is_colored
 
 
-def test_what_libraries_log_passes_the_same_chain() -> None:
+def test_library_logs_pass_the_same_processors() -> None:
     """A library's warnings appear under its name; its chatter does not."""
     stream = io.StringIO()
     counter = configure(LogFormat.JOURNAL, LogLevel.DEBUG, stream)
@@ -219,7 +219,7 @@ def test_the_level_changes_for_those_who_have_logged_already() -> None:
     assert counter.by_level() == {"debug": 1, "info": 1, "warning": 0, "error": 0, "critical": 0}
 
 
-def test_how_often_a_fault_is_told_changes_too() -> None:
+def test_repeat_interval_changes_at_run_time() -> None:
     """From the next one on."""
     stream = io.StringIO()
     configure(LogFormat.JSON, LogLevel.INFO, stream, repeat_interval_seconds=300.0)

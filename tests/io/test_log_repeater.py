@@ -46,7 +46,7 @@ def test_the_first_after_the_interval_tells_how_many_were_suppressed() -> None:
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
-def test_what_is_no_fault_is_never_suppressed(level: str) -> None:
+def test_non_error_lines_are_never_suppressed(level: str) -> None:
     """The canonical line of each run may look like the one before."""
     repeater = Repeater(60, Time())
 
@@ -101,7 +101,7 @@ def test_the_memory_for_faults_is_bounded() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.sampled_from("ab")), min_size=1))
-def test_what_was_logged_and_what_was_suppressed_is_all_that_happened(
+def test_logged_and_suppressed_counts_add_up(
     faults: list[tuple[float, str]],
 ) -> None:
     """After a quiet interval, lines plus their `suppressed` counts are the faults themselves."""

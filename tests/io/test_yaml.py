@@ -95,7 +95,7 @@ def test_empty_document_holds_nothing(text: str) -> None:
         (LAUGHS, "a.yaml:1:10: holds too many values"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_at_its_place(text: str, message: str) -> None:
+def test_unsafe_yaml_is_refused_with_its_place(text: str, message: str) -> None:
     """Later keys never silently win, and nothing in a file runs code."""
     with pytest.raises(YamlError) as refusal:
         load_yaml(text, "a.yaml")
@@ -130,7 +130,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(PLAIN)
-def test_what_is_written_reads_back_the_same(data: Any) -> None:
+def test_written_yaml_reads_back_the_same(data: Any) -> None:
     """Texts that look like numbers, dates or line breaks stay texts."""
     assert load_yaml(dump_yaml(data), "dumped.yaml").data == data
 

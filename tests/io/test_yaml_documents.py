@@ -24,7 +24,7 @@ def test_a_fault_in_a_later_document_is_told_with_its_place() -> None:
         load_yaml_documents("a: 1\n---\nb: 2\nb: 3\n", "x")
 
 
-def test_where_one_document_is_meant_a_second_is_refused() -> None:
+def test_second_document_is_refused_where_one_is_expected() -> None:
     """A configuration is one."""
     with pytest.raises(YamlError, match="x:2:1: "):
         load_yaml("a: 1\n---\nb: 2\n", "x")

@@ -118,7 +118,7 @@ def test_value_objects_of_the_product_have_a_hash() -> None:
     assert hash(made[0]) == hash(made[1])
 
 
-def test_what_has_no_hash_tells_no_two_apart() -> None:
+def test_class_without_a_hash_still_has_equality() -> None:
     """Equality does."""
     one, other = (Filled({"a": bytearray(text)}) for text in (b"x", b"y"))
     assert hash(one) == hash(other)
@@ -164,7 +164,7 @@ def test_classes_share_the_code() -> None:
         assert getattr(Point, name) is getattr(Mark, name) is getattr(Nothing, name)
 
 
-def test_what_is_not_frozen_or_has_an_order_is_the_standard_librarys() -> None:
+def test_unfrozen_and_ordered_classes_use_the_standard_library() -> None:
     """Such classes are few."""
 
     @dataclass(frozen=True, order=True)

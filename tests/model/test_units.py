@@ -34,7 +34,7 @@ def test_duration_is_read_in_prometheus_notation(text: str, expected: float) -> 
 
 
 @pytest.mark.parametrize("text", ["", "10", "10x", "m", "10 m", "1h-5m", "10min", "m10"])
-def test_what_is_no_duration_is_refused_with_the_remedy(text: str) -> None:
+def test_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
     """The message quotes the text and shows how to write it."""
     with pytest.raises(ValueError, match="is not a duration; write it like '10m'") as refusal:
         parse_duration(text)

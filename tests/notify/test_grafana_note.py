@@ -130,7 +130,7 @@ def test_points_and_openings_have_no_data() -> None:
     assert {body_of(event(kind)).data for kind in kinds} == {None}
 
 
-def test_what_lasts_for_longer_than_calendars_is_told() -> None:
+def test_duration_beyond_the_calendar_is_shown() -> None:
     """Someone may dismiss advice for ten thousand years."""
     told = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
     note = body_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))

@@ -87,7 +87,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
         assert [letter.body for letter in outbox.pending()] == [note("a")]
 
 
-def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
+def test_entries_of_an_older_program_are_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         document = asdict(note("a"))

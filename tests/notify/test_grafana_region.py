@@ -101,7 +101,7 @@ def test_a_former_program_told_the_state_and_the_end() -> None:
         {"data": "text"},
     ],
 )
-def test_what_is_none_of_ours_is_passed_over(change: dict[str, Any]) -> None:
+def test_foreign_annotation_is_skipped(change: dict[str, Any]) -> None:
     """The one who may write annotations may write anything."""
     assert region_of(annotation(DECIDED, AdviceState.CLAIMED) | change) is None
 

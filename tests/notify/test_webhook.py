@@ -87,7 +87,7 @@ def test_an_answer_that_is_no_json_is_an_answer() -> None:
     assert (report.sent, report.pending) == (1, 0)
 
 
-def test_what_is_refused_for_what_it_says_does_not_stop_the_others() -> None:
+def test_rejected_event_does_not_stop_the_others() -> None:
     """It is given up and counted."""
     with webhook_server() as inbox:
         inbox.faults = ["422"]
@@ -139,7 +139,7 @@ def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
     assert len(inbox.bodies) == 1
 
 
-def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
+def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
     """A receiver that is back a day later learns of what another process saw."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with webhook_server() as inbox:
@@ -156,7 +156,7 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
     assert report.pending == 0
 
 
-def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
+def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
     """A webhook that left the configuration leaves the database."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         outbox = Outbox(database, WEBHOOK_OUTBOX)
@@ -168,7 +168,7 @@ def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
     assert left == 0
 
 
-def test_what_is_told_twice_is_sent_once() -> None:
+def test_event_emitted_twice_is_sent_once() -> None:
     """An agent that died before it knew that it had told says it again."""
     with webhook_server() as inbox:
         desk = Desk(to(inbox.url))

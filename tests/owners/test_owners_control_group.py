@@ -92,7 +92,7 @@ def test_pod_is_found_in_any_hierarchy() -> None:
         "/kubepods/burstable/pod-of-mine",
     ],
 )
-def test_what_is_no_pod(path: str) -> None:
+def test_near_misses_are_no_pods(path: str) -> None:
     """Near misses are not taken for pods."""
     assert pod_in([path]) is None
 
@@ -140,7 +140,7 @@ def test_containers(path: str, container: str) -> None:
         "/system.slice/docker.service",
     ],
 )
-def test_what_is_no_container(path: str) -> None:
+def test_container_monitors_are_no_containers(path: str) -> None:
     """A container's monitor is not in it, and other numbers are no identifiers."""
     assert container_in([path]) is None
 
@@ -172,7 +172,7 @@ def test_jobs(path: str, job: str, step: str) -> None:
         "/slurm/uid_1000/job_x/step_0",
     ],
 )
-def test_what_is_no_job(path: str) -> None:
+def test_slurm_daemons_are_no_jobs(path: str) -> None:
     """Slurm's own daemons run no job."""
     assert job_in([path]) is None
 

@@ -18,7 +18,7 @@ from rightsizer.model.workload import PodOwner, WorkloadClass, owner_of_pod
         ("llama-2-x7k2p", "llama-2", WorkloadClass.UNKNOWN),
     ],
 )
-def test_what_changes_from_pod_to_pod_is_left_out(
+def test_generated_suffix_is_left_out_of_the_owner(
     pod: str, owner: str, workload_class: WorkloadClass
 ) -> None:
     """Deployments, cron jobs, training jobs, jobs and daemon sets make names up."""
