@@ -59,7 +59,7 @@ def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
         assert asked(node) != before
 
 
-def test_what_cannot_change_is_asked_once(tmp_path: Path) -> None:
+def test_constant_facts_are_asked_once(tmp_path: Path) -> None:
     """Not in the ticks, nor with the slow readings, nor at the next looks for devices."""
     with whole_node(tmp_path, counts_calls=True) as node:
         node.tick()

@@ -29,7 +29,7 @@ def verdicts(**changes: object) -> dict[str, str]:
     return {line.metric.removeprefix("DCGM_FI_"): verdict(line, lines, read) for line in lines}
 
 
-def test_what_is_read_well_is_called_so() -> None:
+def test_page_read_well_scores_as_such() -> None:
     """A weaker field, a missing sensor and a license are told apart."""
     found = verdicts()
 
@@ -47,7 +47,7 @@ def test_what_is_read_well_is_called_so() -> None:
         {"holdings": ()},
     ],
 )
-def test_what_is_read_wrongly_is_found(changes: dict[str, object]) -> None:
+def test_wrong_reading_is_found(changes: dict[str, object]) -> None:
     """A lost line, another value, no device and no holder."""
     found = verdicts(**changes)
 

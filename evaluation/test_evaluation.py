@@ -55,7 +55,7 @@ def test_any_folder_of_scenarios_is_scored(tmp_path: Path) -> None:
     assert DOCUMENT.read_bytes() == before
 
 
-def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_unscorable_file_is_named_and_the_rest_continues(tmp_path: Path) -> None:
     """A file with a mistake, one that is no YAML, one that is no text, and one that is neither."""
     (tmp_path / "mine.yaml").write_text(GOOD)
     (tmp_path / "wrong.yaml").write_text(GOOD.replace("compute_bound", "compute_bond"))

@@ -22,7 +22,7 @@ def filler() -> dict[Stream, Outcome]:
     return live(str(SCENARIOS / "filler-kernel.yaml"), FIRST_SCORED_SEED, TICK)
 
 
-def test_what_is_due_is_said_and_nothing_else(filler: dict[Stream, Outcome]) -> None:
+def test_due_advice_alone_is_given(filler: dict[Stream, Outcome]) -> None:
     """Disturbed or not, where the telemetry tells."""
     for stream, outcome in filler.items():
         assert outcome.scores.expected.total() >= 2, stream

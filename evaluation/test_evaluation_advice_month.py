@@ -28,7 +28,7 @@ def month() -> Month:
     )
 
 
-def test_what_is_mended_after_a_claim_is_verified(month: Month) -> None:
+def test_claimed_fix_is_verified(month: Month) -> None:
     """Claimed on day 5, mended on day 9; it comes back on day 23 and is said to."""
     days = {kind: month.days_of(kind, "image-train") for kind in AdviceEventKind}
 
@@ -39,7 +39,7 @@ def test_what_is_mended_after_a_claim_is_verified(month: Month) -> None:
     assert days[AdviceEventKind.REGRESSED] == {"HostBound": (23,)}
 
 
-def test_who_leaves_and_comes_back_is_told_again(month: Month) -> None:
+def test_workload_that_returns_is_advised_again(month: Month) -> None:
     """A notebook is away from day 12 to 22, and as idle as before when it is back."""
     opened = month.days_of(AdviceEventKind.OPENED, "notebook-ana")["IdleHeld"]
 

@@ -70,7 +70,7 @@ def test_a_confidence_that_keeps_its_word_has_no_error() -> None:
     assert list(found.rows()) == [("0.7 to 0.8", "4", "0.750", "0.750")]
 
 
-def test_one_that_is_too_sure_has() -> None:
+def test_overconfidence_is_measured() -> None:
     """By as much as it is too sure."""
     found = Reliability()
     for is_true in (True, False):

@@ -65,7 +65,7 @@ def test_near_the_threshold_nobody_is_blamed() -> None:
     assert verdict(mixed) == BORDERLINE
 
 
-def test_what_is_over_is_no_longer_due() -> None:
+def test_finding_that_is_over_is_not_due() -> None:
     """The short span decides as well."""
     (subject,) = (timeline := told((50, (IDLE_TRUTH,)), (15, (BUSY,)))).subjects()
     assert timeline.verdict(claim_of("idle"), IDLE, subject, 0) == FALSE

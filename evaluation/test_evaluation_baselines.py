@@ -106,7 +106,7 @@ def _watched(watch: Watch, second: int, busy: float | None) -> Watched | None:
     return None if found is None else found[0]
 
 
-def test_what_rules_remember_begins_anew_with_work() -> None:
+def test_idle_timer_of_a_baseline_restarts_with_work() -> None:
     """Ten seconds of nothing, one of work, and nothing again; what is not read is no nothing."""
     watch = Watch()
     for second in range(10):

@@ -48,7 +48,7 @@ def test_each_tier_knows_less_than_the_one_above() -> None:
     assert {Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES} <= basic.values.keys()
 
 
-def test_what_came_with_profiling_goes_with_it() -> None:
+def test_profiling_counters_are_lost_with_profiling() -> None:
     """Traffic that only DCGM counts on a board is not NVML's to tell."""
     seen = training()
     [reading] = seen.readings.values()

@@ -63,7 +63,7 @@ def test_an_action_is_judged_by_the_next_half_hour(rest: int, right: int, wrong:
     assert tally.precision == float(right)
 
 
-def test_what_the_trace_does_not_show_is_not_judged() -> None:
+def test_time_after_the_trace_is_not_judged() -> None:
     """It ends ten minutes after the action; these were reclaimed all the same."""
     rows = pod(minutes((5, 50.0), (41, 0.0)))
     tally = Tally()
@@ -149,7 +149,7 @@ def test_outcome_of_a_forecast(length: int, has_ended: bool, expected: bool | No
     assert Spell(0, length * MINUTE, has_ended).outcome(30 * MINUTE) is expected
 
 
-def test_what_repeats_itself_is_forecast_ever_better() -> None:
+def test_repeated_idle_times_improve_the_forecast() -> None:
     """Idle times of 40 minutes, five times: each makes the next one's end more likely."""
     regular = blocks(*[(2, 0.5), (8, 0.0)] * 5, (1, 0.5))
     found = list(forecasts({"a": regular}, by_others=False, by_own=True))

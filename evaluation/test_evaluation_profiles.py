@@ -42,7 +42,7 @@ def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
         assert name in told
 
 
-def test_what_is_said_is_held_against_labels(tmp_path: Path) -> None:
+def test_findings_are_compared_with_labels(tmp_path: Path) -> None:
     """One is found, one was not due, and one that is due is missed."""
     loader_bound_trace(tmp_path, "due.json.gz")
     loader_bound_trace(tmp_path, "healthy.json.gz")

@@ -86,7 +86,7 @@ def test_a_fits_exponents_sum_to_one() -> None:
         assert sum(fit.exponent(each, family) for each in figures) == pytest.approx(1.0)
 
 
-def test_what_was_not_measured_gets_the_plain_form() -> None:
+def test_unmeasured_family_uses_the_plain_model() -> None:
     """What boards do beyond their figures in one family is not carried over to others."""
     fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
     assert fit.beyond("L4", "cnn") > 0.05

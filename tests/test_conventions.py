@@ -191,6 +191,6 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("text", ["# TODO: later", "raise NotImplementedError", "x = 1  # XXX"])
-def test_what_is_left_for_later_is_found(text: str) -> None:
+def test_unfinished_work_marker_is_found(text: str) -> None:
     """The check for unfinished work itself works."""
     assert UNFINISHED.search(text)

@@ -21,7 +21,7 @@ def _blocks(*titles: str) -> list[str]:
     return [block for section in chosen for block in FENCE.findall(section)]
 
 
-def test_what_is_typed_answers_as_it_is_shown(tmp_path: Path) -> None:
+def test_commands_of_the_tutorial_print_the_output_shown(tmp_path: Path) -> None:
     """From a log to advice, its explanation, what becomes of it, and the documents."""
     blocks = _blocks("A log of your own", "Advice", "Documents")
     typed = [block for block in blocks if TYPED.match(block)]

@@ -203,7 +203,7 @@ def test_pieces_of_five_minutes_are_one_row(tmp_path: Path, capsys: Captured) ->
     assert (one["start"], one["end"]) == (other["start"], other["end"])
 
 
-def test_hourly_window_stays_hourly(tmp_path: Path, capsys: Captured) -> None:
+def test_hourly_window_is_not_split_by_the_grain(tmp_path: Path, capsys: Captured) -> None:
     """Finer than it was kept it cannot be told."""
     storage = Storage(str(tmp_path / "h.db"), is_durable=False)
     storage.save_windows((window(number) for number in range(24)), (), [DeviceRecord(gpu(0))])

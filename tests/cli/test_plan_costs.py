@@ -83,7 +83,7 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
     assert "output tokens at full load" in text
 
 
-def test_full_utilization_has_one_cost(file: Path, capsys: Captured) -> None:
+def test_plan_without_a_load_has_one_cost(file: Path, capsys: Captured) -> None:
     """No load is stated, so that nothing else is asked for than can be made."""
     file.write_text(json.dumps({"model": SHAPE, "gpus": ["L4"]}), encoding="utf-8")
     assert main(["plan", str(file), "--details"]) == 0

@@ -288,7 +288,7 @@ def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
     assert times == list(range(60, 601, 60))
 
 
-def test_last_day_is_written_in_full(life: Life) -> None:
+def test_constant_series_is_written_sparsely_before_the_last_day(life: Life) -> None:
     """The last sample is always among them; of the last day there is one a slot.
 
     Counters are told at each scrape then, as exporters do: of one sample nothing grows.

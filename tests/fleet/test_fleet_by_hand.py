@@ -76,7 +76,7 @@ def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
         decide(settings, kept, AdviceState.CLAIMED)
 
 
-def test_empty_state_folder_is_an_error_with_a_remedy(settings: FleetConfig) -> None:
+def test_missing_ledger_is_an_error_with_a_remedy(settings: FleetConfig) -> None:
     """No file is made."""
     with pytest.raises(HistoryError, match="rightsizer fleet --save"):
         decide(settings, "aaaaaaaaaaaa", AdviceState.CLAIMED)

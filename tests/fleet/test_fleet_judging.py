@@ -168,7 +168,7 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
     assert spans_of(()) == ()
 
 
-def test_requested_workload_is_measured_beside_its_peers(path: Path) -> None:
+def test_case_measurement_has_the_workload_and_its_peers(path: Path) -> None:
     """And no one where no one is asked about."""
     with DayCache(path, read_only=True) as day_cache:
         found = case_measurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)

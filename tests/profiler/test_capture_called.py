@@ -56,7 +56,7 @@ def test_dynologs_client_is_called_with_its_own_flags() -> None:
     assert "--job-id" not in words(DynologSettings(), pod)
 
 
-def test_what_dynologs_client_answers_is_understood() -> None:
+def test_answer_of_dynolog_is_parsed() -> None:
     """It ends well where it reached no one; what it has asked for is still to be recorded."""
     nobody = CaptureResult(
         CaptureOutcome.CALLED, said="No processes were matched, please check", is_recorded=True

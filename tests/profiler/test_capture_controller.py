@@ -262,14 +262,14 @@ def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> 
 
 
 @pytest.mark.parametrize("state", [AdviceState.DISMISSED, AdviceState.SNOOZED])
-def test_who_dismissed_the_advice_is_left_alone(node: CaptureNode, state: AdviceState) -> None:
+def test_dismissed_advice_is_not_captured(node: CaptureNode, state: AdviceState) -> None:
     """The finding stays, and so does the quiet."""
     node.advice = (Advice(host_bound().finding, state, NOW, NOW),)
     node.pass_minutes(PAST_ITS_START)
     assert node.waits == "its advice was dismissed or snoozed"
 
 
-def test_why_there_is_no_capture_is_logged_when_it_changes(node: CaptureNode) -> None:
+def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> None:
     """And not with every minute that passes."""
     with capture_logs() as log:
         node.pass_minutes(9)
@@ -302,7 +302,7 @@ def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
         assert str(node.waits).endswith("set history.path")
 
 
-def test_who_only_asks_writes_nothing(tmp_path: Path) -> None:
+def test_read_only_query_writes_nothing(tmp_path: Path) -> None:
     """What the history has lost is told all the same, and written again by the next look."""
     with capture_node(tmp_path) as node:
         node.pass_its_start()
@@ -328,7 +328,7 @@ def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> N
         assert [each.id for each in repository.records()] == [made.id]
 
 
-def test_what_a_program_says_is_for_the_log_alone(tmp_path: Path) -> None:
+def test_output_of_a_capture_program_is_only_logged(tmp_path: Path) -> None:
     """Anyone on the network reads the API, and a program may name whatever it likes."""
     with capture_logs() as log, capture_node(tmp_path) as node:
         node.pass_its_start()

@@ -25,7 +25,7 @@ def test_both_are_among_the_checks() -> None:
     assert {check_capture, check_drop_folder} <= set(CHECKS)
 
 
-def test_what_nobody_has_asked_for_is_unused() -> None:
+def test_unconfigured_capture_is_reported_unused() -> None:
     """No folder, and no one to call."""
     verdicts = [check(place("{}")).verdict for check in (check_drop_folder, check_capture)]
     assert verdicts == [Verdict.UNUSED, Verdict.UNUSED]
@@ -66,7 +66,7 @@ def test_the_folder_is_looked_at(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_who_is_called_is_looked_for(capture: str, verdict: Verdict, said: str) -> None:
+def test_capture_program_and_token_are_looked_up(capture: str, verdict: Verdict, said: str) -> None:
     """A program where programs are, a token where it is said to be."""
     found = check_capture(place(f"{{drop_folder: {{path: /d}}, capture: {capture}}}"))
     assert found.verdict is verdict

@@ -112,7 +112,7 @@ def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
     assert sorted(controller.taken) == [["alone.json"], ["r0.json"], ["r0.json", "r1.json"]]
 
 
-def test_what_was_read_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
+def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
     """Nor is what is broken told of again."""
     controller = Desk()
     (folder / "a.json").write_text("good")
@@ -309,7 +309,7 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
     assert controller.taken == []
 
 
-def test_who_stops_reads_no_more(folder: Path) -> None:
+def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
     """What was not read is read after the next start."""
     controller, repository = Desk(), CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)

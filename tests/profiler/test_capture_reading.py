@@ -56,7 +56,7 @@ def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:
     assert (profile.format, profile.source) == (ProfileFormat.PYTORCH, path.name)
 
 
-def test_what_is_no_profile_is_told_by_its_name(tmp_path: Path) -> None:
+def test_invalid_profile_is_reported_by_its_name(tmp_path: Path) -> None:
     """Without the way that it was read by."""
     path = tmp_path / "notes.txt"
     path.write_text("buy milk")
@@ -95,7 +95,7 @@ def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
     )
 
 
-def test_who_stops_waits_for_no_file(tmp_path: Path) -> None:
+def test_stopped_reader_does_not_wait_for_a_file(tmp_path: Path) -> None:
     """Nothing is known of it then."""
     path, stop = trace_of().write(tmp_path), threading.Event()
     stop.set()

@@ -42,7 +42,7 @@ def test_nothing_is_captured_or_read_unless_somebody_asks_for_it() -> None:
         ),
     ],
 )
-def test_what_can_never_work_is_refused_with_its_place(text: str, said: str) -> None:
+def test_impossible_capture_settings_are_refused_with_their_place(text: str, said: str) -> None:
     """By check-config and by the start alike."""
     with pytest.raises(ConfigurationError) as caught:
         profiles(text)
@@ -50,7 +50,7 @@ def test_what_can_never_work_is_refused_with_its_place(text: str, said: str) -> 
     assert str(caught.value).startswith("rightsizer.yaml:1:")
 
 
-def test_what_a_command_asks_for_is_known() -> None:
+def test_placeholders_of_a_command_decide_what_it_needs() -> None:
     """No one is called for processes that are not known, where the command names them."""
     for command, needs in (("[rec, '{pids}']", True), ("[rec, '-p{pid}']", True), ("[r]", False)):
         text = f"{{drop_folder: {{path: /d}}, capture: {{kind: command, command: {command}}}}}"
@@ -68,7 +68,7 @@ def test_words_are_filled_and_stay_words() -> None:
     assert not is_asked_for("folder", words)
 
 
-def test_what_captures_name_is_looked_at_by_check_config(tmp_path: Path) -> None:
+def test_references_of_capture_settings_are_checked(tmp_path: Path) -> None:
     """A program, a folder, a token: each with its key."""
     text = f"""
     profiles:

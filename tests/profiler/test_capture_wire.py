@@ -49,7 +49,7 @@ def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
         FORM | {"path": 1},
     ],
 )
-def test_what_is_none_is_refused(value: object) -> None:
+def test_invalid_document_is_refused(value: object) -> None:
     """Types are checked, though both ends are one program."""
     with pytest.raises(ValueError, match=r"Expected|missing"):
         decode(json.dumps(value), ReaderTask)

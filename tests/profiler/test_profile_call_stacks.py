@@ -36,7 +36,7 @@ def test_a_wait_is_told_with_its_operator_and_line() -> None:
     assert told == ["cudaStreamSynchronize in aten::item, train.py(42): step"]
 
 
-def test_what_is_over_or_of_another_thread_issued_nothing() -> None:
+def test_ended_and_foreign_call_issues_no_kernel() -> None:
     """Nor what ends within the wait."""
     told = _waits(
         ("operator", 1, "aten::add", (10, 40)),

@@ -101,7 +101,7 @@ def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
     assert len(node.profiles.profiles()) == 1
 
 
-def test_what_a_newer_program_kept_is_passed_over_and_stays(node: Node) -> None:
+def test_profile_of_a_newer_program_is_skipped_and_kept(node: Node) -> None:
     """The one who goes back to it finds it again."""
     node.profiles.take([waits(node)])
     kept = node.base.storage.profiles()

@@ -178,7 +178,7 @@ def test_another_packing_is_named(tmp_path: Path, data: bytes, packing: str) -> 
         (b"word " * 40, "word word word word word word word word "),
     ],
 )
-def test_how_a_file_begins(data: bytes, shown: str) -> None:
+def test_beginning_of_a_file_is_printable_and_short(data: bytes, shown: str) -> None:
     """At most 40 characters, all of them printable, none of a path or a key."""
     assert excerpt(data) == shown
 

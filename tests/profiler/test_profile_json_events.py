@@ -111,7 +111,7 @@ def test_the_window_may_be_of_any_size(size: int) -> None:
     assert not window.skip_value()
 
 
-def test_what_is_no_event_is_counted(tmp_path: Path) -> None:
+def test_invalid_event_is_counted(tmp_path: Path) -> None:
     """Lists and numbers among them stop nothing."""
     found, trace = read(file_of(tmp_path, '{"traceEvents": [1, {"a": 1}, [{}], "x", {"b": 2}]}'))
 
@@ -258,7 +258,7 @@ def test_text_that_is_no_utf8_is_read_all_the_same(tmp_path: Path) -> None:
         ('{"traceEvents": 5}', "no list 'traceEvents'"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_place_and_remedy(
+def test_invalid_trace_is_refused_with_place_and_remedy(
     tmp_path: Path, data: str, message: str
 ) -> None:
     """The file is named."""
@@ -361,7 +361,7 @@ def test_microseconds_with_three_places_are_whole_nanoseconds(time: int) -> None
     "value",
     ["", "x", None, [], {}, True, "1e999999999", Decimal("1e999999"), float("nan"), "9" * 60],
 )
-def test_what_is_no_time_is_none(value: Any) -> None:
+def test_invalid_time_is_none(value: Any) -> None:
     """Never zero."""
     assert microseconds(value) is None
     assert number(value) is None

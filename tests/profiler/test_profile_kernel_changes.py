@@ -114,7 +114,7 @@ def test_a_regression_is_named_by_its_family() -> None:
     assert family_change_row(against["families"][0])[0] == "matrix product"
 
 
-def test_what_did_not_change_is_not_told() -> None:
+def test_unchanged_kernel_is_not_reported() -> None:
     """Half a percent of all kernels, or nothing at all."""
     for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
         before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))

@@ -101,7 +101,7 @@ def test_scenarios_have_one_name(tmp_path: Path, written: str, scenario: str) ->
     assert result_of(read(tmp_path, summary(scenario=written))).scenario == scenario
 
 
-def test_what_was_asked_for_is_no_result(tmp_path: Path) -> None:
+def test_target_value_is_no_result(tmp_path: Path) -> None:
     """Targets have names of their own, and 0 is none."""
     parameters = [
         *("target_qps : 101", "target_latency (ns): 0", "ttft_latency (ns): 2000000000"),

@@ -76,7 +76,7 @@ def result_of(name: str) -> BenchmarkResult:
         ),
     ],
 )
-def test_what_a_summary_is_known_by(
+def test_mlperf_summary_has_its_scenario_validity_and_figure(
     run: str, scenario: str, figures: dict[str, float], *, is_valid: bool
 ) -> None:
     """Its scenario, whether it is valid, and the figure that was published."""

@@ -272,7 +272,7 @@ def test_numbers_of_other_locales_are_read(tmp_path: Path) -> None:
     assert kernel.dram_ratio == pytest.approx(0.6184)
 
 
-def test_what_the_program_printed_is_let_go(tmp_path: Path) -> None:
+def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
     """Before the table and after it, with Windows' line ends and byte order mark."""
     text = (
         '\ufeff==PROF== Connected to process 4 (/home/SECRET/train)\ntoken="SECRET\n'

@@ -291,7 +291,7 @@ def test_decimal_commas_are_read(tmp_path: Path) -> None:
     assert copy.bytes == 482_333_000
 
 
-def test_what_the_program_says_is_let_go(tmp_path: Path) -> None:
+def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
     """Before the tables, between them, and instead of them."""
     text = (
         "\ufeffGenerating SQLite file /home/SECRET/run.sqlite from /home/SECRET/run.nsys-rep\r\n"

@@ -315,7 +315,7 @@ def test_errors_of_the_profiler_are_notes_without_paths(tmp_path: Path) -> None:
     assert "NVTX" not in notes
 
 
-def test_what_is_not_used_is_counted(tmp_path: Path) -> None:
+def test_unused_table_is_counted(tmp_path: Path) -> None:
     """By table, GPU metrics among them; tables that hold no events are not events."""
     export = NsightExport()
     export.kernel(0, US)

@@ -33,7 +33,7 @@ def whole_export() -> NsightExport:
 
 
 @pytest.mark.parametrize("data", [b"", b"SQLite format 3\0", b"words\n" * 50, bytes(4096)])
-def test_what_is_no_database_is_refused(data: bytes, tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_refused(data: bytes, tmp_path: Path) -> None:
     """With the file's name and the way to a good one."""
     path = tmp_path / "run.sqlite"
     path.write_bytes(data)

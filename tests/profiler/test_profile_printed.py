@@ -33,7 +33,7 @@ def test_one_number_tells_the_decimal_mark(texts: list[str], mark: DecimalMark) 
 @pytest.mark.parametrize(
     "text", ["", "n/a", "inf", "nan", "1e999", "1e300", "12 apples", "0x10", "--5"]
 )
-def test_what_is_no_number_is_none(text: str) -> None:
+def test_text_that_is_no_number_is_none(text: str) -> None:
     """And nothing else, least of all 0."""
     assert printed_number(text) is None
 

@@ -54,7 +54,7 @@ def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of t
         [4, 8],
     ],
 )
-def test_what_is_no_product_is_none(dims: Any) -> None:
+def test_invalid_shapes_have_no_product(dims: Any) -> None:
     """Missing, unlike, empty and absurd shapes."""
     assert tensor_product("aten::mm", arguments(dims)) is None
     assert tensor_product("aten::relu", arguments([[4, 8], [8, 2]])) is None
@@ -151,9 +151,7 @@ def test_causal_attention_sees_each_pair_of_tokens_once() -> None:
         ),
     ],
 )
-def test_what_a_trace_does_not_tell_is_not_reckoned(
-    name: str, dims: Any, values: dict[int, str]
-) -> None:
+def test_incomplete_operation_has_no_product(name: str, dims: Any, values: dict[int, str]) -> None:
     """No stride, an image smaller than its filter, transposed, no mask, packed sequences."""
     assert called(name, dims, values) is None
 

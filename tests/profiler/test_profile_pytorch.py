@@ -154,7 +154,7 @@ def test_turns_of_a_serving_engine_are_its_steps(tmp_path: Path, names: tuple[st
     ]
 
 
-def test_what_the_host_did_is_summed_by_kind(tmp_path: Path) -> None:
+def test_host_time_is_summed_by_kind(tmp_path: Path) -> None:
     """Waiting for the device, writing checkpoints, and what the program named."""
     profile = profile_of(
         KinetoTrace()
@@ -264,7 +264,7 @@ def test_annotations_of_devices_and_marks_are_no_work(tmp_path: Path) -> None:
     assert sum(profile.unread.values()) == 7
 
 
-def test_what_cannot_be_is_counted_by_what_is_wrong(tmp_path: Path) -> None:
+def test_impossible_event_is_counted_by_its_fault(tmp_path: Path) -> None:
     """And the rest is read."""
     profile = profile_of(
         KinetoTrace()

@@ -188,7 +188,7 @@ def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
     assert only(recorder).kernels[0].occupancy_ratio == pytest.approx(0.6)
 
 
-def test_what_a_profile_says_of_a_kernel_goes_before_its_name() -> None:
+def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
     """Counters know better."""
     recorder = Recorder(ReadLimits())
     recorder.kernel("0", 0, 30, "mine", is_collective=True)
@@ -207,7 +207,7 @@ def test_what_a_profile_says_of_a_kernel_goes_before_its_name() -> None:
         (Call("memory", ("0", -5)), "memory below zero"),
     ],
 )
-def test_what_cannot_be_is_counted_and_left_out(call: Call, reason: str) -> None:
+def test_impossible_kernel_is_counted_and_left_out(call: Call, reason: str) -> None:
     """It says what was wrong with it."""
     recorder = recorded(call)
 

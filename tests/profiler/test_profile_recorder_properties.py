@@ -163,7 +163,7 @@ def test_a_wait_for_the_loader_is_one_while_the_loader_was_at_work(
         assert checkpoint_wait <= min(host_wait + other, len(idle & saving))
 
 
-def test_what_is_loaded_before_the_first_kernel_is_no_wait_of_the_span() -> None:
+def test_loading_before_the_first_kernel_is_no_wait() -> None:
     """Nor is what is loaded beside a kernel; only a step that had begun waited for it."""
     device = only(
         recorded(

@@ -114,7 +114,7 @@ def test_names_that_were_cut_are_told_in_full(tmp_path: Path) -> None:
         ({"ph": ["X"]}, "events that are no spans"),
     ],
 )
-def test_what_cannot_be_used_is_counted(tmp_path: Path, event: dict[str, Any], what: str) -> None:
+def test_unused_event_is_counted_by_kind(tmp_path: Path, event: dict[str, Any], what: str) -> None:
     """By what it is, beside what can."""
     profile = read_events(tmp_path, event, KERNEL)
     assert profile.unread == {what: 1}

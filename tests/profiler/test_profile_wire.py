@@ -48,7 +48,7 @@ def scanned(data: bytes, piece_bytes: int = 1 << 20) -> list[Field]:
 
 
 @given(FIELDS, st.integers(1, 64))
-def test_what_was_written_is_read(message: list[Field], piece_bytes: int) -> None:
+def test_written_message_is_read_back(message: list[Field], piece_bytes: int) -> None:
     """From memory and from a file in pieces, whichever size they have."""
     assert list(fields(written(message))) == message
     assert scanned(written(message), piece_bytes) == message
@@ -129,7 +129,7 @@ def test_negative_numbers_come_back(value: int) -> None:
         (b"\x09abc", "longer than what holds it"),
     ],
 )
-def test_what_is_no_message_says_why(data: bytes, words: str) -> None:
+def test_invalid_message_is_refused_with_the_reason(data: bytes, words: str) -> None:
     """Lengths beyond the end, endless integers, and the groups of old."""
     for walk in (lambda: list(fields(data)), lambda: scanned(data)):
         with pytest.raises(ProtobufError, match=words):

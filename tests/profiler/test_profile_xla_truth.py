@@ -63,7 +63,7 @@ def test_both_forms_say_the_same(name: str) -> None:
     assert trace.host_spans == plane.host_spans
 
 
-def test_what_tensorflow_says_of_its_gpus() -> None:
+def test_tensorflow_profile_has_the_facts_of_its_gpus() -> None:
     """Eight V100 of 16 GB, of which two computed, for one step."""
     profile = read(f"{TENSORFLOW}.xplane.pb")
     assert profile.format is ProfileFormat.XPLANE
@@ -74,7 +74,7 @@ def test_what_tensorflow_says_of_its_gpus() -> None:
     assert "5 of its 8 GPUs did nothing." in profile.notes
 
 
-def test_what_jax_says_of_its_gpu() -> None:
+def test_jax_profile_has_the_facts_of_its_gpu() -> None:
     """One of AMD's with 256 cores and 309 GB; the profiler's own plane says when it was."""
     profile = read(f"{JAX}.xplane.pb")
     (device,) = profile.devices

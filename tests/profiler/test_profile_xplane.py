@@ -76,7 +76,7 @@ def test_a_gpu_that_waited_for_its_host(tmp_path: Path) -> None:
     assert (device.launches.count, device.launches.matched) == (4, 4)
 
 
-def test_what_a_plane_says_of_its_device(tmp_path: Path) -> None:
+def test_device_plane_has_memory_size_and_peak(tmp_path: Path) -> None:
     """Its size, and the allocator's peak; it has no name."""
     (device,) = read_planes(tmp_path, *WORKED).devices
     assert device.device.key == "/device:GPU:3"

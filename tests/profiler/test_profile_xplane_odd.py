@@ -40,7 +40,7 @@ def read_planes(folder: Path, *planes: Plane) -> Profile:
     return read_bytes(folder, space(planes))
 
 
-def test_what_is_not_read_is_counted_and_named(tmp_path: Path) -> None:
+def test_unread_planes_are_counted_and_named(tmp_path: Path) -> None:
     """TPUs, other planes, derived lines, other events of the host, sums without times."""
     profile = read_planes(
         tmp_path,
@@ -143,7 +143,7 @@ def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
         (ReadLimits(unpacked_maximum_bytes=1000), "1000 bytes"),
     ],
 )
-def test_what_asks_for_too_much_is_refused(
+def test_oversized_message_is_refused_with_the_limit(
     tmp_path: Path, limits: ReadLimits, words: str, *, is_packed: bool
 ) -> None:
     """Packed or not, with the limit in the message."""

@@ -96,7 +96,7 @@ def test_no_blank_of_a_driver_passes_for_a_reading() -> None:
 
 
 @given(st.sampled_from(Signal), st.floats())
-def test_what_passes_is_finite_and_ratios_are_ratios(signal: Signal, value: float) -> None:
+def test_accepted_value_is_finite_and_within_its_unit(signal: Signal, value: float) -> None:
     """A value that is let through is within what its unit can hold."""
     found = plausible(signal, value)
     if not isinstance(found, Missing):

@@ -26,7 +26,7 @@ def test_polls_without_times_are_a_second_apart(replay: Replays, data: Path) -> 
     assert "dmon_mig.txt:13: torn last line" in played.warnings
 
 
-def test_what_an_entity_has_not_is_missing(replay: Replays, data: Path) -> None:
+def test_unavailable_value_of_an_entity_is_missing(replay: Replays, data: Path) -> None:
     """`N/A` of an instance's power is not zero."""
     played = replay(data / "dmon_mig.txt")
     reading = played.readings("gpu-instance:0")[0]

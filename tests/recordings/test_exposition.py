@@ -153,7 +153,7 @@ def test_one_scrape_of_a_mig_gpu() -> None:
     }
 
 
-def test_what_is_no_exposition_is_said_so() -> None:
+def test_page_that_is_no_exposition_is_refused() -> None:
     """A page of HTML in place of metrics, for one."""
     with pytest.raises(DriverError, match="not the text of a dcgm-exporter"):
         DcgmExpositionParser(built_in()).read("<html>\n")

@@ -52,7 +52,7 @@ def test_answers_one_behind_the_other(replay: Replays, write: Writes, indent: in
     assert (device.board, device.index) == ("L4", 3)
 
 
-def test_what_cannot_be_read_is_told(replay: Replays, write: Writes) -> None:
+def test_invalid_report_is_refused_with_the_reason(replay: Replays, write: Writes) -> None:
     """A time that is none, a GPU without a name, a value of another kind, a torn end."""
     broken = _answer(2, 1)
     broken["gpus"] += [{}, 5, {"index": 0, "utilization.gpu": "x"}]

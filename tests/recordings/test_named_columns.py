@@ -96,7 +96,7 @@ def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) ->
         ('{"timeSeries": [{"metric": {"type": "a"}}]}\n', "like the jq commands of"),
     ],
 )
-def test_what_is_not_told_is_not_guessed(
+def test_ambiguous_column_is_refused_with_the_remedy(
     replay: Replays, write: Writes, text: str, told: str
 ) -> None:
     """The error says how to tell it."""

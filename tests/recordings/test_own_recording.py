@@ -153,7 +153,7 @@ def test_the_first_line_describes_the_file(tmp_path: Path) -> None:
     assert ["power_watts", "watts"] in header["signals"]
 
 
-def test_what_does_not_change_is_written_once(tmp_path: Path) -> None:
+def test_constant_facts_are_written_once(tmp_path: Path) -> None:
     """A second of one device costs its times and values."""
     path = _record(tmp_path / "r.jsonl", *(_snapshot(second) for second in range(100)))
     lines = path.read_text().splitlines()

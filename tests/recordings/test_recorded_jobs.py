@@ -59,7 +59,7 @@ def test_seven_that_spin_wait_for_the_eighth() -> None:
     assert 0.6 < job.workload.confidence_ratio < 0.9
 
 
-def test_one_that_rests_while_the_others_spin_is_of_them_by_its_memory() -> None:
+def test_resting_rank_is_recognized_by_its_memory() -> None:
     """Its process is busy elsewhere, or hangs; an empty GPU is no rank."""
     resting = (0.0, 90.0, 0.7)
     assert named(inferred(lambda index, _: resting if index == 5 else SPINNING)) == ["0-7"]

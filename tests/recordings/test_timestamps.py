@@ -57,7 +57,7 @@ def test_each_spelling_is_its_nanosecond(text: str, expected: int) -> None:
         "99999999999999999999",
     ],
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     """Anything else is a ValueError and never some number."""
     with pytest.raises(ValueError, match=r".+"):
         parse_timestamp(text)

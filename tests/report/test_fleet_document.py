@@ -170,6 +170,6 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
 
 
 @pytest.mark.parametrize("key", ["pool/batch", "kubernetes:web/chat"])
-def test_what_it_is_about_is_named(key: str) -> None:
+def test_finding_of_a_pool_names_its_pool(key: str) -> None:
     """A pool's finding names its pool."""
     assert key in fleet_document(form_of())

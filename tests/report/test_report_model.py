@@ -82,7 +82,7 @@ def test_a_part_of_a_gpu_counts_as_its_part() -> None:
     assert row.wasted.dollars_low == pytest.approx(40 / 8 * RATE.dollars_per_hour_low)
 
 
-def test_what_is_not_measured_is_not_summed() -> None:
+def test_unmeasured_value_has_no_sum() -> None:
     """Without a price, or without energy, of one device there is none of all of them."""
     facts = story_facts()
     unpriced = replace(facts.devices[1], rate=None)

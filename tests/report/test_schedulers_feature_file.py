@@ -26,7 +26,7 @@ def told(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
     return {name.removeprefix("rightsizer."): value for name, value in labels(facts).items()}
 
 
-def test_what_a_node_has_is_told() -> None:
+def test_feature_file_describes_the_boards_of_a_node() -> None:
     """Eight boards on switches, one of them broken."""
     assert told(hgx(), healthy=7) == {
         "gpu-count": "8",
@@ -72,7 +72,7 @@ def test_the_file_says_until_when_it_holds() -> None:
 
 
 @given(st.text(max_size=100))
-def test_whatever_a_board_is_called_the_label_is_valid(name: str) -> None:
+def test_label_of_any_board_name_is_valid(name: str) -> None:
     """One that is not makes node-feature-discovery leave all of them out."""
     facts = NodeFacts((Device("GPU-0", 0, name=name),), Topology(), frozenset())
 

@@ -64,7 +64,7 @@ def echo(asked: Asked, status: int, *, is_json: bool) -> Reply:
 @pytest.mark.parametrize("has_user", [True, False])
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 429, 500, 503])
 @pytest.mark.parametrize("is_json", [True, False])
-def test_what_a_store_repeats_is_starred(
+def test_secret_in_an_answer_of_the_store_is_masked(
     tmp_path: Path,
     has_user: bool,  # noqa: FBT001 - the parameter.
     status: int,

@@ -98,6 +98,6 @@ def test_the_package_runs_nothing() -> None:
         "yaml.Loader",
     ],
 )
-def test_what_would_run_something_is_seen(source: str) -> None:
+def test_code_execution_is_detected_by_the_check(source: str) -> None:
     """The check itself works, under names and inside functions."""
     assert list(forbidden(ast.parse(source)))

@@ -39,7 +39,7 @@ def test_a_gpu_is_found_by_index_uuid_and_bus(h100: Bench) -> None:
         assert pynvml.nvmlDeviceGetUUID(found) == uuid
 
 
-def test_what_is_not_there_is_not_found(h100: Bench) -> None:
+def test_absent_device_is_not_found(h100: Bench) -> None:
     """An index beyond the last, a strange uuid, and an empty slot."""
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         h100.gpu(8)

@@ -172,7 +172,7 @@ INSTANCES_ONLY = {
 }
 
 
-def test_what_a_gpu_with_instances_does_not_support() -> None:
+def test_gpu_with_instances_lacks_utilization_calls() -> None:
     """Utilization, processes' utilization, remapped rows and the core count."""
     with simulated_driver("a100-mig") as bench:
         more = unsupported(bench, bench.gpu(5)) - unsupported(bench, bench.gpu(0))
@@ -191,7 +191,7 @@ def test_what_a_gpu_with_instances_does_not_support() -> None:
         }
 
 
-def test_what_an_instance_supports() -> None:
+def test_instance_supports_its_own_calls() -> None:
     """Names, memory, processes, and what it is a part of; nothing of the board's."""
     with simulated_driver("a100-mig") as bench:
         supported = DEVICE_CALLS.keys() - unsupported(bench, bench.instance(5, 0))

@@ -233,7 +233,7 @@ SIGNATURES = {
 
 
 @given(SCENARIOS, TIMES)
-def test_what_is_true_can_be_seen(scenario: str, time: int) -> None:
+def test_true_states_are_visible_in_the_readings(scenario: str, time: int) -> None:
     """Every true state has its signature of the design in the readings that profiling gives."""
     node = NODES[scenario]
     for device in node.devices:

@@ -23,7 +23,9 @@ TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * DAY)
 
 
 @given(WINDOWS, TIMES, TIMES)
-def test_what_holds_has_begun_that_long_ago(window: ActivePeriod, start: int, time: int) -> None:
+def test_condition_that_holds_began_a_window_ago(
+    window: ActivePeriod, start: int, time: int
+) -> None:
     """Where a window holds, it held at its beginning too, and not just before."""
     elapsed = window.since(time, start)
     if elapsed is not None:

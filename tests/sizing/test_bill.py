@@ -133,7 +133,7 @@ def test_months_until_owning_pays_are_saved_by_used_hours_alone() -> None:
     assert break_even_months(cloud, own, 0.1, 730.0) is None
 
 
-def test_what_a_plan_states_takes_the_place_of_the_clouds_prices() -> None:
+def test_prices_of_a_plan_replace_the_cloud_prices() -> None:
     """So that dates do not mix; what buying costs stays, and no spot price is left."""
     found = bill(candidate(), stated={H100: 1.5})
 
@@ -194,7 +194,7 @@ def amounts(found: Bill) -> Sequence[CostAmount]:
     return [*(each.dollars for each in found.offers), found.kilowatt_hours]
 
 
-def test_what_nobody_prices_has_energy_and_no_dollars() -> None:
+def test_unpriced_board_has_energy_but_no_cost() -> None:
     """Missing is not free."""
     found = bill(candidate("L4"))
 

@@ -32,7 +32,7 @@ LLAMA_8B = published("Llama-3.1-8B")
         Requirement(Diffusion(2.6e9), ModelTask.TRAINING),
     ],
 )
-def test_what_can_be_is_accepted(requirement: Requirement) -> None:
+def test_possible_plan_is_accepted(requirement: Requirement) -> None:
     """Of every task."""
     check_requirement(requirement)
 
@@ -81,7 +81,7 @@ def test_what_can_be_is_accepted(requirement: Requirement) -> None:
         (Requirement(LLAMA_8B, ModelTask.FINETUNE_QLORA, lora=Lora(8, ())), r"targets: none"),
     ],
 )
-def test_what_cannot_is_refused(requirement: Requirement, message: str) -> None:
+def test_impossible_plan_is_refused_by_its_key(requirement: Requirement, message: str) -> None:
     """By the key that is wrong."""
     with pytest.raises(RequirementError, match=message):
         check_requirement(requirement)

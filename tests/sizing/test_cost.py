@@ -52,7 +52,7 @@ def test_every_price_tells_where_and_when_it_is_from() -> None:
     assert [cost.is_assumed for cost in costs] == [False, True, True, False]
 
 
-def test_what_nobody_prices_has_no_cost() -> None:
+def test_unpriced_board_has_no_cost() -> None:
     """Missing is not free."""
     assert hourly_costs(built_in().boards["L4"], stated()) == ()
     assert hourly_costs(H100, stated()) == ()

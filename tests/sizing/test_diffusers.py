@@ -155,7 +155,7 @@ def test_guidance_is_twice_the_work_unless_it_was_taught(
     assert read_denoiser(config, ANY, "").model.guided is guided
 
 
-def test_what_the_plan_says_stands() -> None:
+def test_stated_values_of_a_plan_take_precedence() -> None:
     """And nothing is left to be said of it."""
     read = read_denoiser(UNET, RequestedImage(768, 4, guided=False), "painter")
 
@@ -163,7 +163,7 @@ def test_what_the_plan_says_stands() -> None:
     assert (read.model.name, read.notes) == ("painter", ())
 
 
-def test_what_the_plan_leaves_out_is_told() -> None:
+def test_defaults_of_a_plan_are_reported() -> None:
     """With what was taken, and the key that changes it."""
     (note,) = read_denoiser(UNET, RequestedImage(steps=4), "").notes
 
@@ -225,7 +225,7 @@ def test_a_quantized_denoiser_is_read_as_one() -> None:
         ({"sample_size": "64"}, "sample_size: '64' is not a whole number"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(more: dict[str, Any], told: str) -> None:
+def test_uncountable_value_is_refused_by_its_key(more: dict[str, Any], told: str) -> None:
     """By its key, never counted as something else."""
     with pytest.raises(RequirementError, match=told):
         read_denoiser({**UNET, **more}, ANY, "")

@@ -46,7 +46,7 @@ def test_tensor_parallelism_divides_down_to_one_head(tensor: int, part: int) -> 
     assert found == 327_680 / part
 
 
-def test_what_latent_attention_keeps_is_not_divided() -> None:
+def test_latent_attention_cache_is_not_divided() -> None:
     """It has no heads."""
     found = token_bytes_of(published("DeepSeek-V3"), BF16, Parallelism(tensor=8))
 

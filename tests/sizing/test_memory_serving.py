@@ -84,7 +84,7 @@ def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: P
     assert estimate_memory(requirement, layout, most + layout.data).total_bytes > room
 
 
-def test_what_does_not_fit_serves_nobody() -> None:
+def test_model_too_large_for_the_gpu_serves_nothing() -> None:
     """A 70B model on one GPU in 16 bits."""
     large = Requirement(published("Llama-3.1-70B"))
     room = available_bytes(large, H100)

@@ -124,7 +124,7 @@ def test_a_width_that_is_not_given_makes_up_the_parameters() -> None:
         ({"layers": None}, r"model\.parameters: is missing"),
     ],
 )
-def test_what_cannot_be_is_told_by_its_key(change: dict[str, Any], message: str) -> None:
+def test_impossible_shape_is_refused_by_its_key(change: dict[str, Any], message: str) -> None:
     """And with what would mend it."""
     with pytest.raises(RequirementError, match=message):
         completed_shape(replace(LLAMA_8B, **change))

@@ -90,7 +90,7 @@ def test_a_change_has_to_save_enough(saving: float, *, is_due: bool) -> None:
     assert (found.switch is not None) == is_due
 
 
-def test_what_is_outgrown_is_left_for_what_lasts_longest() -> None:
+def test_outgrown_option_loses_to_the_longest_lasting() -> None:
     """Whatever that costs; the total of an outgrown kind is no total."""
     found = ahead(
         kind("A", [1, 0, 0, 0]), kind("B", [1, 2, 0, 0]), kind("C", [9, 9, 9, 9], dollars=None)

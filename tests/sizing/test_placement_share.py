@@ -24,7 +24,7 @@ def test_two_that_fill_a_gpu_take_twice_as_long() -> None:
         assert shared_placement(full, full, sharing).time_ratio.value == pytest.approx(2.0)
 
 
-def test_what_one_leaves_the_other_takes() -> None:
+def test_complementary_workloads_overlap_on_a_shared_gpu() -> None:
     """Kernels that use a third of the pipes run beside each other, but not in turn."""
     light = profile(1.0, 0.25)
     beside = shared_placement(light, light, Sharing.MPS).time_ratio

@@ -71,7 +71,7 @@ def test_a_time_line_that_rounds_to_busy_is_stretched_whole() -> None:
 
 
 @given(times(), st.sampled_from([A100, L40S, T4, "B200", "H100-SXM5-80GB:1g.10gb"]), st.data())
-def test_whatever_its_kernels_wait_for_the_time_lies_within(
+def test_projected_time_lies_between_the_kernel_limits(
     profiled: ProfiledTime, target: str, data: st.DataObject
 ) -> None:
     """Kernels by any resource that they may wait for; the rest by its link, or as it was."""
@@ -166,7 +166,7 @@ def test_one_counter_alone_is_refused() -> None:
         profile(time(plain=1.0), shares=UsageShares(tensor_active=0.5))
 
 
-def test_what_was_not_measured_stays_unknown_there() -> None:
+def test_unmeasured_counter_stays_unknown_on_another_board() -> None:
     """No zero for a counter that no one read; the busy share is the timeline's."""
     shares = project(profile(time(plain=0.5, host_wait=0.5)), at(L40S)).shares
 

@@ -175,7 +175,7 @@ def test_attention_is_quantized_elsewhere(modules: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["tie_word_embeddings", "quantization_config"])
-def test_what_the_whole_says_holds_for_its_text(text: str) -> None:
+def test_text_part_inherits_missing_values_from_the_whole(text: str) -> None:
     """Where the text part does not say it itself."""
     value = {"tie_word_embeddings": True, "quantization_config": {"quant_method": "fp8"}}[text]
     inner = {key: each for key, each in PUBLISHED["Qwen3-8B"][0].items() if key != text}

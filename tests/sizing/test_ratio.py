@@ -131,7 +131,7 @@ def test_a_format_that_only_one_board_has_widens_the_gap() -> None:
     assert in_fp8.value > in_bf16.value > 1.5
 
 
-def test_what_nobody_measured_is_less_certain() -> None:
+def test_unmeasured_ratio_has_a_wider_interval() -> None:
     """A board outside the table, or a family outside it, has no narrower interval."""
     workload = parse_workload("inference-cnn")
     a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))

@@ -84,7 +84,7 @@ def test_recomputing_keeps_the_inputs_of_layers_alone(
         ("Codestral-Mamba-7B", ["o"], "o is in no layer of this model; take some of head"),
     ],
 )
-def test_what_is_in_no_layer_cannot_be_adapted(
+def test_state_space_layer_has_no_adapter_targets_of_attention(
     name: str, targets: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A state space has no queries; its own matrices are not among the targets."""

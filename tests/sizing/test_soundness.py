@@ -47,7 +47,7 @@ def test_a_model_that_can_be_is_accepted(model: Model) -> None:
         (RecommenderModel(0, 128, 2.5e6), r"model\.embedding_rows: 0 is not above 0"),
     ],
 )
-def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
+def test_impossible_value_is_refused_by_its_key(model: Model, message: str) -> None:
     """By the key that is wrong."""
     with pytest.raises(RequirementError, match=message):
         check_model(model)

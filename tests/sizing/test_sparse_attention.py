@@ -130,7 +130,7 @@ def test_layers_may_look_at_what_an_earlier_one_picked(more: dict[str, Any], lay
         ),
     ],
 )
-def test_what_contradicts_itself_is_an_error(config: dict[str, Any], key: str) -> None:
+def test_contradicting_settings_are_refused_by_key(config: dict[str, Any], key: str) -> None:
     """It names the key."""
     with pytest.raises(RequirementError, match=key):
         read(config)

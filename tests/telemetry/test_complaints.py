@@ -136,7 +136,7 @@ def bytes_of_ours() -> int:
     return sum(found.size for found in traces.statistics("filename"))
 
 
-def test_what_is_not_supported_floods_no_log() -> None:
+def test_unsupported_metric_is_not_logged_every_tick() -> None:
     """Boards that lack half of what is asked, and one that refuses the rest: not a line a tick."""
     node, clock = node_of("zoo", hour(12)), FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time)

@@ -109,7 +109,7 @@ def test_errors_of_all_kinds_are_added_up_once() -> None:
     assert found.readings[BUSY].values == {Signal.NVLINK_ERRORS: 1111}
 
 
-def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
+def test_value_of_the_card_is_no_reading_of_an_instance() -> None:
     """Even where the exporter labels it so; nor is the instance's a reading of the card."""
     found = read(page() + page(**MIG))
     instance = f"{BUSY}/gi2"
@@ -135,7 +135,7 @@ def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
         ('DCGM_FI_DEV_OF_TOMORROW{gpu="0"}', "the field is not known here"),
     ],
 )
-def test_what_says_nothing_here_says_why(text: str, because: str) -> None:
+def test_skipped_line_has_a_reason(text: str, because: str) -> None:
     """No line is passed over in silence."""
     found = interpret(text)
 

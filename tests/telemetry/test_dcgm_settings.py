@@ -21,7 +21,7 @@ def test_our_own_page_is_no_source(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:9400", "ftp://x/metrics", "http://a:b@x/", "http://"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     """Before anything is started."""
     with pytest.raises(ValueError, match="address"):
         DcgmSettings(url=url)

@@ -69,7 +69,7 @@ def test_an_instance_follows_its_gpu(moves: bool) -> None:  # noqa: FBT001 - a p
     assert still(*pages)[-1] == (frozenset() if moves else {BUSY, INSTANCE})
 
 
-def test_what_has_no_evidence_follows_the_others() -> None:
+def test_value_without_evidence_is_stale_with_the_page() -> None:
     """Where all that could move stands still, the page does."""
     quiet = lines(OTHER, {UTIL: 0})
 

@@ -155,7 +155,7 @@ def test_an_instance_of_unknown_size_is_not_added() -> None:
     assert [device.uuid for device in found.devices] == [BUSY]
 
 
-def test_what_the_driver_says_is_down_stays_down() -> None:
+def test_device_down_in_the_driver_stays_down() -> None:
     """The exporter's values may be from before it fell off the bus."""
     ours = snapshot(5, [A100], {}, down=[A100])
     [found] = supplemented(page(), ours)

@@ -153,7 +153,7 @@ def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @settings(max_examples=4)
 @given(data=st.data())
-def test_what_no_gpu_supports_is_asked_once(scenario: str, data: st.DataObject) -> None:
+def test_unsupported_query_is_asked_once(scenario: str, data: st.DataObject) -> None:
     """Whatever a driver lacks or refuses for good costs nothing once each GPU is awake."""
     names = st.sets(st.sampled_from(functions(scenario)), max_size=20)
     lacking, refused = data.draw(names), data.draw(names)

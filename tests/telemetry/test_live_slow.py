@@ -113,7 +113,7 @@ def test_a_round_that_is_late_counts_when_it_comes() -> None:
         assert len(node.read_at[node.uuid(3)]) < len(node.read_at[node.uuid(2)])
 
 
-def test_what_is_essential_is_read_before_what_is_not() -> None:
+def test_essential_metrics_are_read_first() -> None:
     """Utilization, memory and power come with every round; the rest is asked in turns."""
     # Long ticks, for what a call costs is judged by, and a busy machine adds its own delays.
     with slow_node(0.25, deadline_seconds=0.2, slow_interval_seconds=5.0) as node:

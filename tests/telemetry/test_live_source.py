@@ -347,7 +347,9 @@ def test_machine_without_library() -> None:
     lacking=st.sets(st.sampled_from(FUNCTIONS)),
     refused=st.sets(st.sampled_from(FUNCTIONS)),
 )
-def test_whatever_is_missing_the_rest_is_reported(lacking: set[str], refused: set[str]) -> None:
+def test_snapshot_reports_the_rest_whatever_is_missing(
+    lacking: set[str], refused: set[str]
+) -> None:
     """For any driver that lacks or refuses functions, a snapshot tells what the others gave."""
     gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a")])
     driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)

@@ -30,7 +30,7 @@ def test_all_that_is_due_is_asked_where_it_fits() -> None:
     assert asked(items) == [True, True, False]
 
 
-def test_one_that_is_slow_makes_way_for_the_others() -> None:
+def test_slow_collector_yields_to_the_others() -> None:
     """It alone is asked less often: after ten times what it takes, and then for once."""
     items = items_of([3.0, 0.01, 0.01])
 
@@ -41,7 +41,7 @@ def test_one_that_is_slow_makes_way_for_the_others() -> None:
     assert [item.ignores_budget for item in items] == [True, False, False]
 
 
-def test_what_was_never_asked_goes_first() -> None:
+def test_collector_never_run_goes_first() -> None:
     """No one knows what it costs before."""
     items = items_of([0.3, 0.0])
     items[1].asked_at = None
@@ -91,7 +91,7 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
     assert min(counts) >= 2
 
 
-def test_one_that_hung_once_is_soon_tried_again() -> None:
+def test_collector_that_hung_once_is_retried_soon() -> None:
     """A call that came back after an hour keeps no one waiting for ten; twice says that it will.
 
     However long it hung, no reading is given up for longer than five minutes.

@@ -132,7 +132,7 @@ def test_without_a_bus_a_gpu_that_cannot_be_opened_goes_by_its_index(tmp_path: P
     assert [device.uuid for device in snapshot.devices] == ["index:0", "GPU-1"]
 
 
-def test_what_was_there_before_is_down_until_it_is_offered(tmp_path: Path) -> None:
+def test_known_device_is_down_until_the_driver_offers_it(tmp_path: Path) -> None:
     """Without a driver, from the first snapshot on, under its own name; then it is itself."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)

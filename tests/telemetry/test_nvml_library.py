@@ -100,7 +100,7 @@ def test_no_process_samples_means_none(code: int) -> None:
 
 
 @pytest.mark.parametrize("error", [ctypes.ArgumentError("no"), AttributeError("no"), OSError(5)])
-def test_what_a_library_raises_is_a_failure(error: Exception) -> None:
+def test_exception_of_the_library_is_a_failure(error: Exception) -> None:
     """Exceptions from below the bindings end at the edge."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.raising[CALL] = error

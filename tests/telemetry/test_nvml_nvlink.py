@@ -289,7 +289,7 @@ def test_gpm_goes_before_the_counters() -> None:
     name=st.sampled_from([SXM, CARD, "NVIDIA Z1"]),
     count=st.none() | st.integers(min_value=0, max_value=40),
 )
-def test_whatever_the_driver_says_of_links(
+def test_nvlink_counts_stay_consistent_for_any_answers(
     states: list[int | None], name: str, count: int | None
 ) -> None:
     """Never more links up than there are, nor a capacity without one, whatever is told."""

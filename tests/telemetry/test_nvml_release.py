@@ -312,7 +312,7 @@ def test_release_without_a_driver() -> None:
         assert driver.closings == 0
 
 
-def test_what_is_held_may_be_asked_while_gpus_come_and_go() -> None:
+def test_held_devices_may_be_listed_while_gpus_change() -> None:
     """From the thread of the one who asks for the release."""
     clock = FastClock(0)
     stations = DevicePool(clock=clock, settings=LiveSettings())

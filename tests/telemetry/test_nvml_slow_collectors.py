@@ -111,7 +111,7 @@ def test_hanging_slow_collector_names_itself() -> None:
         gate.set()
 
 
-def test_what_was_read_slowly_keeps_no_device_alive() -> None:
+def test_slow_values_alone_keep_no_device_alive() -> None:
     """When all fast answers fail, the device is down although slow values would still hold."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
     with reading(driver, clock, slow_interval_seconds=60.0) as source:

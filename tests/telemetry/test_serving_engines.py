@@ -214,7 +214,7 @@ def test_a_page_that_is_too_large_is_given_up(pages: Pages) -> None:
         ((vllm(1), 200, {"Content-Length": "9999"}), "broke off"),
     ],
 )
-def test_what_is_no_engines_page_is_told(
+def test_page_of_another_server_is_reported(
     pages: Pages, node: Node, answer: tuple[Any, ...], why: str
 ) -> None:
     """Nothing is made of it, and the trouble says what came instead."""

@@ -88,9 +88,7 @@ def test_two_pods_of_one_workload_are_two_engines() -> None:
         (ServingEndpoint(URL, gpus=("0",)), "GPU '0' is split into MIG instances"),
     ],
 )
-def test_what_cannot_be_tied_is_left_untied_and_says_why(
-    endpoint: ServingEndpoint, why: str
-) -> None:
+def test_unmatched_engine_is_left_out_with_a_reason(endpoint: ServingEndpoint, why: str) -> None:
     """Also where the node has one owner alone: it may be someone else's."""
     split = replace(GPUS[0], has_mig_instances=True)
     holdings = {UUIDS[1]: held_by("llama-0")}

@@ -104,7 +104,7 @@ def eventually(
     pytest.fail(f"it never came to pass: {look}")
 
 
-def test_what_is_seen_in_time_is_told_as_it_is() -> None:
+def test_host_context_seen_in_time_is_used() -> None:
     """By a thread of its own, one question a look."""
     eyes = TestEyes()
     question = HostQuery((Device("GPU-0", 0),))
@@ -139,7 +139,7 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
         assert eventually(surroundings, lambda look: look.node == {Signal.CPU: 0.75})
 
 
-def test_what_was_seen_long_ago_is_told_no_more() -> None:
+def test_outdated_host_context_is_dropped() -> None:
     """Past its time nothing is said of host and holders; the places of GPUs do not change."""
     eyes = TestEyes()
     with looking(eyes, hold_seconds=0.0) as surroundings:

@@ -18,7 +18,7 @@ def queue_of(share_ratio: float = 0.1, wait_seconds: float = 5.0) -> ConnectionQ
     return ConnectionQueue(settings)
 
 
-def test_where_all_are_answered_none_waits() -> None:
+def test_queue_with_all_requests_answered_waits_for_nothing() -> None:
     """However much the answers cost."""
     queue = queue_of(wait_seconds=0.1)
     for _ in range(100):
@@ -26,7 +26,7 @@ def test_where_all_are_answered_none_waits() -> None:
         queue.leave(SCRAPER, 1000.0, was_answered=True)
 
 
-def test_what_a_refused_connection_took_is_waited_for() -> None:
+def test_time_of_a_refused_connection_is_waited_for() -> None:
     """Two seconds of a core at a tenth are twenty: longer than any waits here."""
     queue = queue_of(wait_seconds=0.1)
     assert queue.enter(GUESSER)

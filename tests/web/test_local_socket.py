@@ -110,7 +110,7 @@ def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
     assert all(address.startswith("127.0.0.1:") for address in server.addresses)
 
 
-def test_what_is_local_knows_who_asks(tmp_path: Path, stack: ExitStack) -> None:
+def test_local_request_has_the_peer_credentials(tmp_path: Path, stack: ExitStack) -> None:
     """The kernel vouches for process, user and group."""
     served(tmp_path / "api.sock", stack)
     status, body = ask(tmp_path / "api.sock", "/api/v1/echo", "POST", b"hello")
@@ -120,7 +120,7 @@ def test_what_is_local_knows_who_asks(tmp_path: Path, stack: ExitStack) -> None:
     assert body.decode() == f'{{"body":"hello","who":{who}}}\n'.replace(" ", "")
 
 
-def test_what_is_local_is_refused_over_tcp(tmp_path: Path, stack: ExitStack) -> None:
+def test_local_route_is_refused_over_tcp(tmp_path: Path, stack: ExitStack) -> None:
     """With the reason and the remedy, and whether or not there is a socket."""
     server = served(tmp_path / "api.sock", stack)
     status, body = ask(server, "/api/v1/echo", "POST", b"hello")

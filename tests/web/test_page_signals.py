@@ -150,7 +150,7 @@ def body_of(page: str) -> str:
     return main
 
 
-def test_what_is_not_there_shows_the_whole_node() -> None:
+def test_unknown_device_in_a_link_shows_the_whole_node() -> None:
     """A link may outlive what it leads to."""
     report = node_report()
     whole = page_of(report)
@@ -165,7 +165,7 @@ def test_what_is_not_there_shows_the_whole_node() -> None:
     ("start", "end"),
     [("now", "1"), ("-1", "nan"), ("1", "2"), ("inf", "1"), ("", ""), ("9e18", "9e19")],
 )
-def test_what_is_no_stretch_is_no_zoom(start: str, end: str) -> None:
+def test_invalid_interval_does_not_zoom(start: str, end: str) -> None:
     """The page shows the span."""
     assert zoom_of({"from": [start], "to": [end]}, NOW) is None
     assert zoom_of({"from": ["1767790000"]}, NOW) is None

@@ -426,7 +426,7 @@ def test_a_page_without_gpus_says_why() -> None:
     assert "libnvidia-ml.so.1 was not found" in page_of(empty)
 
 
-def test_why_a_signal_is_missing_is_told() -> None:
+def test_missing_signal_has_a_reason() -> None:
     """Missing is a value: the card says which signals have none, and why."""
     report = node_report()
     reading = replace(

@@ -53,7 +53,7 @@ def test_without_a_socket_the_remedy_is_told(environ: dict[str, str]) -> None:
         activated_sockets(environ)
 
 
-def test_what_does_not_listen_is_refused(stack: ExitStack, tmp_path: object) -> None:
+def test_socket_that_does_not_listen_is_refused(stack: ExitStack, tmp_path: object) -> None:
     """A connection, a socket of this machine, or no socket at all."""
     environ = {"LISTEN_PID": PID, "LISTEN_FDS": "1"}
     datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

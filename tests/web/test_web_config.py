@@ -255,7 +255,7 @@ _TREES = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=60) | _TREES.map(repr) | _SECTIONS)
-def test_whatever_is_written_is_read_or_refused_with_a_place(
+def test_arbitrary_text_is_read_or_refused_with_its_place(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
     """No text makes anything else of it."""

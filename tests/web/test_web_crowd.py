@@ -79,7 +79,9 @@ def test_a_flood_washes_away_itself(sockets: Callable[[], socket.socket]) -> Non
     assert not is_shut(scraper)
 
 
-def test_who_was_answered_stays_before_who_was_not(sockets: Callable[[], socket.socket]) -> None:
+def test_answered_connection_is_kept_before_unanswered_ones(
+    sockets: Callable[[], socket.socket],
+) -> None:
     """Of one address; and among those who were answered the longest idle goes."""
     connections = Connections(3)
     known = [sockets(), sockets()]
@@ -97,7 +99,7 @@ def test_who_was_answered_stays_before_who_was_not(sockets: Callable[[], socket.
     assert [is_shut(each) for each in known] == [False, True]
 
 
-def test_what_stands_for_a_connection_can_be_replaced(
+def test_replaced_connection_gives_up_its_place(
     sockets: Callable[[], socket.socket],
 ) -> None:
     """With its place; what had to give way meanwhile has none."""

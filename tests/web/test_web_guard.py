@@ -108,7 +108,7 @@ def test_users_are_asked_for_everywhere(place: Open, path: str) -> None:
     "authorization",
     ["Basic", "Basic !", "Basic YWxpY2U=", "Bearer YWxpY2U6c2VjcmV0", "Basic /zpz", "x" * 9000],
 )
-def test_what_is_no_password_is_refused(place: Open, authorization: str) -> None:
+def test_invalid_credentials_are_refused(place: Open, authorization: str) -> None:
     """Without a colon, in no encoding, in another scheme."""
     assert place(USERS).ask("/metrics", Authorization=authorization)[0].status == 401
 

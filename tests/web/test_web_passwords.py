@@ -50,7 +50,9 @@ class Desk:
         ("alice", "s" * 100, PasswordVerdict.WRONG),
     ],
 )
-def test_who_is_right(name: str, password: str, verdict: PasswordVerdict) -> None:
+def test_user_with_the_right_password_is_accepted(
+    name: str, password: str, verdict: PasswordVerdict
+) -> None:
     """A name and its own password, and nothing else; asked again, the answer is the same."""
     desk = Desk()
     assert [desk.check(name, password) for _ in range(2)] == [verdict, verdict]

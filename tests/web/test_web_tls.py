@@ -116,7 +116,7 @@ def test_a_scrape_over_tls(server: Open, authority: Authority) -> None:
     assert ask(started, trusting(authority)).startswith(b"HTTP/1.1 200 ")
 
 
-def test_who_speaks_http_is_told_so(server: Open) -> None:
+def test_plain_http_on_the_tls_port_gets_a_message(server: Open) -> None:
     """In words that he understands."""
     with dial(server(PLAIN)) as connection:
         connection.sendall(REQUEST)
