@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 import rightsizer
+from code_trees import statements, tree_of
 from rightsizer.model.settings import Bounds, bounds_of
 
 ROOT: Final = Path(__file__).parent.parent
@@ -90,7 +91,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     functions = {
         f"{_name(file)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
         for file in CODE
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in statements(tree_of(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
@@ -101,7 +102,7 @@ def test_no_class_name_stands_twice() -> None:
     """One name, one class; a name that two contexts need carries its context."""
     found: dict[str, list[str]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in tree_of(file).body:
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(_name(file))
 

@@ -1,0 +1,25 @@
+"""Syntax trees of files, each parsed once, and their statements without the expressions in them."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+__all__ = ["statements", "tree_of"]
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """The tree of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements, however deep; most of a tree is expressions, which take their time."""
+    left: list[ast.AST] = [tree]
+    for node in left:
+        for block in _BLOCKS:
+            left += getattr(node, block, ())
+    return iter(left[1:])
