@@ -72,12 +72,13 @@ def test_a_store_that_is_down_is_told() -> None:
     assert slept == [1.0, 2.0, 4.0]
 
 
-def test_a_store_that_hangs_is_not_asked_forever() -> None:
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
     """Less is asked for some times, which helps the busy; then it is told."""
     with faulty_store() as faulty:
         faulty.judge = lambda _: Reply(is_slow=True)
         with pytest.raises(StoreError, match="nothing in time, however little"):
-            asked(store(faulty, timeout_seconds=0.1, concurrency=1, tries=3), 288)
+            asked(store(faulty, timeout_seconds=0.1, concurrency=concurrency, tries=3), 288)
 
     assert [each.points for each in faulty.asked] == [288, 144, 72]
 

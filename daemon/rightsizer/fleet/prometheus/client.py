@@ -181,7 +181,9 @@ class PrometheusStore:
         is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0
-            is_hanging = self._slow >= self._settings.tries * self._settings.concurrency
+            # What has answered before may have a queue for each query that is asked at once.
+            at_once = self._settings.concurrency if self._endpoint.has_answered else 1
+            is_hanging = self._slow >= self._settings.tries * at_once
         if not isinstance(raw, StoreLimit):
             return self._whole(raw)
         if is_hanging:

@@ -162,7 +162,9 @@ class Endpoint:
             hint = hint if "password" in str(error) else ""
             raise ValueError(f"fleet.store.url: {error}{hint}") from None
         self._settings, self._sleep, self._jitter = settings, sleep, jitter
-        self._waiting, self._has_answered = waiting, has_answered
+        self._waiting = waiting
+        self.has_answered = has_answered
+        """Whether any query was answered."""
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = StoreUseCounter()
@@ -211,7 +213,7 @@ class Endpoint:
             attempt += 1
             result = self._request(path, parameters)
             if isinstance(result, Response):
-                self._has_answered = True
+                self.has_answered = True
                 body: bytes = result.body
                 return body
             limit = _limit_of(result)
@@ -219,7 +221,7 @@ class Endpoint:
                 return limit
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
             # What has never answered is rather a wrong address than a store that restarts.
-            patience = settings.patience_seconds if limit or self._has_answered else 0.0
+            patience = settings.patience_seconds if limit or self.has_answered else 0.0
             wanted = min(result.retry_after_seconds or 0.0, settings.retry_after_maximum_seconds)
             pause = max(self._pause(attempt), wanted)
             is_last = not may_repeat or (attempt >= settings.tries and waited + pause > patience)
