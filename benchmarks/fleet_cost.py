@@ -49,7 +49,7 @@ def measure(_: Options) -> Iterator[Figure]:
         took: dict[int, float] = {}
         for gpus in _SIZES:
             with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
-                looks = [_look(gpus, flags, at, Path(folder)) for at in (_NOON - 3600, _NOON)]
+                looks = [_run_fleet(gpus, flags, at, Path(folder)) for at in (_NOON - 3600, _NOON)]
             took[gpus] = looks[0].seconds
             is_largest = gpus == _SIZES[-1]
             yield from _figures(f"{gpus:,} GPUs by {metrics}", gpus, looks, is_largest=is_largest)
@@ -59,7 +59,7 @@ def measure(_: Options) -> Iterator[Figure]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _FleetRun:
     answer: Answer
     store_cpu_seconds: float
 
@@ -69,13 +69,15 @@ class _Look:
         return self.answer.wall_seconds - self.store_cpu_seconds / _CORES
 
 
-def _look(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _Look:
+def _run_fleet(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _FleetRun:
     with _loopback(gpus, flags) as store:
         answer = ask_fleet(store.url, at, folder, timeout_seconds=_TIMEOUT_SECONDS)
-    return _Look(answer, store.cpu_seconds)
+    return _FleetRun(answer, store.cpu_seconds)
 
 
-def _figures(what: str, gpus: int, looks: Sequence[_Look], *, is_largest: bool) -> Iterator[Figure]:
+def _figures(
+    what: str, gpus: int, looks: Sequence[_FleetRun], *, is_largest: bool
+) -> Iterator[Figure]:
     first, later = looks
     yield Figure(
         f"{what} over {DAYS} days, apart from the store's work",

@@ -1,4 +1,4 @@
-"""Two hundred agents killed with -9 under load: what was lost, and whether the books balance."""
+"""Two hundred agents killed with -9 under load: what was lost, and whether the sums agree."""
 
 import tempfile
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chores_desk import Desk, NodeServices, Sink
+from advice_node import AdviceNode, NodeServices, Sink
 from grafana_server import TOKEN, grafana_server
 from measured import Figure, machine, table
 from readings import EPOCH, gpu
@@ -251,27 +251,29 @@ def annotation_way() -> frozenset[str]:
     with tempfile.TemporaryDirectory() as folder, grafana_server() as grafana:
         path = Path(folder) / "history.db"
         storage = Storage(str(path))
-        desk = Desk(
+        advice_node = AdviceNode(
             path, FastClock(EPOCH), AccountingService(AccountingSettings()), storage, Sink(path)
         )
-        desk.leave_empty(0, _IDLE_MINUTES)
+        advice_node.leave_empty(0, _IDLE_MINUTES)
         token = Path(folder) / "token"
         token.write_text(TOKEN, encoding="utf-8")
         receivers = NotificationService(
             Settings(grafana=GrafanaSettings(url=grafana.url, token_file=str(token))),
             storage.database,
-            lambda: desk.advice_service.advice,
-            clock=desk.clock,
+            lambda: advice_node.advice_service.advice,
+            clock=advice_node.clock,
             warn=lambda *_: None,
             sleep=lambda _: True,
         )
-        desk.take(
-            NodeServices(desk.accountant, storage, desk.clock, (receivers,), rules=(idle.RULE,))
+        advice_node.take(
+            NodeServices(
+                advice_node.accountant, storage, advice_node.clock, (receivers,), rules=(idle.RULE,)
+            )
         )
         # What the services log is no part of the table.
         with redirect_stdout(StringIO()), _watched(holds) as passed:
-            desk.advice_service.recommend()
-            desk.advice_service.deliver()
+            advice_node.advice_service.recommend()
+            advice_node.advice_service.deliver()
         storage.close()
         if not grafana.annotations:
             raise RuntimeError("no annotation arrived; the way cannot be told")

@@ -45,7 +45,7 @@ _LOOK_SECONDS: Final = {"hour": 300.0, "week": 7200.0}
 
 
 @dataclass
-class Chore:
+class PeriodicTask:
     """Something that is done every so often on the agent's clock."""
 
     seconds: float
@@ -68,13 +68,13 @@ class Watched:
     source: SnapshotSource
     clock: FastClock
     until: Nanoseconds
-    chores: list[Chore] = field(default_factory=list)
+    tasks: list[PeriodicTask] = field(default_factory=list)
 
     def read(self) -> Snapshot | None:
         """The next snapshot, after whatever is due."""
         now = self.clock.time()
-        for chore in self.chores:
-            chore.at(now)
+        for task in self.tasks:
+            task.at(now)
         return None if now >= self.until else self.source.read()
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def main(span: str) -> None:
             hours = (watched.clock.time() - start) / NANOSECONDS_PER_SECOND / _HOUR
             sizes.append((hours, memory_mebibytes()))
 
-        watched.chores.append(Chore(_HOUR if span == "week" else 600.0, look))
+        watched.tasks.append(PeriodicTask(_HOUR if span == "week" else 600.0, look))
         used = time.process_time()
         agent.run(threading.Event())
         used = time.process_time() - used
@@ -158,12 +158,12 @@ def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
         agent.advice_service.recommend()
         counts["recommended"] += 1
 
-    watched.chores += [
-        Chore(_FLUSH_SECONDS[span], agent.history_writer.flush),
-        Chore(_RECOMMEND_SECONDS[span], recommend),
-        Chore(_HOUR, agent.history_writer.prune),
-        Chore(_SCRAPE_SECONDS[span], lambda: get("/metrics", "scrapes")),
-        Chore(_LOOK_SECONDS[span], lambda: get("/", "pages")),
+    watched.tasks += [
+        PeriodicTask(_FLUSH_SECONDS[span], agent.history_writer.flush),
+        PeriodicTask(_RECOMMEND_SECONDS[span], recommend),
+        PeriodicTask(_HOUR, agent.history_writer.prune),
+        PeriodicTask(_SCRAPE_SECONDS[span], lambda: get("/metrics", "scrapes")),
+        PeriodicTask(_LOOK_SECONDS[span], lambda: get("/", "pages")),
     ]
     return counts
 

@@ -73,13 +73,13 @@ class _Bench:
         self.is_disturbed = is_disturbed
         self._scores = scores
         self._reduce = _REDUCTIONS[tier]
-        self._books = EntryBuilder()
+        self._entry_builder = EntryBuilder()
         self._watch = Watch() if tier in _RIVALS_TIERS else None
 
     def see(self, seen: Snapshot, truths: Mapping[str, Truth]) -> None:
         """Judge what is left of a snapshot on this tier."""
         snapshot = self._reduce(seen)
-        entries = self._books.post(snapshot)
+        entries = self._entry_builder.post(snapshot)
         watched = self._watch.see(snapshot) if self._watch is not None else {}
         for entry in entries:
             stretch = _Stretch(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))

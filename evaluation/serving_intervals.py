@@ -28,7 +28,7 @@ _ON_COVERAGE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IntervalError:
     """One figure that was measured and predicted."""
 
     kind: str
@@ -69,47 +69,47 @@ def interval_coverage(truth: Path | None) -> Iterator[str]:
     yield _ON_COVERAGE
 
 
-def _published() -> Iterator[Known]:
+def _published() -> Iterator[IntervalError]:
     boards = built_in().boards
     for rate in published_rates():
         family = _MIXTURE if "A3B" in rate.model or rate.model == SHARED_EXPERTS else _DENSE
         figure = ("tokens/s", rate.model, boards[rate.board], "TensorRT-LLM")
-        yield Known.of(family, *figure, rate.tokens_per_second, rate.predicted())
+        yield IntervalError.of(family, *figure, rate.tokens_per_second, rate.predicted())
     for row in published_mixtures():
         source = row.source.partition(" ")[0]
         for what, measured, told in row.measures():
             figure = (what, row.model, boards[row.board], source)
-            yield Known.of(_MIXTURE, *figure, measured, told)
+            yield IntervalError.of(_MIXTURE, *figure, measured, told)
 
 
-def _measured(truth: Path) -> Iterator[Known]:
+def _measured(truth: Path) -> Iterator[IntervalError]:
     rows = list(read_rows(truth / FILE))
     apart = set_apart(rows)
     for row in rows:
         if row.file not in apart:
             served = server_of(row).at(row.concurrency)
             names = (row.model_name, row.board, row.file)
-            yield Known.of(_DENSE, "TPOT", *names, row.tpot_ms, served.tpot_ms)
-            yield Known.of(_DENSE, "TTFT", *names, row.ttft_ms, served.ttft_ms)
+            yield IntervalError.of(_DENSE, "TPOT", *names, row.tpot_ms, served.tpot_ms)
+            yield IntervalError.of(_DENSE, "TTFT", *names, row.ttft_ms, served.ttft_ms)
     if (truth / OFFLINE_FILE).is_file():
         for offline in offline_rows(truth / OFFLINE_FILE):
             told = best_rate(offline.board, ServingModelSettings())
             figure = ("tokens/s", "Llama-2-70B", offline.board, "MLPerf")
-            yield Known.of(_DENSE, *figure, offline.tokens_per_second, told)
+            yield IntervalError.of(_DENSE, *figure, offline.tokens_per_second, told)
 
 
-def _kinds(rows: Iterable[Known]) -> list[str]:
+def _kinds(rows: Iterable[IntervalError]) -> list[str]:
     return list(dict.fromkeys(row.kind for row in rows))
 
 
-def _cells(kind: str, rows: Sequence[Known]) -> tuple[str, ...]:
+def _cells(kind: str, rows: Sequence[IntervalError]) -> tuple[str, ...]:
     covered = sum(row.distance <= 1.0 for row in rows) / len(rows)
     names = ([row.model for row in rows], [row.board for row in rows], [row.source for row in rows])
     held = (_held_out(rows, of) for of in names)
     return kind, str(len(rows)), f"{covered:.0%}", f"{_scale(rows):.2f}", *held
 
 
-def _held_out(rows: Sequence[Known], names: Sequence[str]) -> str:
+def _held_out(rows: Sequence[IntervalError], names: Sequence[str]) -> str:
     """What the scale by the others holds of each that is left out; empty where there is but one."""
     if len(set(names)) == 1:
         return ""
@@ -120,5 +120,5 @@ def _held_out(rows: Sequence[Known], names: Sequence[str]) -> str:
     return f"{held / len(rows):.0%}"
 
 
-def _scale(rows: Iterable[Known]) -> float:
+def _scale(rows: Iterable[IntervalError]) -> float:
     return quantile((row.distance for row in rows), _LEVEL)

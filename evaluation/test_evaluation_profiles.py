@@ -8,8 +8,8 @@ from evaluation.options import Options
 from evaluation.profile_findings import beside_labels
 from evaluation.profiles import evaluate
 from evaluation.raw_profiles import raw_totals
+from profile_examples import loader_bound_trace
 from profile_nsight import NsightExport, details_page
-from profile_stories import loader_bound_trace
 from profile_xplane import WORKED, space, viewer_trace
 
 

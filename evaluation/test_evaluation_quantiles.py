@@ -48,7 +48,7 @@ def test_a_wrong_histogram_is_found_out() -> None:
 
 
 def test_the_evaluation_finds_no_resource_off_by_more_than_a_bin() -> None:
-    """Through the books, windows and all that lies between a reading and a gauge."""
+    """Through the accounts, windows and all that lies between a reading and a gauge."""
     text = "\n".join(evaluate(Options(tick_seconds=7207)))
 
     assert "compute" in text

@@ -175,9 +175,9 @@ def test_books_tell_it_of_every_gpu_of_the_job() -> None:
     devices = [gpu(index) for index in range(5)]
     doing = dict(zip(devices, [HELD, SPINNING, SPINNING, TRAINING, TRAINING], strict=True))
     holders = dict(zip(devices, [JOB] * 3 + [workload("other")] * 2, strict=True))
-    books, found = EntryBuilder(), {}
+    builder, found = EntryBuilder(), {}
     for at in range(0, 1300, 10):
-        entries = books.post(snapshot(at, devices, doing, interval_seconds=10, holders=holders))
+        entries = builder.post(snapshot(at, devices, doing, interval_seconds=10, holders=holders))
         found[at] = [Condition.RANK_IMBALANCE in entry.conditions for entry in entries]
     assert found[300] == [False] * 5
     assert found[1290] == [True] * 3 + [False] * 2

@@ -55,9 +55,9 @@ def assert_whole(totals: Totals) -> None:
 @given(lives())
 def test_every_stretch_is_whole(life: tuple[Nanoseconds, list[Moment]]) -> None:
     """Whatever was read: what is known has a use, what is unknown has neither use nor waste."""
-    books = EntryBuilder()
+    builder = EntryBuilder()
     for each in snapshots_of(*life):
-        for entry in books.post(each):
+        for entry in builder.post(each):
             parts = sum(entry.waste.values())
             if entry.state is State.UNKNOWN:
                 assert (entry.used_ratio, parts, entry.pressed) == (None, 0, frozenset())
@@ -137,14 +137,14 @@ def test_energy_of_a_gap_is_nobodys() -> None:
 
 def test_device_that_was_down_begins_its_counter_anew() -> None:
     """Even where the driver came back within the usual gap of what was accounted for."""
-    books, joules = EntryBuilder(), []
+    builder, joules = EntryBuilder(), []
     for at in range(20):
         is_down = 3 <= at < 12
         signals = {**TRAINING, Signal.ENERGY_JOULES: 500.0 * at}
         taken = snapshot(
             at, [GPU], {} if is_down else {GPU: signals}, down=[GPU] if is_down else ()
         )
-        joules += [(entry.energy_source, entry.energy_joules) for entry in books.post(taken)]
+        joules += [(entry.energy_source, entry.energy_joules) for entry in builder.post(taken)]
     known = [each for each in joules if each[0] is not None]
     assert known == [(COUNTER, 500.0)] * 2 + [(POWER, 600.0)] + [(COUNTER, 500.0)] * 7
 

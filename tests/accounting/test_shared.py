@@ -64,13 +64,13 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
 
 def test_days_of_blocks_are_one_object_too() -> None:
     """Two that measured the same keep the same packed days."""
-    ladders = [RollupStore("GPU-0"), RollupStore("workload:job")]
+    stores = [RollupStore("GPU-0"), RollupStore("workload:job")]
     for at in range(EPOCH, EPOCH + 3 * DAY, HOUR):
-        for ladder in ladders:
-            ladder.go_to(at)
-            ladder.add(entry((at - EPOCH) / 1e9, (at - EPOCH + 5 * MINUTE) / 1e9))
-            ladder.measure({Measure.BUSY: 0.5}, 5 * MINUTE)
-    one, other = (ladder.window_query().remembered.days for ladder in ladders)
+        for store in stores:
+            store.go_to(at)
+            store.add(entry((at - EPOCH) / 1e9, (at - EPOCH + 5 * MINUTE) / 1e9))
+            store.measure({Measure.BUSY: 0.5}, 5 * MINUTE)
+    one, other = (store.window_query().remembered.days for store in stores)
     assert len(one) == 2
     assert all(mine[1] is its[1] for mine, its in zip(one, other, strict=True))
 

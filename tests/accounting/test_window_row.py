@@ -10,7 +10,7 @@ from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.model.state import State
 from rightsizer.model.window import Window
 
-FORM: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
+ROW: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
 
 
 def test_a_window_that_was_written_is_understood() -> None:
@@ -44,8 +44,8 @@ def test_a_window_that_was_written_is_understood() -> None:
 )
 def test_uncountable_row_is_skipped(odd: dict[str, Any]) -> None:
     """Whatever a disk or another program has made of it."""
-    assert parse_window_row("GPU-0", json.dumps(FORM).encode()) is not None
-    assert parse_window_row("GPU-0", json.dumps({**FORM, **odd}).encode()) is None
+    assert parse_window_row("GPU-0", json.dumps(ROW).encode()) is not None
+    assert parse_window_row("GPU-0", json.dumps({**ROW, **odd}).encode()) is None
 
 
 def test_deeply_nested_row_is_skipped() -> None:

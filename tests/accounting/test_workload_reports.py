@@ -12,10 +12,10 @@ JOB = workload("job")
 
 def test_report_tells_of_workloads_once_a_minute() -> None:
     """Both devices' seconds under one name; waste and use sum to them."""
-    books = AccountingService(AccountingSettings())
+    service = AccountingService(AccountingSettings())
     agent = AgentReport("1", "test", EPOCH, 10.0)
     for at in range(0, 301, 10):
-        report = books.post(
+        report = service.post(
             snapshot(
                 at,
                 [GPU, PEER],

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from advice_book import Book
 from advice_events import NOW
+from fake_ledger import FakeLedger
 from rightsizer.advice.policy import RuleTree
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
@@ -24,11 +24,11 @@ from rightsizer.web.settings import FitSettings
 PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 
 
-class Desk:
-    """A site with these routes and the book behind them."""
+class AdviceApiFixture:
+    """A router with these routes and a fake ledger behind them."""
 
     def __init__(self) -> None:
-        self.book = Book()
+        self.ledger = FakeLedger()
         self.claims: list[tuple[object, ...]] = []
         self._site = Router(
             latest=lambda: None,
@@ -37,7 +37,7 @@ class Desk:
             freshness=FreshnessSettings(),
             wall_time=lambda: NOW,
             routes=AdviceApi(
-                self.book, RuleTree(), lambda *claim: self.claims.append(claim)
+                self.ledger, RuleTree(), lambda *claim: self.claims.append(claim)
             ).routes,
         )
 
@@ -54,7 +54,7 @@ class Desk:
 
 def test_anybody_may_have_advice_explained() -> None:
     """The whole object, the reasoning and the lifecycle."""
-    status, text = Desk().ask("/api/v1/advice/a1b2c3", peer=None)
+    status, text = AdviceApiFixture().ask("/api/v1/advice/a1b2c3", peer=None)
     document = json.loads(text)
 
     assert status == HTTPStatus.OK
@@ -72,45 +72,45 @@ def test_anybody_may_have_advice_explained() -> None:
 )
 def test_local_user_may_decide_on_advice(verb: str, state: AdviceState) -> None:
     """What is said is handed on as it is, and logged with who said it."""
-    desk = Desk()
+    fixture = AdviceApiFixture()
     body = json.dumps({"actor": "ana", "why": "moving\nit", "for": "7d"}).encode()
     with capture_logs() as logs:
-        status, text = desk.ask(f"/api/v1/advice/a1b2c3/{verb}", body)
+        status, text = fixture.ask(f"/api/v1/advice/a1b2c3/{verb}", body)
 
     assert status == HTTPStatus.OK
     assert json.loads(text)["advice"]["state"] == state
-    assert desk.book.acts == [("a1b2c3", state, "ana", "moving it", 7 * 86400.0)]
+    assert fixture.ledger.acts == [("a1b2c3", state, "ana", "moving it", 7 * 86400.0)]
     assert [(each["event"], each["actor"]) for each in logs] == [(f"{verb}_requested", "ana")]
 
 
 def test_anonymous_local_request_is_named_by_the_kernel() -> None:
     """The user at the other end of the socket."""
-    desk = Desk()
+    fixture = AdviceApiFixture()
     with capture_logs():
-        desk.ask("/api/v1/advice/a1b2c3/claim", b"{}")
+        fixture.ask("/api/v1/advice/a1b2c3/claim", b"{}")
 
-    assert desk.book.acts == [("a1b2c3", AdviceState.CLAIMED, "uid:1000", "", None)]
+    assert fixture.ledger.acts == [("a1b2c3", AdviceState.CLAIMED, "uid:1000", "", None)]
 
 
 @pytest.mark.parametrize(("verb", "is_told"), [("claim", True), ("snooze", False)])
 def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_told: bool) -> None:
     """Beside the name in the request; the one who acts on claims goes by the former."""
-    desk = Desk()
+    fixture = AdviceApiFixture()
     with capture_logs():
-        desk.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')
+        fixture.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')
 
-    told = [(actor, peer, identity) for _, actor, peer, identity in desk.claims]
+    told = [(actor, peer, identity) for _, actor, peer, identity in fixture.claims]
     assert told == ([("root", PEER, None)] if is_told else [])
 
 
 def test_over_tcp_nothing_is_changed() -> None:
     """The refusal names the remedy."""
-    desk = Desk()
-    status, text = desk.ask("/api/v1/advice/a1b2c3/claim", b"{}", peer=None)
+    fixture = AdviceApiFixture()
+    status, text = fixture.ask("/api/v1/advice/a1b2c3/claim", b"{}", peer=None)
 
     assert status == HTTPStatus.FORBIDDEN
     assert "path.api_socket" in text
-    assert desk.book.acts == []
+    assert fixture.ledger.acts == []
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_impossible_decision_is_refused_with_the_reason(
     path: str, status: HTTPStatus, said: str
 ) -> None:
     """Ids that look like it, who closed it, or that there is no such path."""
-    desk = Desk()
-    found, text = desk.ask(f"/api/v1/advice/{path}", b"{}")
+    fixture = AdviceApiFixture()
+    found, text = fixture.ask(f"/api/v1/advice/{path}", b"{}")
 
     assert found == status
     assert said in text
-    assert desk.book.acts == []
+    assert fixture.ledger.acts == []
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_impossible_decision_is_refused_with_the_reason(
 )
 def test_a_body_that_is_wrong_is_refused(body: bytes, said: str) -> None:
     """By the name of the field, before anything is done."""
-    desk = Desk()
-    status, text = desk.ask("/api/v1/advice/a1b2c3/claim", body)
+    fixture = AdviceApiFixture()
+    status, text = fixture.ask("/api/v1/advice/a1b2c3/claim", body)
 
     assert status == HTTPStatus.BAD_REQUEST
     assert said in text
-    assert desk.book.acts == []
+    assert fixture.ledger.acts == []
 
 
 @given(name=st.text(max_size=30), body=st.binary(max_size=60) | st.text(max_size=60))
@@ -165,6 +165,6 @@ def test_no_request_breaks_it(name: str, body: bytes | str) -> None:
     raw: Any = body if isinstance(body, bytes) else json.dumps({"why": body}).encode()
     path = "".join(char if char.isalnum() else f"%{ord(char) % 256:02x}" for char in name)
     with capture_logs():
-        status, _ = Desk().ask(f"/api/v1/advice/{path}/snooze", raw)
+        status, _ = AdviceApiFixture().ask(f"/api/v1/advice/{path}/snooze", raw)
 
     assert status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)

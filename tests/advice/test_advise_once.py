@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from advice_history import keep_advice, saved_advice
 from grafana_server import TOKEN, grafana_server
-from kept_advice import keep_advice, saved_advice
-from recordings import BOARD, write_story
+from recordings import BOARD, write_states
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import explain_offline, run_offline
 from rightsizer.agent.replay import filled_history, replay
@@ -26,8 +26,8 @@ IDLE_SECONDS: Final = 4 * 3600
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
     """Hours of a GPU that is held and idle."""
-    story = (State.IDLE_HELD, IDLE_SECONDS)
-    log = write_story(tmp_path / "log.csv", story, interval_seconds=10)
+    idle = (State.IDLE_HELD, IDLE_SECONDS)
+    log = write_states(tmp_path / "log.csv", idle, interval_seconds=10)
     source = open_recording([log], catalogue=built_in(), board=BOARD)
     with filled_history(tmp_path / "history.db") as filling:
         replay(source, Settings(), into=filling)

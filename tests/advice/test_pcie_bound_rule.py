@@ -14,7 +14,7 @@ LINK, BUSY = State.PCIE_BOUND, State.COMPUTE_BOUND
 
 
 def test_copies_that_limit_are_inefficient() -> None:
-    """The link is well used by the books; what is lost is the compute that waits."""
+    """The link is well used by its utilization; what is lost is the compute that waits."""
     full = window({LINK: 6}, waste_seconds={Cause.PCIE: 1.0}, compute_at_least=histogram({0.2: 6}))
     found = RULE.judge(case([full], JOB))
     assert found.kind is FindingKind.INEFFICIENT

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from chores_desk import Desk, NodeServices, Sink, desk
+from advice_node import AdviceNode, NodeServices, Sink, advice_node
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Finding
 
-__all__ = ["desk"]
+__all__ = ["advice_node"]
 
 
 def _divide(subject: CaseSubject, settings: idle.IdleSettings) -> Finding:
@@ -36,16 +36,20 @@ class BrokenSink:
 
 
 def services_of(
-    desk: Desk, rules: Sequence[Rule[idle.IdleSettings]], *sinks: BrokenSink | Sink
+    advice_node: AdviceNode, rules: Sequence[Rule[idle.IdleSettings]], *sinks: BrokenSink | Sink
 ) -> NodeServices:
-    """Services over the desk's accounts."""
-    return NodeServices(desk.accountant, desk.storage, desk.clock, sinks, rules)
+    """Services over the node's accounts."""
+    return NodeServices(
+        advice_node.accountant, advice_node.storage, advice_node.clock, sinks, rules
+    )
 
 
-def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(desk: Desk) -> None:
+def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
+    advice_node: AdviceNode,
+) -> None:
     """With its trace, and with the workload that it was asked about."""
-    desk.hold_idle(0, 91)
-    services = services_of(desk, (BROKEN, idle.RULE))
+    advice_node.hold_idle(0, 91)
+    services = services_of(advice_node, (BROKEN, idle.RULE))
     with capture_logs() as logs:
         services.advice_service.recommend()
     (told,) = (each for each in logs if each["event"] == "rule_failed")
@@ -57,19 +61,19 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(desk: De
     assert silent.finding.abstained is not None
 
 
-def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
+def test_advice_of_a_rule_that_fails_later_stays_open(advice_node: AdviceNode) -> None:
     """What no one can judge is neither over nor gone."""
-    desk.hold_idle(0, 91)
-    services_of(desk, (idle.RULE,)).advice_service.recommend()
-    desk.hold_idle(91, 400)
-    later = services_of(desk, (replace(idle.RULE, judge_with=_divide),)).advice_service
+    advice_node.hold_idle(0, 91)
+    services_of(advice_node, (idle.RULE,)).advice_service.recommend()
+    advice_node.hold_idle(91, 400)
+    later = services_of(advice_node, (replace(idle.RULE, judge_with=_divide),)).advice_service
     later.recommend()
     (advice,) = later.advice
     assert advice.is_open
 
 
-def test_a_sink_that_fails_keeps_no_other_waiting(desk: Desk) -> None:
+def test_a_sink_that_fails_keeps_no_other_waiting(advice_node: AdviceNode) -> None:
     """The job fails all the same, so that someone hears of it."""
     with pytest.raises(OSError, match="no space left"):
-        services_of(desk, (), BrokenSink(), desk.sink).advice_service.deliver()
-    assert desk.sink.deliveries == 1
+        services_of(advice_node, (), BrokenSink(), advice_node.sink).advice_service.deliver()
+    assert advice_node.sink.deliveries == 1

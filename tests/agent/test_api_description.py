@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from advice_book import OPEN, Book
 from api_schema import UNDERSTOOD, all_schemas, faults, json_schema_of, resolved
+from fake_ledger import OPEN, FakeLedger
 from publish_reports import full_report, node_report
-from publish_stories import NOW
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import actions_route
@@ -34,6 +33,7 @@ from rightsizer.web.page import WebPage
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.router import Route, Router
 from rightsizer.web.settings import FitSettings
+from sample_devices import NOW
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 
@@ -43,7 +43,7 @@ def site_of(report: Report | None) -> Router:
     clock = FastClock(EPOCH)
     routes = (
         *ROUTES,
-        *AdviceApi(Book(), RuleTree()).routes,
+        *AdviceApi(FakeLedger(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
         *lifecycle_routes(lambda: None, is_enabled=True),
         profiles_route(tuple),

@@ -37,7 +37,7 @@ class Steady(FastClock):
         return self.time() + MINUTE
 
 
-class Desk:
+class ControlFixture:
     """Control routes with everything that they are about, and a source that lets go when told."""
 
     def __init__(self) -> None:
@@ -79,20 +79,20 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
+def control() -> ControlFixture:
     """Nothing is released yet."""
-    return Desk()
+    return ControlFixture()
 
 
-def test_all_of_them_are_for_the_local_socket_alone(desk: Desk) -> None:
+def test_all_of_them_are_for_the_local_socket_alone(control: ControlFixture) -> None:
     """Over TCP no one changes anything, nor learns who asked for what."""
-    assert all(route.is_local for route in desk.routes)
+    assert all(route.is_local for route in control.routes)
 
 
-def test_a_release_reaches_the_source_and_is_told(desk: Desk) -> None:
+def test_a_release_reaches_the_source_and_is_told(control: ControlFixture) -> None:
     """Times are wall time, in seconds since the epoch."""
-    told = desk.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
-    release = desk.controls.released(ReleasableResource.GPUS)
+    told = control.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
+    release = control.controls.released(ReleasableResource.GPUS)
 
     assert release == ReleaseRequest(ReleasableResource.GPUS, EPOCH, EPOCH + 30 * MINUTE)
     assert told == {
@@ -102,57 +102,57 @@ def test_a_release_reaches_the_source_and_is_told(desk: Desk) -> None:
         "is_done": False,
         "still_held": "2 handles of the gpus",
     }
-    assert desk.releases() == [told]
-    assert desk.controls.released(ReleasableResource.COUNTERS) is None
+    assert control.releases() == [told]
+    assert control.controls.released(ReleasableResource.COUNTERS) is None
 
 
-def test_it_is_done_when_the_source_says_so(desk: Desk) -> None:
+def test_it_is_done_when_the_source_says_so(control: ControlFixture) -> None:
     """Each for itself: counters that are let go say nothing of the GPUs."""
-    desk.ask(POST_RELEASE, held="counters")
-    desk.ask(POST_RELEASE, held="gpus")
-    desk.let_go.add(ReleasableResource.COUNTERS)
+    control.ask(POST_RELEASE, held="counters")
+    control.ask(POST_RELEASE, held="gpus")
+    control.let_go.add(ReleasableResource.COUNTERS)
 
-    assert {each["held"]: each["is_done"] for each in desk.releases()} == {
+    assert {each["held"]: each["is_done"] for each in control.releases()} == {
         "gpus": False,
         "counters": True,
     }
 
 
-def test_a_release_without_a_time_stays_until_it_is_taken_back(desk: Desk) -> None:
+def test_a_release_without_a_time_stays_until_it_is_taken_back(control: ControlFixture) -> None:
     """However long that is."""
-    desk.ask(POST_RELEASE, **{"held": "gpus", "for": None})
-    desk.pass_time(10**6 * MINUTE)
-    assert [each["until"] for each in desk.releases()] == [None]
+    control.ask(POST_RELEASE, **{"held": "gpus", "for": None})
+    control.pass_time(10**6 * MINUTE)
+    assert [each["until"] for each in control.releases()] == [None]
 
-    assert desk.ask(POST_RESUME, held="gpus") == {"resumed": ["gpus"]}
-    assert desk.releases() == []
+    assert control.ask(POST_RESUME, held="gpus") == {"resumed": ["gpus"]}
+    assert control.releases() == []
 
 
-def test_a_release_whose_time_is_up_is_gone(desk: Desk) -> None:
+def test_a_release_whose_time_is_up_is_gone(control: ControlFixture) -> None:
     """No one has to come back for it."""
-    desk.ask(POST_RELEASE, **{"held": "counters", "for": "5m"})
-    desk.pass_time(5 * MINUTE)
+    control.ask(POST_RELEASE, **{"held": "counters", "for": "5m"})
+    control.pass_time(5 * MINUTE)
 
-    assert desk.releases() == []
-    assert desk.ask(POST_RESUME, held="counters") == {"resumed": []}
+    assert control.releases() == []
+    assert control.ask(POST_RESUME, held="counters") == {"resumed": []}
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"held": null}'])
-def test_resuming_without_a_name_takes_all_back(desk: Desk, body: bytes) -> None:
+def test_resuming_without_a_name_takes_all_back(control: ControlFixture, body: bytes) -> None:
     """As someone in a hurry does."""
     for held in ReleasableResource:
-        desk.ask(POST_RELEASE, held=held)
+        control.ask(POST_RELEASE, held=held)
 
-    assert json.loads(desk.answer(POST_RESUME, body).body) == {"resumed": ["gpus", "counters"]}
-    assert [desk.controls.released(held) for held in ReleasableResource] == [None, None]
+    assert json.loads(control.answer(POST_RESUME, body).body) == {"resumed": ["gpus", "counters"]}
+    assert [control.controls.released(held) for held in ReleasableResource] == [None, None]
 
 
-def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
+def test_whoever_changes_something_is_in_the_log(control: ControlFixture) -> None:
     """With user and process as the kernel told them; looking leaves no line."""
     with capture_logs() as logs:
-        desk.ask(POST_RELEASE, **{"held": "gpus", "for": "90s"})
-        desk.releases()
-        desk.ask(POST_RESUME)
+        control.ask(POST_RELEASE, **{"held": "gpus", "for": "90s"})
+        control.releases()
+        control.ask(POST_RESUME)
 
     assert logs == [
         {
@@ -195,16 +195,16 @@ def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
     ],
 )
 def test_invalid_request_is_named_and_changes_nothing(
-    desk: Desk, path: str, body: bytes, words: str
+    control: ControlFixture, path: str, body: bytes, words: str
 ) -> None:
     """Neither the requests nor the log."""
-    desk.controls.release(ReleasableResource.COUNTERS)
+    control.controls.release(ReleasableResource.COUNTERS)
     with capture_logs() as logs:
-        response = desk.answer(path, body)
+        response = control.answer(path, body)
 
     assert response.status == HTTPStatus.BAD_REQUEST
     assert words in response.body.decode()
-    assert [each["held"] for each in desk.releases()] == ["counters"]
+    assert [each["held"] for each in control.releases()] == ["counters"]
     assert logs == []
 
 
@@ -233,12 +233,12 @@ JSON: Final = st.recursive(
 @given(JSON.map(json.dumps).map(str.encode) | st.binary(max_size=100))
 def test_arbitrary_request_is_answered_or_refused(body: bytes) -> None:
     """With a release that can be told, or with a reason, and never otherwise."""
-    desk = Desk()
-    response = desk.answer(POST_RELEASE, body)
+    control = ControlFixture()
+    response = control.answer(POST_RELEASE, body)
 
     if response.status == HTTPStatus.OK:
-        assert desk.releases() == [json.loads(response.body)]
+        assert control.releases() == [json.loads(response.body)]
     else:
         assert response.status == HTTPStatus.BAD_REQUEST
         assert response.body.strip()
-        assert desk.releases() == []
+        assert control.releases() == []

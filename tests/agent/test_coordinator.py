@@ -128,7 +128,7 @@ def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
     source = Script(*[nothing] * 3)
 
     def refuse(_: Snapshot) -> None:
-        raise ValueError("not in these books")
+        raise ValueError("not accountable")
 
     with capture_logs():
         coordinator = Coordinator(source, FastClock(EPOCH), SECOND, refuse)

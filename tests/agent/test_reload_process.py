@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
+from advice_history import keep_advice
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
-from kept_advice import keep_advice
 
 CONFIG: Final = """\
 sampling: {interval: 200ms}

@@ -49,25 +49,25 @@ def test_all_parts_change_or_none() -> None:
     """Every fault is told, and what was in force stays in all of them."""
     good, bad, worse = Part(), Part(), Part()
     good.file, bad.file, worse.file = 2, -2, -3
-    desk = reloader(good, bad, worse, now=START + NANOSECONDS_PER_SECOND)
+    subject = reloader(good, bad, worse, now=START + NANOSECONDS_PER_SECOND)
     with pytest.raises(ConfigurationError, match=r"-2 is below 0\npart\.yaml:1:1: -3"):
-        desk.reload()
+        subject.reload()
     assert (good.value, bad.value) == (1, 1)
-    assert desk.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    assert subject.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
     bad.file = worse.file = 2
-    desk.reload()
+    subject.reload()
     assert [part.value for part in (good, bad, worse)] == [2, 2, 2]
-    assert desk.gauges == {SUCCESSFUL: 1.0, TIME: 101.0}
+    assert subject.gauges == {SUCCESSFUL: 1.0, TIME: 101.0}
 
 
 def test_a_part_that_reloads_itself_is_told_too() -> None:
     """Its trouble and its success are those of the configuration."""
     part = Part()
-    desk = reloader(part)
+    subject = reloader(part)
     part.trouble = "broken"
-    assert desk.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    assert subject.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
     part.trouble, part.loaded = None, 150 * NANOSECONDS_PER_SECOND
-    assert desk.gauges == {SUCCESSFUL: 1.0, TIME: 150.0}
+    assert subject.gauges == {SUCCESSFUL: 1.0, TIME: 150.0}
 
 
 def test_without_parts_there_is_nothing_to_fail() -> None:
@@ -78,18 +78,18 @@ def test_without_parts_there_is_nothing_to_fail() -> None:
 def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:
     """As a signal handler makes them."""
     part = Part()
-    desk = reloader(part)
+    subject = reloader(part)
     part.file = -1
-    desk.request()
-    desk.start()
+    subject.request()
+    subject.start()
     part_is_refused = threading.Event()
     while part.trouble is None:
         part_is_refused.wait(0.01)
     part.file = 5
-    desk.request()
+    subject.request()
     assert part.changed.wait(20)
     assert part.value == 5
-    desk.stop()
+    subject.stop()
 
 
 def test_the_manager_hears_of_it_once_it_knows_the_service_as_ready(tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_the_manager_hears_of_it_once_it_knows_the_service_as_ready(tmp_path: Pa
         manager.settimeout(20)
         notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
         part = Part()
-        desk = reloader(part, notifier=notifier)
-        desk.reload()
+        subject = reloader(part, notifier=notifier)
+        subject.reload()
         notifier.ready()
         part.file = -1
         with pytest.raises(ConfigurationError):
-            desk.reload()
+            subject.reload()
         heard = [manager.recv(200).decode() for _ in range(3)]
     assert heard[0] == heard[2] == "READY=1"
     reloading, _, time = heard[1].partition("\nMONOTONIC_USEC=")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
+from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_states
 from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
@@ -76,21 +76,21 @@ def verdict(result: Replay, rule: str) -> Finding:
 
 def test_every_second_gets_the_state_that_it_was(tmp_path: Path) -> None:
     """Ten states, a hundred seconds each, none taken for another."""
-    story = write_story(tmp_path / "log.csv", *((state, 100) for state in EVERY))
-    (device,) = replayed(story).devices
+    log = write_states(tmp_path / "log.csv", *((state, 100) for state in EVERY))
+    (device,) = replayed(log).devices
 
     assert device.window.states == dict.fromkeys(EVERY, 100 * NANOSECONDS_PER_SECOND)
 
 
 def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
     """The reading after it accounts for five seconds, and no one knows what was before."""
-    story = write_story(
+    log = write_states(
         tmp_path / "log.csv",
         (State.PRODUCTIVE, 50),
         (State.UNKNOWN, 60),
         (State.IDLE_HELD, 50),
     )
-    (device,) = replayed(story).devices
+    (device,) = replayed(log).devices
 
     assert dict(device.window.states) == {
         State.PRODUCTIVE: 50 * NANOSECONDS_PER_SECOND,
@@ -103,10 +103,8 @@ def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("interval", "between"), [(60, 600), (300, 1800), (1200, 1800)])
 def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, between: int) -> None:
     """A month of readings far apart: six of them between two runs, and half an hour at most."""
-    story = write_story(
-        tmp_path / "log.csv", (State.IDLE_HELD, 6 * HOUR), interval_seconds=interval
-    )
-    (advice,) = replayed(story).advice
+    log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 6 * HOUR), interval_seconds=interval)
+    (advice,) = replayed(log).advice
     since_start = advice.opened // NANOSECONDS_PER_SECOND - START
     assert since_start % between < interval
 
@@ -138,8 +136,8 @@ def test_states_sum_to_wall_time_exactly(steps: list[tuple[int, State, str]]) ->
 
 def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> None:
     """One stretch ends where the next begins, in the order of the story."""
-    story = write_story(tmp_path / "log.csv", *((state, 60) for state in EVERY))
-    source = open_recording([story], catalogue=built_in(), board=BOARD)
+    log = write_states(tmp_path / "log.csv", *((state, 60) for state in EVERY))
+    source = open_recording([log], catalogue=built_in(), board=BOARD)
     with Timeline.open(tmp_path / "out.csv") as timeline:
         replay(source, Settings(), sinks=[timeline.write])
     source.close()
@@ -185,7 +183,7 @@ def test_the_verdict_names_what_was_true(
     Idleness is a finding, and advice, once it has lasted for as long as the rule is patient.
     """
     lasting = 600 if state is State.HIDDEN_STALL else 110 * 60
-    result = replayed(write_story(tmp_path / "log.csv", (state, lasting), interval_seconds=10))
+    result = replayed(write_states(tmp_path / "log.csv", (state, lasting), interval_seconds=10))
 
     assert verdict(result, rule).reasons == (reason,)
     assert [finding.rule for finding in result.findings if finding.is_complaint] == [rule]
@@ -194,7 +192,7 @@ def test_the_verdict_names_what_was_true(
 
 def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
     """What is told is for how long it has been idle, and when it will be told of."""
-    found = verdict(replayed(write_story(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
+    found = verdict(replayed(write_states(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
 
     assert not found.is_complaint
     assert "so far; a recommendation opens after 2 h." in found.summary
@@ -202,8 +200,8 @@ def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
 
 def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
     """Neither finding nor advice."""
-    story = write_story(tmp_path / "log.csv", (State.COMPUTE_BOUND, 3 * HOUR), interval_seconds=10)
-    result = replayed(story)
+    log = write_states(tmp_path / "log.csv", (State.COMPUTE_BOUND, 3 * HOUR), interval_seconds=10)
+    result = replayed(log)
 
     assert [finding for finding in result.findings if finding.is_complaint] == []
     assert result.advice == ()
@@ -211,14 +209,14 @@ def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
 
 def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) -> None:
     """Four idle hours open it after two, work closes it, and the replay tells both."""
-    story = write_story(
+    log = write_states(
         tmp_path / "log.csv",
         (State.COMPUTE_BOUND, HOUR),
         (State.IDLE_HELD, 4 * HOUR),
         (State.COMPUTE_BOUND, 2 * HOUR),
         interval_seconds=10,
     )
-    (advice,) = replayed(story).advice
+    (advice,) = replayed(log).advice
     opened, closed = (
         time / NANOSECONDS_PER_SECOND - START
         for time in (advice.opened, advice.closed or advice.opened)
@@ -231,7 +229,7 @@ def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) ->
 
 def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
     """The agent forgets it after a month; the one who replays two months wants to know."""
-    story = write_story(
+    log = write_states(
         tmp_path / "log.csv",
         (State.IDLE_HELD, 12 * HOUR),
         (State.COMPUTE_BOUND, 33 * 24 * HOUR),
@@ -240,7 +238,7 @@ def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
     every_six_hours = replace(Settings().recommender, interval=6.0 * HOUR)
     settings = replace(Settings(), recommender=every_six_hours)
 
-    assert [advice.finding.rule for advice in replayed(story, settings=settings).advice] == ["idle"]
+    assert [advice.finding.rule for advice in replayed(log, settings=settings).advice] == ["idle"]
 
 
 def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -248,8 +246,8 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
     chapters = ((State.HIDDEN_STALL, 2 * HOUR), (State.IDLE_HELD, 3 * HOUR))
     texts = set()
     for name in ("a.csv", "b.csv"):
-        story = write_story(tmp_path / name, *chapters, interval_seconds=10)
-        texts.add(json.dumps(encode_replay(replayed(story))))
+        log = write_states(tmp_path / name, *chapters, interval_seconds=10)
+        texts.add(json.dumps(encode_replay(replayed(log))))
 
     assert len(texts) == 1
 
@@ -285,8 +283,8 @@ def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
 
 def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     """Scripts rely on them."""
-    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 3 * HOUR), interval_seconds=10)
-    document = json.loads(json.dumps(encode_replay(replayed(story))))
+    log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 3 * HOUR), interval_seconds=10)
+    document = json.loads(json.dumps(encode_replay(replayed(log))))
     (device,), (advice,) = document["devices"], document["advice"]
 
     assert set(document) == {"interval_seconds", "span", "devices", "findings", "advice"}
@@ -334,10 +332,10 @@ def test_unknown_time_says_why(
 
 def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
     """The index that only orders the devices of a log without one is never told."""
-    story = write_story(
+    log = write_states(
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
-    result = replayed(story)
+    result = replayed(log)
     told = json.dumps(encode_replay(result)) + replay_text(result)
 
     assert "pod-x" in verdict(result, "idle").summary
@@ -359,8 +357,8 @@ def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:
 
 def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     """The same rules over the same windows, another day, without the recording."""
-    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
-    source = open_recording([story], catalogue=built_in(), board=BOARD)
+    log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+    source = open_recording([log], catalogue=built_in(), board=BOARD)
     with filled_history(tmp_path / "history.db") as filling:
         result = replay(source, Settings(), into=filling)
     source.close()

@@ -21,7 +21,7 @@ from rightsizer.broker.slot import (
 from rightsizer.model.state import Condition, Resource, State
 
 _SETTINGS: Final = FreeSettings()
-_SEAT: Final = hgx().slots[0]
+_SLOT: Final = hgx().slots[0]
 _HELD: Final = (SlotHolder("train", True),)
 _GIVEN: Final = (SlotHolder("pod", False),)
 _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
@@ -29,14 +29,14 @@ _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
 
 def slot(**facts: Any) -> LeaseSlot:
     """An empty H100, but for the facts."""
-    return replace(_SEAT, **facts)
+    return replace(_SLOT, **facts)
 
 
 def lease(gibibytes: float, *, is_shared: bool = True) -> Lease:
     """A lease on the slot."""
     client = LeaseOwner(1000, "ana", 42, 1)
     memory = (gibibytes * GIBIBYTE,)
-    return Lease("k3", client, GpuRequest(), (_SEAT.uuid,), memory, is_shared, 0, 0, None)
+    return Lease("k3", client, GpuRequest(), (_SLOT.uuid,), memory, is_shared, 0, 0, None)
 
 
 def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: Any) -> SlotVerdict:
@@ -96,7 +96,7 @@ def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: 
             "divided into MIG instances; ask for one of those by its profile",
         ),
         (
-            slot(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
+            slot(device=replace(_SLOT.device, facts={"mig_mode": "enabled"})),
             SlotObstacle.DIVIDED,
             (
                 "in MIG mode without an instance, so that nothing can run on it; make one, or turn "
@@ -143,7 +143,7 @@ def test_memory_must_suffice() -> None:
     assert large.why == "has 80.0 GiB of memory in all, 81.0 GiB are asked"
     used = judged(slot(memory_used_bytes=1.0 * GIBIBYTE), memory_bytes=80.0 * GIBIBYTE)
     assert used.why == "has 79.0 GiB of memory left, and 80.0 GiB are asked for"
-    unknown = slot(device=replace(_SEAT.device, memory_total_bytes=None))
+    unknown = slot(device=replace(_SLOT.device, memory_total_bytes=None))
     assert judged(unknown, memory_bytes=1.0).obstacle is SlotObstacle.MEMORY
     assert judged(unknown).is_free
 
@@ -153,7 +153,7 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
     parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).slots
     assert judged(small, mig_profile="1G.10GB").is_free
     assert judged(large, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
-    assert judged(_SEAT, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
+    assert judged(_SLOT, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
     assert judged(small, gpus=2).obstacle is SlotObstacle.PROFILE
     assert judged(small, gpus=2, mig_profile="1g.10gb").is_free
     assert judged(small).is_free

@@ -57,7 +57,7 @@ class Node:
         gpus = tuple(self._gpu(whole.devices[0], index) for index in range(self.count))
         return replace(whole, wall_time=self.clock.wall_time(), devices=gpus, advice=())
 
-    def _gpu(self, story: DeviceReport, index: int) -> DeviceReport:
+    def _gpu(self, template: DeviceReport, index: int) -> DeviceReport:
         uuid, values = f"GPU-{index}", {Signal.MEMORY_USED_BYTES: 5e8}
         there = tuple(Process(pid, memory_used_bytes=1e9) for pid in self.on_the_gpu)
         return DeviceReport(
@@ -69,7 +69,7 @@ class Node:
             state=State.IDLE_HELD if there else State.IDLE_EMPTY,
             conditions=frozenset(),
             tier=Tier.PROFILING,
-            totals=story.totals,
+            totals=template.totals,
             provisioning={},
             xids=XidLog({}),
         )

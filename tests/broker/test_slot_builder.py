@@ -176,9 +176,9 @@ def test_a_gpu_is_idle_since_its_last_cell_at_work() -> None:
 
 def test_demand_is_that_of_the_present() -> None:
     """The window that forgets; what was not measured long enough is not there."""
-    story = next(each for each in _WHOLE.devices if each.provisioning)
-    found = slot(device(provisioning=story.provisioning)).demand
-    current = story.provisioning["current"].resources
+    report_of_device = next(each for each in _WHOLE.devices if each.provisioning)
+    found = slot(device(provisioning=report_of_device.provisioning)).demand
+    current = report_of_device.provisioning["current"].resources
     assert found == {
         resource: each.demand for resource, each in current.items() if each.demand is not None
     }

@@ -22,7 +22,7 @@ def said(captured: Captured, *arguments: str) -> str:
     return out
 
 
-def form_of(captured: Captured, *arguments: str) -> list[dict[str, Any]]:
+def entries_of(captured: Captured, *arguments: str) -> list[dict[str, Any]]:
     """What the command answers in JSON."""
     answer = json.loads(said(captured, "--json", *arguments))
     assert isinstance(answer, list)
@@ -64,7 +64,7 @@ def test_search_lists_what_has_every_word(capsys: Captured) -> None:
 
 def test_json_has_every_figure_in_base_units_with_its_origin(capsys: Captured) -> None:
     """Every figure that is there has one, and no origin is without its figure."""
-    boards = form_of(capsys)
+    boards = entries_of(capsys)
 
     assert [board["key"] for board in boards] == list(built_in().boards)
     for board in boards:
@@ -82,7 +82,7 @@ def test_json_has_every_figure_in_base_units_with_its_origin(capsys: Captured) -
 
 def test_json_of_one_board(capsys: Captured) -> None:
     """Bytes, hertz, watts, seconds, dollars; what no one knows is null."""
-    (board,) = form_of(capsys, "H100-SXM5-80GB")
+    (board,) = entries_of(capsys, "H100-SXM5-80GB")
 
     assert board["memory_bytes"] == 81559 * 2**20
     assert board["compute_capability"] == "9.0"
@@ -94,7 +94,7 @@ def test_json_of_one_board(capsys: Captured) -> None:
     assert board["price"]["on_demand"]["median_dollars_per_hour"] == 3.9
     assert "2025-03-07" in board["price"]["dates"]
     assert board["price"]["reserved"]["1"]["is_assumed"] is True
-    (unpriced,) = form_of(capsys, "H200-NVL-141GB")
+    (unpriced,) = entries_of(capsys, "H200-NVL-141GB")
     assert unpriced["price"] is None
 
 

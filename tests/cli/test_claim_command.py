@@ -8,9 +8,9 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from advice_book import Book
+from advice_history import keep_advice, saved_advice
+from fake_ledger import FakeLedger
 from grafana_server import grafana_server
-from kept_advice import keep_advice, saved_advice
 from rightsizer.advice.policy import RuleTree
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
@@ -45,13 +45,13 @@ def run(config: Path, *arguments: str) -> int:
 
 def test_the_running_agent_is_asked(config: Path, capsys: Captured) -> None:
     """Over its socket; it says how the advice then stands."""
-    book = Book()
+    ledger = FakeLedger()
     server = WebServer(
         (),
         latest=lambda: None,
         exposition=MetricsExposition(lambda: None),
         local_socket=str(config.parent / "s"),
-        local_routes=AdviceApi(book, RuleTree()).routes,
+        local_routes=AdviceApi(ledger, RuleTree()).routes,
     )
     server.start()
     with capture_logs():
@@ -62,7 +62,7 @@ def test_the_running_agent_is_asked(config: Path, capsys: Captured) -> None:
     said = capsys.readouterr()
 
     assert (status, wrong, closed) == (0, 2, 2)
-    assert book.acts == [("a1b2c3", AdviceState.SNOOZED, "ana", "later", 7 * 86400.0)]
+    assert ledger.acts == [("a1b2c3", AdviceState.SNOOZED, "ana", "later", 7 * 86400.0)]
     assert said.out == "Snoozed by ana: GPU-0 has been held idle for 6 h.\n"
     unknown, done = said.err.splitlines()
     assert unknown == "rightsizer: there is no advice 'a1b2c4'; did you mean a1b2c3?"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from advice_history import keep_advice
 from cases import NOW, after, finding
-from kept_advice import keep_advice
 from rightsizer.cli.advise import advise_text
 from rightsizer.cli.main import main
 from rightsizer.console.explanation import explanation_text

@@ -16,7 +16,7 @@ import pytest
 
 from agent_process import RIGHTSIZER
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
-from recordings import BOARD, SIGNALS_OF, write_story
+from recordings import BOARD, SIGNALS_OF, write_states
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
@@ -107,8 +107,8 @@ def test_the_rows_add_up_to_the_replay(tmp_path: Path, grain: str, capsys: Captu
     """A recording of two devices in every state, with gaps: to the last second and joule."""
     chapters = [(state, 37 * (at + 3)) for at, state in enumerate(SIGNALS_OF)]
     gap = (State.UNKNOWN, 700)
-    one = write_story(tmp_path / "one.csv", *chapters, gap, *chapters, device="GPU-0")
-    two = write_story(tmp_path / "two.csv", *reversed(chapters), *chapters, device="GPU-1")
+    one = write_states(tmp_path / "one.csv", *chapters, gap, *chapters, device="GPU-0")
+    two = write_states(tmp_path / "two.csv", *reversed(chapters), *chapters, device="GPU-1")
     path = tmp_path / "history.db"
     files = [str(one), str(two), "--board", BOARD, "--into", str(path), "--json"]
     assert main(["replay", *files]) == 0

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
+from advice_history import keep_advice
 from cases import NOW
 from estate_views import MARKET
 from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
-from kept_advice import keep_advice
 from rightsizer.cli.main import main
 from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.encoder import encode_answer, encode_plan

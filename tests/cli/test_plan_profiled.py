@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from plan_answers import SHAPE, answer
+from profile_examples import launch_bound_trace, loader_bound_trace
 from profile_mlperf import summary, training
 from profile_nsight import details_page
-from profile_stories import launch_bound_trace, loader_bound_trace
 from rightsizer.cli.main import main
 
 Captured = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from profile_stories import launch_bound_trace, loader_bound_trace
+from profile_examples import launch_bound_trace, loader_bound_trace
 from profile_traces import KinetoTrace
 from readings import EPOCH, HELD, MINUTE, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService

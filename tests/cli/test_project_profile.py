@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from profile_examples import launch_bound_trace, loader_bound_trace
 from profile_mlperf import summary
 from profile_nsight import details_page
-from profile_stories import launch_bound_trace, loader_bound_trace
 from rightsizer.cli.main import main
 
 Captured = pytest.CaptureFixture[str]

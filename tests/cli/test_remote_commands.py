@@ -24,9 +24,8 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from advice_book import Book
+from fake_ledger import FakeLedger
 from publish_reports import node_report
-from publish_stories import NOW
 from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
 from rightsizer.console.node_screen import frame_of
@@ -41,6 +40,7 @@ from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader
+from sample_devices import NOW
 
 REPORT: Final = node_report()
 HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -52,7 +52,7 @@ class Place:
     """Servers of one report, with and without users, and the advice that they change."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.book, self.folder, self._stack = Book(), folder, stack
+        self.ledger, self.folder, self._stack = FakeLedger(), folder, stack
         self.password_file = folder / "password"
         self.password_file.write_text("secret\n")
 
@@ -70,7 +70,7 @@ class Place:
             access=WebAccess(
                 guard=Authenticator(file.current, passwords), allows_changes=True, is_open=is_open
             ),
-            local_routes=AdviceApi(self.book, RuleTree()).routes,
+            local_routes=AdviceApi(self.ledger, RuleTree()).routes,
         )
         server.start()
         self._stack.callback(server.stop)
@@ -143,7 +143,7 @@ def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captur
 def test_anyone_may_claim_where_nothing_is_at_stake(place: Place, capsys: Captured) -> None:
     """As on a demonstration; a page of another site may not even there."""
     url = place.url(is_open=True)
-    (advice_id,) = (each.id for each in place.book.advice if each.is_open)
+    (advice_id,) = (each.id for each in place.ledger.advice if each.is_open)
     assert main(["claim", advice_id, "--url", url]) == 0
     assert capsys.readouterr().out.startswith("Claimed by ")
     with urlopen(url, timeout=10) as answer:
@@ -178,26 +178,26 @@ def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None
     """A user may decide; a stranger is told what to give."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}\n")
     login = ["--url", url, "--user", "ana", "--password-file", str(place.password_file)]
-    (found, *_) = (each.id for each in place.book.advice if each.is_open)
+    (found, *_) = (each.id for each in place.ledger.advice if each.is_open)
 
     assert main(["explain", found, *login]) == 0
     assert found in capsys.readouterr().out
     assert main(["claim", found, *login, "--actor", "ana"]) == 0
     assert capsys.readouterr().out.startswith("Claimed by ana: ")
-    assert len(place.book.acts) == 1
+    assert len(place.ledger.acts) == 1
 
     assert main(["claim", found, "--url", url]) != 0
     assert "give --user and --password-file" in capsys.readouterr().err
     assert main(["explain", "nothing", *login]) != 0
     assert "there is no advice 'nothing'" in capsys.readouterr().err
-    assert len(place.book.acts) == 1
+    assert len(place.ledger.acts) == 1
 
 
 def test_decisions_of_strangers_are_refused(place: Place, capsys: Captured) -> None:
     """Where no users are configured, all are strangers; the agent's own reason is told."""
     assert main(["claim", "a1b2c3", "--url", place.url()]) != 0
     assert "refused over TCP" in capsys.readouterr().err
-    assert not place.book.acts
+    assert not place.ledger.acts
 
 
 def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:

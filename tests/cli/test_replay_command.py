@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from agent_process import run_rightsizer
-from recordings import BOARD, SIGNALS_OF, write_recording, write_story
+from recordings import BOARD, SIGNALS_OF, write_recording, write_states
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
 from rightsizer.telemetry.recordings.writer import RecordingWriter
@@ -86,7 +86,7 @@ def test_a_fault_names_the_thing_and_the_remedy(
 
 def test_a_recording_that_breaks_off_in_its_middle_leaves_nothing(folder: Path) -> None:
     """Neither half a timeline nor half a history."""
-    whole = write_story(folder / "whole.csv", (State.PRODUCTIVE, 3000))
+    whole = write_states(folder / "whole.csv", (State.PRODUCTIVE, 3000))
     (folder / "torn.csv").write_bytes(whole.read_bytes() + b"\0\0\0" * 5000)
     done = run_rightsizer(
         "replay", "torn.csv", "--timeline", "out.csv", "--into", "history.db", "--json"
@@ -101,9 +101,9 @@ def test_a_recording_that_breaks_off_in_its_middle_leaves_nothing(folder: Path) 
 
 def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> None:
     """Device, length, tier, the longest states, and what was found."""
-    story = write_story(folder / "log.csv", (State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1800))
+    log = write_states(folder / "log.csv", (State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1800))
 
-    assert main(["replay", str(story), "--board", BOARD]) == 0
+    assert main(["replay", str(log), "--board", BOARD]) == 0
     text = capsys.readouterr().out
     assert "GPU-0" in text
     assert "40 min" in text
@@ -152,9 +152,9 @@ def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captu
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
     """One object, with the design's keys."""
-    story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+    log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
 
-    assert main(["replay", str(story), "--board", BOARD, "--json"]) == 0
+    assert main(["replay", str(log), "--board", BOARD, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["devices"][0]["states"] == {"idle_held": 4 * HOUR}
     assert [advice["rule"] for advice in document["advice"]] == ["idle"]
@@ -162,10 +162,10 @@ def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
 
 def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Captured) -> None:
     """And `advise` reads the history later."""
-    story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
+    log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     outputs = ["--timeline", "out.csv", "--into", "state/history.db"]
     (folder / "state").mkdir()
-    assert main(["replay", str(story), "--board", BOARD, *outputs]) == 0
+    assert main(["replay", str(log), "--board", BOARD, *outputs]) == 0
     capsys.readouterr()
     with (folder / "out.csv").open(newline="") as file:
         (line,) = csv.DictReader(file)

@@ -12,7 +12,7 @@ from agent_process import RIGHTSIZER
 from cases import judgement
 from plan_answers import SHAPE
 from readings import EPOCH, HOUR, gpu, workload
-from recordings import BOARD, SIGNALS_OF, write_story
+from recordings import BOARD, SIGNALS_OF, write_states
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.storage import Storage
@@ -213,7 +213,7 @@ def test_a_writer_beside_is_no_hindrance(history: Path, capsys: Captured) -> Non
 def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Captured) -> None:
     """It has no ledger; the rules are asked, and the states are those of the replay."""
     chapters = [(state, 600) for state in SIGNALS_OF]
-    recording = write_story(tmp_path / "one.csv", *chapters, device="GPU-0")
+    recording = write_states(tmp_path / "one.csv", *chapters, device="GPU-0")
     path = tmp_path / "replayed.db"
     assert main(["replay", str(recording), "--board", BOARD, "--into", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["devices"][0]

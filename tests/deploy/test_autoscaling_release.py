@@ -53,7 +53,7 @@ BOTH: Final = pytest.mark.parametrize("release", [NOTEBOOK, SERVING], ids=["note
 
 
 @dataclass(frozen=True)
-class Story:
+class ReplicaSeries:
     """Three hours of two devices of two replicas, as series in promtool's own words."""
 
     work: str = f"0x{_HOURS}"
@@ -68,18 +68,18 @@ class Story:
         space = "notebooks" if release is NOTEBOOK else "production"
         own = f'namespace="{space}", workload_name="{target}"'
         state = f'namespace="{space}", {release.kind}="{target}"'
-        told = {
+        values_of = {
             f"namespace_workload:rightsizer_sm_work_ratio:sum{{{own}}}": self.work,
             f"namespace_workload:rightsizer_devices:count{{{own}}}": self.devices,
             f"namespace_workload:rightsizer_devices_read:count{{{own}}}": self.read,
             f"kube_{release.kind}_status_replicas_ready{{{state}}}": self.ready,
             f"kube_{release.kind}_status_replicas{{{state}}}": self.replicas,
         }
-        return [{"series": name, "values": values} for name, values in told.items() if values]
+        return [{"series": name, "values": values} for name, values in values_of.items() if values]
 
 
-IDLE: Final = Story()
-STORIES: Final[dict[str, tuple[Story, float | None]]] = {
+IDLE: Final = ReplicaSeries()
+CASES: Final[dict[str, tuple[ReplicaSeries, float | None]]] = {
     "idle for all of it": (IDLE, 0.0),
     "at work a while ago": (replace(IDLE, work=f"0x{_HOURS - 60} 0.5 0x59"), 1.0),
     "a device that gave no reading": (replace(IDLE, read=f"2x{_HOURS - 60} 1x3 2x55"), 1.0),
@@ -102,25 +102,25 @@ STORIES: Final[dict[str, tuple[Story, float | None]]] = {
         1.0,
     ),
     "gone long ago": (
-        Story(work="", devices="", read="", ready=f"0x{_HOURS}", replicas=f"0x{_HOURS}"),
+        ReplicaSeries(work="", devices="", read="", ready=f"0x{_HOURS}", replicas=f"0x{_HOURS}"),
         0.0,
     ),
-    "a store that knows nothing": (Story("", "", "", "", ""), None),
+    "a store that knows nothing": (ReplicaSeries("", "", "", "", ""), None),
 }
 
 
 @pytest.mark.prometheus
 @BOTH
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", CASES)
 def test_only_what_was_seen_to_be_idle_all_the_time_is_let_go(
     release: Release, name: str, tmp_path: Path
 ) -> None:
     """Whatever is not known keeps the workload, and no answer at all is an error to KEDA."""
-    story, expected = STORIES[name]
+    case, expected = CASES[name]
     samples = [] if expected is None else [{"labels": "{}", "value": expected}]
     test = {
         "interval": "15s",
-        "input_series": story.series(release),
+        "input_series": case.series(release),
         "promql_expr_test": [
             {"expr": release.query, "eval_time": "3h", "exp_samples": samples},
         ],

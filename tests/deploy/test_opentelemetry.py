@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 
 from publish_reports import full_report
-from publish_stories import NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Level
+from sample_devices import NOW
 
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "config" / "opentelemetry" / "collector.yaml"

@@ -25,7 +25,7 @@ CONFIG = ROOT / "config" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 GUIDE = (ROOT / "docs" / "alerts.md").read_text("utf-8")
 THRESHOLD = re.compile(r"(?:[<>]=?|==) +[\d.e]+(?: \* \d+)?")
-STORIES = sorted((CONFIG / "tests").glob("*.yaml"))
+RULE_TESTS = sorted((CONFIG / "tests").glob("*.yaml"))
 
 
 def load(path: Path) -> Any:
@@ -61,15 +61,15 @@ def test_promtool_accepts_scrape_configuration() -> None:
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_story_holds(story: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule_test", RULE_TESTS, ids=lambda path: path.stem)
+def test_story_holds(rule_test: Path, tmp_path: Path) -> None:
     """The alert fires when it should, and only then."""
     # All others would be evaluated at each step too, and no one asks for them.
-    for rules in load(story)["rule_files"]:
-        _narrow(story.parent / rules, story.stem, tmp_path)
-    narrowed = tmp_path / "tests" / story.name
+    for rules in load(rule_test)["rule_files"]:
+        _narrow(rule_test.parent / rules, rule_test.stem, tmp_path)
+    narrowed = tmp_path / "tests" / rule_test.name
     narrowed.parent.mkdir()
-    narrowed.write_text(story.read_text())
+    narrowed.write_text(rule_test.read_text())
     result = promtool("test", "rules", narrowed)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -85,10 +85,10 @@ def _narrow(rules: Path, name: str, folder: Path) -> None:
 def test_alert_has_three_stories() -> None:
     """It fires; it does not fire just below; it is quiet where the series never existed."""
     for alert in ALERTS:
-        story = load(CONFIG / "tests" / f"{alert['alert']}.yaml")
-        beginnings = [test["name"].split(":")[0] for test in story["tests"]]
+        rule_test = load(CONFIG / "tests" / f"{alert['alert']}.yaml")
+        beginnings = [test["name"].split(":")[0] for test in rule_test["tests"]]
         assert list(dict.fromkeys(beginnings)) == ["fires", "just below", "quiet"], alert["alert"]
-        for beginning, test in zip(beginnings, story["tests"], strict=True):
+        for beginning, test in zip(beginnings, rule_test["tests"], strict=True):
             (check,) = test["alert_rule_test"]
             assert check["alertname"] == alert["alert"], alert["alert"]
             assert len(check["exp_alerts"]) == (1 if beginning == "fires" else 0), alert["alert"]
@@ -96,7 +96,7 @@ def test_alert_has_three_stories() -> None:
 
 def test_no_story_is_left_over() -> None:
     """A story belongs to an alert, or to the recording rules."""
-    assert {path.stem for path in STORIES} == {*NAMES, "rules"}
+    assert {path.stem for path in RULE_TESTS} == {*NAMES, "rules"}
 
 
 def test_alert_has_a_runbook() -> None:

@@ -13,7 +13,7 @@ from slurm_node import slurm_faults
 
 def text_of(node: PlacementNode) -> str:
     """The whole file, of two sockets with eight cores each; instances have files of their own."""
-    devices = [seat.device for seat in node.slots]
+    devices = [slot.device for slot in node.slots]
     boards = {each.uuid: each.index for each in devices if each.mig is None}
     files = {
         each.uuid: (f"/dev/nvidia{boards[each.uuid]}",)
@@ -24,7 +24,7 @@ def text_of(node: PlacementNode) -> str:
         )
         for at, each in enumerate(devices)
     }
-    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots}
+    places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     topology = replace(node.topology, placements=places)
     return gres_conf(devices, topology, files, {cpu: cpu for cpu in range(16)}, "gpu-1")
 

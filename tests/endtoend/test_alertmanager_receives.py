@@ -60,32 +60,32 @@ run_demo(
 NODE: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
 
 
-class Desk:
+class WebhookReceiver:
     """Keeps what a webhook of Alertmanager was told."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.url = ""
 
     def alerts(self, receiver: str, status: str) -> list[Mapping[str, Any]]:
         """The alerts of a status that a receiver was told of."""
         return [
             alert
-            for message in list(self.told)
+            for message in list(self.messages)
             for alert in message["alerts"]
             if (message["receiver"], alert["status"]) == (receiver, status)
         ]
 
 
 @contextmanager
-def open_desk() -> Iterator[Desk]:
-    """A desk that listens on loopback."""
-    desk = Desk()
+def open_receiver() -> Iterator[WebhookReceiver]:
+    """A receiver that listens on loopback."""
+    inbox = WebhookReceiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             """Take a message."""
-            desk.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            inbox.messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
 
@@ -95,8 +95,8 @@ def open_desk() -> Iterator[Desk]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        desk.url = f"http://127.0.0.1:{server.server_address[1]}/"
-        yield desk
+        inbox.url = f"http://127.0.0.1:{server.server_address[1]}/"
+        yield inbox
         server.shutdown()
         thread.join()
 
@@ -109,28 +109,28 @@ def our_rules() -> dict[str, str]:
     }
 
 
-def our_routes(desk: Desk) -> str:
+def our_routes(inbox: WebhookReceiver) -> str:
     """Our Alertmanager's configuration as it is, but for how long it waits and whom it tells."""
     text = WAITING.sub(r"\1: 1s", (CONFIG / "alertmanager.yaml").read_text("utf-8"))
-    return re.sub(r"http://\w+\.example\.org/\w+", desk.url, text)
+    return re.sub(r"http://\w+\.example\.org/\w+", inbox.url, text)
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def inbox() -> Iterator[WebhookReceiver]:
     """Pager and tickets at once."""
-    with open_desk() as desk:
-        yield desk
+    with open_receiver() as inbox:
+        yield inbox
 
 
 @pytest.fixture
-def alertmanager(desk: Desk) -> Iterator[Alertmanager]:
-    """An Alertmanager that tells the desk."""
-    with alertmanager_server(our_routes(desk)) as server:
+def alertmanager(inbox: WebhookReceiver) -> Iterator[Alertmanager]:
+    """An Alertmanager that notifies the receiver."""
+    with alertmanager_server(our_routes(inbox)) as server:
         yield server
 
 
 def test_agent_that_dies_is_told_and_its_return_too(
-    tmp_path: Path, desk: Desk, alertmanager: Alertmanager
+    tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
     """The pager rings with summary and runbook, and is told when the agent is back."""
     with agent_process(tmp_path, *NODE, "--web.listen-address", "127.0.0.1:0") as agent:
@@ -139,12 +139,12 @@ def test_agent_that_dies_is_told_and_its_return_too(
         config = scrape_config(address, rule_files=tuple(rules), alertmanager=alertmanager.address)
         with prometheus_server(config, rules) as prometheus:
             prometheus.wait_for("rightsizer_device_up == 1")
-            assert desk.alerts("pager", "firing") == []
+            assert inbox.alerts("pager", "firing") == []
             agent.process.kill()
             agent.process.wait()
-            (alert, *_) = eventually(lambda: desk.alerts("pager", "firing"), 45.0)
+            (alert, *_) = eventually(lambda: inbox.alerts("pager", "firing"), 45.0)
             with agent_process(tmp_path, *NODE, "--web.listen-address", address):
-                (resolved, *_) = eventually(lambda: desk.alerts("pager", "resolved"), 45.0)
+                (resolved, *_) = eventually(lambda: inbox.alerts("pager", "resolved"), 45.0)
 
     labels = {"alertname": "RightsizerAgentDown", "instance": address, "job": "rightsizer"}
     assert alert["labels"] == {**labels, "severity": "critical"}
@@ -156,7 +156,7 @@ def test_agent_that_dies_is_told_and_its_return_too(
 
 
 def test_idle_gpu_of_a_simulated_day_fires(
-    tmp_path: Path, desk: Desk, alertmanager: Alertmanager
+    tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
     """The forgotten notebook's GPU is idle, no other is, and no one is woken for it."""
     scenario = tmp_path / "forgotten.yaml"
@@ -182,7 +182,7 @@ def test_idle_gpu_of_a_simulated_day_fires(
 
     assert {each["uuid"] for each, _ in found} == {labels["uuid"]}
     assert {receiver["name"] for alert in held for receiver in alert["receivers"]} == {"nobody"}
-    assert desk.alerts("pager", "firing") == []
+    assert inbox.alerts("pager", "firing") == []
 
 
 def test_one_cause_is_one_message(alertmanager: Alertmanager) -> None:

@@ -17,10 +17,10 @@ from typing import Final
 
 import pytest
 
+from advice_history import keep_advice
 from agent_process import RIGHTSIZER, AgentProcess, agent_process
 from dashboard_files import BOARDS, QUERIES, VALUES, concrete
 from fleet_loopback import LoopbackStore, loopback_store
-from kept_advice import keep_advice
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 from rightsizer.model.finding import Savings
 

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from advice_history import keep_advice
 from agent_process import RIGHTSIZER, eventually, run_rightsizer
 from fleet_loopback import LoopbackStore, loopback_store
-from kept_advice import keep_advice
 
 GPUS: Final = 16
 ENDS_SECONDS: Final = 10.0

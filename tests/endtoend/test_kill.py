@@ -11,7 +11,7 @@ JITTER_SECONDS: Final = 0.1
 
 
 def test_a_kill_costs_no_more_than_what_was_not_flushed_yet(tmp_path: Path) -> None:
-    """At any moment, half of them while a write is under way: it opens, and the books balance."""
+    """At any moment, half of them while a write is under way: it opens, and the sums agree."""
     killed = kill_agents(tmp_path, KILLS, seed=20)
 
     assert len(killed) == KILLS

@@ -52,7 +52,7 @@ def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -
     """
     document = place(socket, "--gpus", "2", "--memory", "30GiB", "--interconnect", "nvlink")
     assert document["source"] == "agent"
-    labels = {seat["label"] for seat in document["seats"]}
+    labels = {slot["label"] for slot in document["seats"]}
     assert len(labels) == 2
     assert labels < {"GPU 1", "GPU 2", "GPU 3"}
     assert document["request"]["memory_bytes"] == 30 * (1 << 30)

@@ -70,7 +70,7 @@ def keep_scraping(agent: AgentProcess, stop: threading.Event) -> None:
 
 
 def test_a_kill_under_load_costs_no_more_than_the_last_flush(tmp_path: Path) -> None:
-    """The history opens again, its books balance, and the next agent adds to them."""
+    """The history opens again, its sums agree, and the next agent adds to them."""
     stop = threading.Event()
     with agent_process(tmp_path, config=CONFIG) as agent:
         loads = [threading.Thread(target=keep_scraping, args=(agent, stop)) for _ in range(3)]

@@ -7,7 +7,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cases import finding, judgement
 from publish_reports import node_report
-from publish_stories import NOW
 from rightsizer.advice.service import recommender_gauges
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
@@ -15,6 +14,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import FindingKind, Reason, Savings, Severity
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import JobReport, Report
+from sample_devices import NOW
 
 
 def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, str], float]]:

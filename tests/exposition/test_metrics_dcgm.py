@@ -9,7 +9,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report, node_report
-from publish_stories import INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DCGM_FIELDS, DcgmType, entity_of, holder_of
@@ -20,6 +19,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.report.freshness import FreshnessSettings
+from sample_devices import INSTANCE, NOW, PARENT, uuid_of
 
 POD = Workload(
     "kubernetes:chat/llm",

@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 
 from publish_reports import full_report, node_report
-from publish_stories import NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS
 from rightsizer.report.freshness import FreshnessSettings
+from sample_devices import NOW
 
 FOLDER: Final = Path(os.environ.get("RIGHTSIZER_TRUTH", "")) / "dcgm_samples"
 needs_truth: Final = pytest.mark.skipif(

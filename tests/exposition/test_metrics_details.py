@@ -8,7 +8,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report, node_report
-from publish_stories import INSTANCE, NOW, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import ClockEvent, XidLog
@@ -18,6 +17,7 @@ from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, GpuLink, LinkKind, Nvlink, Topology
+from sample_devices import INSTANCE, NOW, uuid_of
 
 UUID = uuid_of(0)
 DETAILS = (

@@ -22,7 +22,6 @@ from prometheus_client.utils import floatToGoString
 
 from prometheus_server import binary
 from publish_reports import full_report, node_report
-from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.families import BUCKET_EDGES, Families, number_text
 from rightsizer.exposition.process_metrics import process_families
@@ -33,6 +32,7 @@ from rightsizer.model.metric_family import Level
 from rightsizer.model.report import Report
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from sample_devices import HOUR, INSTANCE, NOW, PARENT, uuid_of
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 DOWN = 5

@@ -10,9 +10,9 @@ from prometheus_client.openmetrics.parser import (
 )
 
 from publish_reports import node_report
-from publish_stories import NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import accepts_gzip, format_for
+from sample_devices import NOW
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping="

@@ -9,10 +9,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from publish_reports import full_report
-from publish_stories import NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.web.server import WebServer
+from sample_devices import NOW
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import pytest
 
 from dcgm_estate import NOW, YESTERDAY, EstatePast, stored
 from publish_reports import full_report
-from publish_stories import NOW as REPORTED
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.fleet.cache.day_frame import ColumnKind
@@ -20,6 +19,7 @@ from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.state import State, Tier
 from rightsizer.owners.kubernetes import PodName, workload_of_pod
 from rightsizer.report.freshness import FreshnessSettings
+from sample_devices import NOW as REPORTED
 
 pytestmark = pytest.mark.prometheus
 

@@ -105,10 +105,10 @@ def hours(day: FleetDay, number: int, *columns: str) -> list[float]:
     ]
 
 
-Looked = tuple[SourceReport, FleetInventory, FleetDay]
+SourceResult = tuple[SourceReport, FleetInventory, FleetDay]
 
 
-def test_power_and_utilization_tell_work_from_rest(looked: Looked) -> None:
+def test_power_and_utilization_tell_work_from_rest(looked: SourceResult) -> None:
     """Without profiling, busy at high power is work, and what limits it is not claimed."""
     columns = [
         ColumnKind.STATE.column(state)
@@ -121,7 +121,7 @@ def test_power_and_utilization_tell_work_from_rest(looked: Looked) -> None:
     )
 
 
-def test_utilization_alone_is_the_basic_tier(looked: Looked) -> None:
+def test_utilization_alone_is_the_basic_tier(looked: SourceResult) -> None:
     """Idle is known, energy is not."""
     track = looked[2].frames[gpu(BASIC)]
     columns = [
@@ -133,7 +133,7 @@ def test_utilization_alone_is_the_basic_tier(looked: Looked) -> None:
     assert ColumnKind.ENERGY.column("joules") not in track.columns
 
 
-def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
+def test_an_instance_without_profiling_is_not_known(looked: SourceResult) -> None:
     """Its utilization does not exist, and the card's power is not its own."""
     name = f"{gpu(SLICED)}/gi3"
     found = looked[1].devices[name].device
@@ -143,7 +143,7 @@ def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
     assert all(math.isnan(value) for column in columns.values() for value in column)
 
 
-def test_reasons_tell_throttling(looked: Looked) -> None:
+def test_reasons_tell_throttling(looked: SourceResult) -> None:
     """Held down by the power limit for half of the day; of other devices nothing is said."""
     power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
     assert hours(looked[2], THROTTLED, power) == [12]
@@ -152,7 +152,7 @@ def test_reasons_tell_throttling(looked: Looked) -> None:
     assert hours(looked[2], THROTTLED, waste)[0] > 1
 
 
-def test_device_scraped_twice_counts_once(looked: Looked) -> None:
+def test_device_scraped_twice_counts_once(looked: SourceResult) -> None:
     """Time, energy and the number of devices; an operator is told."""
     report, estate, day = looked
     assert hours(day, TWICE, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [24]
@@ -162,7 +162,7 @@ def test_device_scraped_twice_counts_once(looked: Looked) -> None:
     assert any("1 of the GPUs; each is counted once" in text for text in report.warnings)
 
 
-def test_time_without_samples_is_unknown(looked: Looked) -> None:
+def test_time_without_samples_is_unknown(looked: SourceResult) -> None:
     """Not idle, not 0: nothing."""
     assert hours(looked[2], SOMETIMES, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [18]
     idle = looked[2].frames[gpu(SOMETIMES)].columns[ColumnKind.STATE.column(State.IDLE_EMPTY)]
@@ -170,19 +170,19 @@ def test_time_without_samples_is_unknown(looked: Looked) -> None:
     assert unknown == list(range(72, 144))
 
 
-def test_dead_counters_are_no_rest(looked: Looked) -> None:
+def test_dead_counters_are_no_rest(looked: SourceResult) -> None:
     """Counters that read 0 while the driver and the draw say otherwise are left out."""
     idle = [ColumnKind.STATE.column(State.IDLE_HELD), ColumnKind.STATE.column(State.HIDDEN_STALL)]
     assert hours(looked[2], DEAD, *idle, ColumnKind.STATE.column(State.PRODUCTIVE)) == [0, 0, 24]
 
 
-def test_a_job_holds_its_device(looked: Looked) -> None:
+def test_a_job_holds_its_device(looked: SourceResult) -> None:
     """By the key that an agent gives it."""
     (run,) = looked[2].holdings[gpu(JOB)]
     assert (run.workload.key, run.first, run.last) == ("slurm:4711", 0, 287)
 
 
-def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Looked) -> None:
+def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: SourceResult) -> None:
     """A coarse grid gives the same hours where nothing alternates within one."""
     report, estate, _ = looked
     day = DcgmExporterSource().day(
@@ -194,7 +194,7 @@ def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Loo
     assert ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE) not in columns
 
 
-def test_violations_tell_how_long_clocks_were_held_down(looked: Looked) -> None:
+def test_violations_tell_how_long_clocks_were_held_down(looked: SourceResult) -> None:
     """A quarter of the day, by a counter; of the power limit nothing is said."""
     thermal = ColumnKind.CONDITION.column(Condition.THERMAL_THROTTLED)
     assert hours(looked[2], VIOLATED, thermal) == [6]
@@ -203,7 +203,7 @@ def test_violations_tell_how_long_clocks_were_held_down(looked: Looked) -> None:
 
 
 def test_a_holder_that_leaves_takes_its_part_of_the_hour(
-    store: PrometheusStore, looked: Looked
+    store: PrometheusStore, looked: SourceResult
 ) -> None:
     """Its series end with it, and the rest of the hour is not put down to it."""
     report, estate, _ = looked
@@ -216,7 +216,7 @@ def test_a_holder_that_leaves_takes_its_part_of_the_hour(
     assert columns[ColumnKind.PEAK.column(Measure.BUSY)][6] == pytest.approx(0.97)
 
 
-def test_a_peak_is_never_below_its_mean(looked: Looked) -> None:
+def test_a_peak_is_never_below_its_mean(looked: SourceResult) -> None:
     """In any measure of any device."""
     for track in looked[2].frames.values():
         for measure in Measure:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from advice_history import keep_advice
 from fleet_loopback import LoopbackStore, loopback_store
-from kept_advice import keep_advice
 from readings import DAY, EPOCH
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.judge import FleetJudge

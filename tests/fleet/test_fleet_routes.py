@@ -21,7 +21,7 @@ from rightsizer.web.settings import FitSettings
 HOURLY: Final = 3600.0
 
 
-class Desk:
+class FleetApiFixture:
     """What a service would know."""
 
     def __init__(self, answer: FleetAnswer | None = None, trouble: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Desk:
 
 def test_the_page_is_the_estates() -> None:
     """In place of a node's, and with a policy that lets it load nothing."""
-    found = Desk(fleet_answer()).get("/")
+    found = FleetApiFixture(fleet_answer()).get("/")
     assert found.status == HTTPStatus.OK
     assert b"28 GPUs in 2 pools" in found.body
     assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -55,18 +55,18 @@ def test_the_page_is_the_estates() -> None:
 
 def test_before_the_first_look_there_is_no_page() -> None:
     """Nor is it ready; JSON is null, and it is healthy all the same."""
-    desk = Desk()
-    assert desk.get("/").status == HTTPStatus.SERVICE_UNAVAILABLE
-    ready = desk.get("/-/ready")
+    fixture = FleetApiFixture()
+    assert fixture.get("/").status == HTTPStatus.SERVICE_UNAVAILABLE
+    ready = fixture.get("/-/ready")
     assert ready.status == HTTPStatus.SERVICE_UNAVAILABLE
     assert b"the first look at the store is under way" in ready.body
-    assert json.loads(desk.get("/api/v1/fleet").body) is None
-    assert desk.get("/-/healthy").status == HTTPStatus.OK
+    assert json.loads(fixture.get("/api/v1/fleet").body) is None
+    assert fixture.get("/-/healthy").status == HTTPStatus.OK
 
 
 def test_a_first_look_that_fails_says_why() -> None:
     """To the one who asks whether it is ready."""
-    ready = Desk(trouble="the store at http://x does not answer").get("/-/ready")
+    ready = FleetApiFixture(trouble="the store at http://x does not answer").get("/-/ready")
     assert b"not ready: the store at http://x does not answer" in ready.body
 
 
@@ -76,27 +76,27 @@ def test_a_first_look_that_fails_says_why() -> None:
 )
 def test_it_is_ready_for_three_intervals(age_seconds: float, status: HTTPStatus) -> None:
     """A store that is away for a while makes no one restart anything; the answer is shown on."""
-    desk = Desk(fleet_answer(), trouble="the store is away")
-    desk.now = END + nanoseconds(age_seconds)
-    ready = desk.get("/-/ready")
+    fixture = FleetApiFixture(fleet_answer(), trouble="the store is away")
+    fixture.now = END + nanoseconds(age_seconds)
+    ready = fixture.get("/-/ready")
     assert ready.status == status
     assert (b"the store is away" in ready.body) is (status != HTTPStatus.OK)
-    assert desk.get("/").status == HTTPStatus.OK
+    assert fixture.get("/").status == HTTPStatus.OK
 
 
 def test_the_json_is_that_of_the_command() -> None:
     """With the advice as it stands now."""
-    desk = Desk(fleet_answer())
-    first = json.loads(desk.get("/api/v1/fleet").body)
+    fixture = FleetApiFixture(fleet_answer())
+    first = json.loads(fixture.get("/api/v1/fleet").body)
     assert [each["state"] for each in first["advice"]][:2] == ["active", "claimed"]
-    desk.answer = fleet_answer(advice=())
-    assert json.loads(desk.get("/api/v1/fleet").body)["advice"] == []
+    fixture.answer = fleet_answer(advice=())
+    assert json.loads(fixture.get("/api/v1/fleet").body)["advice"] == []
 
 
 def test_a_page_is_made_once_for_each_answer() -> None:
     """The one who reloads it costs nothing; a new look or a decision makes it again."""
-    desk = Desk(fleet_answer())
-    first = desk.get("/").body
-    assert desk.get("/").body is first
-    desk.answer = fleet_answer(time=END + nanoseconds(HOURLY))
-    assert desk.get("/").body is not first
+    fixture = FleetApiFixture(fleet_answer())
+    first = fixture.get("/").body
+    assert fixture.get("/").body is first
+    fixture.answer = fleet_answer(time=END + nanoseconds(HOURLY))
+    assert fixture.get("/").body is not first

@@ -12,9 +12,9 @@ from urllib.request import urlopen
 import pytest
 from structlog.testing import capture_logs
 
+from advice_history import keep_advice
 from agent_process import eventually
 from fleet_loopback import LoopbackStore, loopback_store
-from kept_advice import keep_advice
 from readings import DAY, EPOCH
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import opened_ledger

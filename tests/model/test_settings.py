@@ -12,9 +12,7 @@ from rightsizer.model.settings import Bounds, bounds_of, setting
 class Inner:
     """Settings inside of others."""
 
-    patience: float = setting(
-        5.0, help="How long.", unit="seconds", within=(0, 60), source="a paper"
-    )
+    delay: float = setting(5.0, help="How long.", unit="seconds", within=(0, 60), source="a paper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ def test_field_carries_its_documentation() -> None:
     (declared,) = fields(Inner)
     assert declared.default == 5.0
     assert bounds_of(Inner)["patience"] == Bounds("How long.", "seconds", 0, 60, "a paper")
-    assert Inner(patience=7.0).patience == 7.0
+    assert Inner(delay=7.0).delay == 7.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advice_events import NOW, SECOND, event
-from grafana_desk import Desk
+from grafana_fixture import GrafanaFixture
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
@@ -29,9 +29,9 @@ def grafana() -> Iterator[Grafana]:
 
 def test_opening_posts_one_region(grafana: Grafana) -> None:
     """A search first, then one annotation with time, tags and text."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    report = desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    report = setup.sink.deliver()
     assert (report.sent, report.failed, report.pending, report.trouble) == (1, 0, 0, None)
     assert [method for method, _ in grafana.requests] == ["GET", "POST"]
     (annotation,) = grafana.annotations.values()
@@ -43,9 +43,9 @@ def test_opening_posts_one_region(grafana: Grafana) -> None:
 
 def test_search_asks_for_the_advice_at_its_time(grafana: Grafana) -> None:
     """The search is narrow, so that no limit of Grafana's hides the answer."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     assert grafana.requests[0][1] == (
         "/api/annotations?tags=advice%3Aa1b2c3&tags=event%3Aopened&type=annotation"
         "&from=1790000000000&to=1790000000001&limit=100"
@@ -54,15 +54,15 @@ def test_search_asks_for_the_advice_at_its_time(grafana: Grafana) -> None:
 
 def test_offering_talks_to_nobody(grafana: Grafana) -> None:
     """The recommender's own thread never waits for Grafana."""
-    Desk(grafana.url).sink.offer([event(OPENED)])
+    GrafanaFixture(grafana.url).sink.offer([event(OPENED)])
     assert grafana.requests == []
 
 
 def test_closing_patches_the_end(grafana: Grafana) -> None:
     """The region's end and its words are patched; no second annotation appears."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED), event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED), event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == LATER // 1_000_000
     assert annotation["text"].startswith("Closed (succeeded).")
@@ -71,16 +71,16 @@ def test_closing_patches_the_end(grafana: Grafana) -> None:
 
 def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafana) -> None:
     """Who claimed it is in the annotation that there is; its end still closes it."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     claimed = event(DECIDED, time=LATER, state=AdviceState.CLAIMED)
-    desk.sink.offer([event(OPENED), claimed])
-    desk.sink.deliver()
+    setup.sink.offer([event(OPENED), claimed])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == annotation["time"] == NOW // 1_000_000
     assert annotation["text"].startswith("Claimed.")
     assert annotation["data"]["state"] == "claimed"
-    desk.sink.offer([event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
-    desk.sink.deliver()
+    setup.sink.offer([event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == LATER // 1_000_000
     assert annotation["data"]["state"] == "succeeded"
@@ -88,23 +88,23 @@ def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafan
 
 def test_a_decision_makes_a_region_that_is_gone_anew(grafana: Grafana) -> None:
     """It is still open, and known as the advice's."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(DECIDED, time=LATER, state=AdviceState.SNOOZED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(DECIDED, time=LATER, state=AdviceState.SNOOZED)])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == annotation["time"] == NOW // 1_000_000
-    assert desk.outbox.annotation_id("a1b2c3") == annotation["id"]
+    assert setup.outbox.annotation_id("a1b2c3") == annotation["id"]
 
 
 def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
     """They make no annotation of their own, however many changes there are."""
-    desk = Desk(grafana.url, annotations_per_run=2)
-    desk.sink.offer([event(OPENED), event(OPENED, id="other")])
-    desk.sink.deliver()
-    desk.sink.offer([event(OPENED, id=f"x{index}") for index in range(4)])
-    desk.sink.offer([event(DECIDED, time=LATER, state=AdviceState.CLAIMED)])
+    setup = GrafanaFixture(grafana.url, annotations_per_run=2)
+    setup.sink.offer([event(OPENED), event(OPENED, id="other")])
+    setup.sink.deliver()
+    setup.sink.offer([event(OPENED, id=f"x{index}") for index in range(4)])
+    setup.sink.offer([event(DECIDED, time=LATER, state=AdviceState.CLAIMED)])
     for _ in range(3):
-        desk.sink.deliver()
+        setup.sink.deliver()
     first = next(each for each in grafana.annotations.values() if each["id"] == 1)
     assert first["text"].startswith("Claimed.")
     assert not any(
@@ -114,10 +114,10 @@ def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
 
 def test_points_stand_beside_the_region(grafana: Grafana) -> None:
     """Each turn is one point, at its own time."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     kinds = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
-    desk.sink.offer([event(OPENED), *(event(kind, time=LATER) for kind in kinds)])
-    desk.sink.deliver()
+    setup.sink.offer([event(OPENED), *(event(kind, time=LATER) for kind in kinds)])
+    setup.sink.deliver()
     points = [a for a in grafana.annotations.values() if a["time"] == LATER // 1_000_000]
     assert [a["tags"][2] for a in points] == [f"event:{kind}" for kind in kinds]
     assert len(grafana.annotations) == 4
@@ -125,13 +125,13 @@ def test_points_stand_beside_the_region(grafana: Grafana) -> None:
 
 def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
     """A write whose answer was lost is found again instead of repeated, and can be closed."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     grafana.faults = ["POST cut"]
-    desk.sink.offer([event(OPENED)])
-    assert desk.sink.deliver().pending == 1
-    assert desk.sink.deliver().pending == 0
-    desk.sink.offer([event(CLOSED, time=LATER)])
-    desk.sink.deliver()
+    setup.sink.offer([event(OPENED)])
+    assert setup.sink.deliver().pending == 1
+    assert setup.sink.deliver().pending == 0
+    setup.sink.offer([event(CLOSED, time=LATER)])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == LATER // 1_000_000
 
@@ -139,13 +139,13 @@ def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
 @pytest.mark.parametrize("status", [404, 500])
 def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None:
     """Someone deleted it: the closed region is posted whole, whichever way Grafana says so."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     grafana.annotations.clear()
     grafana.gone_status = status
-    desk.sink.offer([event(CLOSED, time=LATER)])
-    report = desk.sink.deliver()
+    setup.sink.offer([event(CLOSED, time=LATER)])
+    report = setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert annotation["time"] == NOW // 1_000_000
     assert annotation["timeEnd"] == LATER // 1_000_000
@@ -154,23 +154,23 @@ def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None
 
 def test_server_error_is_not_taken_for_a_deletion(grafana: Grafana) -> None:
     """A 500 about a region that is still there is a failure, and is mended later."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     grafana.faults = ["PATCH 500"]
-    desk.sink.offer([event(CLOSED, time=LATER)])
-    assert desk.sink.deliver().pending == 1
-    assert desk.sink.deliver().pending == 0
+    setup.sink.offer([event(CLOSED, time=LATER)])
+    assert setup.sink.deliver().pending == 1
+    assert setup.sink.deliver().pending == 0
     (annotation,) = grafana.annotations.values()
     assert annotation["timeEnd"] == LATER // 1_000_000
 
 
 def test_region_of_a_lost_memory_is_found(grafana: Grafana) -> None:
     """An agent that lost its state closes the region that its predecessor opened."""
-    first = Desk(grafana.url)
+    first = GrafanaFixture(grafana.url)
     first.sink.offer([event(OPENED)])
     first.sink.deliver()
-    second = Desk(grafana.url)
+    second = GrafanaFixture(grafana.url)
     second.sink.offer([event(CLOSED, time=LATER)])
     second.sink.deliver()
     (annotation,) = grafana.annotations.values()
@@ -191,92 +191,92 @@ def test_region_of_a_lost_memory_is_found(grafana: Grafana) -> None:
 )
 def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: str) -> None:
     """After any fault the events wait in their order, and go out when it is over."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     grafana.faults = [fault]
     events = [event(OPENED, id=name) for name in ("a", "b", "c")]
-    desk.sink.offer(events)
-    report = desk.sink.deliver()
+    setup.sink.offer(events)
+    report = setup.sink.deliver()
     assert (report.failed, report.pending) == (1, 3)
     assert report.trouble is not None
     assert trouble in report.trouble
-    report = desk.sink.deliver()
+    report = setup.sink.deliver()
     assert (report.sent, report.pending, report.trouble) == (3, 0, None)
     tags = [annotation["tags"][1] for annotation in grafana.annotations.values()]
     assert tags == ["advice:a", "advice:b", "advice:c"]
-    assert len(desk.told) == 1
+    assert len(setup.errors) == 1
 
 
 def test_grafana_that_is_away_is_delivered_to_later() -> None:
     """Events offered while no one listens reach the next Grafana, even by another process."""
     outbox = AnnotationOutbox(Storage("").database)
-    away = Desk("http://127.0.0.1:9", outbox)
+    away = GrafanaFixture("http://127.0.0.1:9", outbox)
     away.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
     assert away.sink.deliver().pending == 2
-    assert "kept and sent later" in away.told[0]
+    assert "kept and sent later" in away.errors[0]
     with grafana_server() as server:
-        desk = Desk(server.url, outbox)
-        assert desk.sink.report.pending == 2
-        assert desk.sink.deliver().pending == 0
+        setup = GrafanaFixture(server.url, outbox)
+        assert setup.sink.report.pending == 2
+        assert setup.sink.deliver().pending == 0
         assert len(server.annotations) == 2
 
 
 @pytest.mark.parametrize(("status", "remedy"), [(401, "make a new one"), (403, "role Editor")])
 def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) -> None:
     """The remedy is told at the first refusal, not at each, and never the token."""
-    desk = Desk(grafana.url, failures_before_pause=100)
+    setup = GrafanaFixture(grafana.url, failures_before_pause=100)
     grafana.faults = [f"GET {status}"] * 3
-    desk.sink.offer([event(OPENED)])
-    reports = [desk.sink.deliver() for _ in range(3)]
-    assert len(desk.told) == 1
-    assert remedy in desk.told[0]
-    assert TOKEN not in desk.told[0]
+    setup.sink.offer([event(OPENED)])
+    reports = [setup.sink.deliver() for _ in range(3)]
+    assert len(setup.errors) == 1
+    assert remedy in setup.errors[0]
+    assert TOKEN not in setup.errors[0]
     assert reports[-1].failed == 3
-    desk.sink.deliver()
+    setup.sink.deliver()
     assert len(grafana.annotations) == 1
 
 
 def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
     """After some failures Grafana is left alone, then asked once more."""
-    desk = Desk(grafana.url, failures_before_pause=2, pause_seconds=60)
+    setup = GrafanaFixture(grafana.url, failures_before_pause=2, pause_seconds=60)
     grafana.faults = ["GET 500"] * 2
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
-    desk.sink.deliver()
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
+    setup.sink.deliver()
     asked = len(grafana.requests)
-    assert desk.sink.deliver().pending == 1
+    assert setup.sink.deliver().pending == 1
     assert len(grafana.requests) == asked
-    desk.wait(61)
-    assert desk.sink.deliver().pending == 0
+    setup.wait(61)
+    assert setup.sink.deliver().pending == 0
 
 
 def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
     """A Grafana that asks to be left alone for a minute is, without blocking anyone."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     grafana.faults, grafana.retry_after = ["GET 429"], "60"
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
-    desk.wait(59)
-    assert desk.sink.deliver().pending == 1
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
+    setup.wait(59)
+    assert setup.sink.deliver().pending == 1
     assert len(grafana.requests) == 1
-    desk.wait(2)
-    assert desk.sink.deliver().pending == 0
+    setup.wait(2)
+    assert setup.sink.deliver().pending == 0
 
 
 def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
     """What Grafana refuses for its content is given up and said; the next one goes out."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     grafana.faults = ["POST 400"]
-    desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
-    report = desk.sink.deliver()
+    setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    report = setup.sink.deliver()
     assert (report.sent, report.dropped, report.pending) == (1, 1, 0)
-    assert "for what it says" in desk.told[0]
+    assert "for what it says" in setup.errors[0]
 
 
 def test_flood_is_rolled_up(grafana: Grafana) -> None:
     """Beyond the limit of a run one annotation sums up the rest, so that graphs stay usable."""
-    desk = Desk(grafana.url, annotations_per_run=3)
-    desk.sink.offer([event(OPENED, id=f"n{index}") for index in range(10)])
-    report = desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url, annotations_per_run=3)
+    setup.sink.offer([event(OPENED, id=f"n{index}") for index in range(10)])
+    report = setup.sink.deliver()
     assert (report.sent, report.pending) == (4, 0)
     *_, last = grafana.annotations.values()
     assert last["text"].startswith("7 more changes of advice:")
@@ -285,39 +285,39 @@ def test_flood_is_rolled_up(grafana: Grafana) -> None:
 
 def test_roll_up_survives_a_cut_connection(grafana: Grafana) -> None:
     """A sum whose answer was lost is neither repeated nor taken apart again."""
-    desk = Desk(grafana.url, annotations_per_run=1)
-    desk.sink.offer([event(OPENED, id=f"n{index}") for index in range(5)])
+    setup = GrafanaFixture(grafana.url, annotations_per_run=1)
+    setup.sink.offer([event(OPENED, id=f"n{index}") for index in range(5)])
     grafana.faults = ["GET cut"]
-    desk.sink.deliver()
+    setup.sink.deliver()
     grafana.faults = ["POST cut"]
     for _ in range(3):
-        desk.sink.deliver()
+        setup.sink.deliver()
     assert len(grafana.annotations) == 2
-    assert desk.sink.report.pending == 0
+    assert setup.sink.report.pending == 0
 
 
 def test_flood_still_ends_its_regions(grafana: Grafana) -> None:
     """A closing is never summed up: its region ends in this run or the next."""
-    desk = Desk(grafana.url, annotations_per_run=2)
-    desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url, annotations_per_run=2)
+    setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    setup.sink.deliver()
     flood = [event(OPENED, id=f"n{index}") for index in range(4)]
     closings = [event(CLOSED, id=name, time=LATER) for name in ("a", "b")]
-    desk.sink.offer([*flood, *closings])
-    desk.sink.deliver()
-    desk.sink.deliver()
+    setup.sink.offer([*flood, *closings])
+    setup.sink.deliver()
+    setup.sink.deliver()
     ends = [annotation["timeEnd"] for annotation in list(grafana.annotations.values())[:2]]
     assert ends == [LATER // 1_000_000] * 2
-    assert desk.sink.report.pending == 0
+    assert setup.sink.report.pending == 0
 
 
 def test_outbox_is_bounded() -> None:
     """While Grafana is away for long the oldest events give way, and are counted."""
-    desk = Desk("http://127.0.0.1:9", outbox_maximum=4)
-    desk.sink.offer([event(CLOSED, id=f"n{index}") for index in range(6)])
-    report = desk.sink.deliver()
+    setup = GrafanaFixture("http://127.0.0.1:9", outbox_maximum=4)
+    setup.sink.offer([event(CLOSED, id=f"n{index}") for index in range(6)])
+    report = setup.sink.deliver()
     assert (report.dropped, report.pending) == (2, 4)
-    assert desk.outbox.pending()[0].body.advice_id == "n2"
+    assert setup.outbox.pending()[0].body.advice_id == "n2"
 
 
 def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:
@@ -373,50 +373,50 @@ def test_unusable_address_is_refused_by_the_settings() -> None:
 
 def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Grafana) -> None:
     """Within the hour, claimed ones as claimed; what has ended stays away."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     claimed = event(DECIDED, id="claimed", state=AdviceState.CLAIMED)
     told = [event(OPENED, id="open"), event(OPENED, id="claimed"), claimed]
     ended = [event(OPENED, id="ended"), event(CLOSED, id="ended", state=AdviceState.EXPIRED)]
-    desk.sink.offer([*told, *ended])
-    desk.sink.deliver()
+    setup.sink.offer([*told, *ended])
+    setup.sink.deliver()
     before = {
         each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()
     }
-    desk.advice = [told[0].advice, claimed.advice, ended[1].advice]
+    setup.advice = [told[0].advice, claimed.advice, ended[1].advice]
 
     grafana.annotations.clear()
-    desk.sink.deliver()
+    setup.sink.deliver()
     assert not grafana.annotations
-    desk.wait(3601)
-    assert desk.sink.deliver().pending == 0
+    setup.wait(3601)
+    assert setup.sink.deliver().pending == 0
     after = {each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()}
     assert after == {tag: before[tag] for tag in ("advice:open", "advice:claimed")}
 
     asked = len(grafana.requests)
-    desk.wait(3601)
-    desk.sink.deliver()
+    setup.wait(3601)
+    setup.sink.deliver()
     assert [method for method, _ in grafana.requests[asked:]] == ["GET"]
 
 
 def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
     """The others are there, so that the database is."""
-    desk = Desk(grafana.url)
+    setup = GrafanaFixture(grafana.url)
     told = [event(OPENED, id="kept"), event(OPENED, id="deleted")]
-    desk.sink.offer(told)
-    desk.sink.deliver()
-    desk.advice = [each.advice for each in reversed(told)]
+    setup.sink.offer(told)
+    setup.sink.deliver()
+    setup.advice = [each.advice for each in reversed(told)]
     gone = [id_ for id_, each in grafana.annotations.items() if "advice:deleted" in each["tags"]]
     for id_ in gone:
         del grafana.annotations[id_]
-    desk.wait(3601)
-    desk.sink.deliver()
+    setup.wait(3601)
+    setup.sink.deliver()
     assert [each["tags"][1] for each in grafana.annotations.values()] == ["advice:kept"]
 
 
 def test_annotations_say_where_they_are_from(grafana: Grafana) -> None:
     """A board may ask for its node's and its cluster's."""
-    desk = Desk(grafana.url, node="gpu-node-1", cluster="east")
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url, node="gpu-node-1", cluster="east")
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     (annotation,) = grafana.annotations.values()
     assert {"node:gpu-node-1", "cluster:east", "workload:team-a/notebook"} <= {*annotation["tags"]}

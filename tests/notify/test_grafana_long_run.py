@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from advice_events import NOW, SECOND, event
-from grafana_desk import Desk
+from grafana_fixture import GrafanaFixture
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
@@ -30,14 +30,14 @@ def grafana() -> Iterator[Grafana]:
 
 def test_a_grafana_that_lost_its_database_keeps_what_is_somebody_elses(grafana: Grafana) -> None:
     """Its ids begin again, so that ours may be another's: that one is left as it is."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     others = {"id": 1, "time": NOW // 10**6, "timeEnd": NOW // 10**6, "tags": ["deploy"]}
     grafana.annotations = {1: {**others, "text": "release 7"}}
     grafana.next_id = 2
-    desk.sink.offer([event(CLOSED, time=LATER)])
-    report = desk.sink.deliver()
+    setup.sink.offer([event(CLOSED, time=LATER)])
+    report = setup.sink.deliver()
 
     assert grafana.annotations[1] == {**others, "text": "release 7"}
     assert grafana.annotations[2]["timeEnd"] == LATER // 10**6
@@ -46,12 +46,12 @@ def test_a_grafana_that_lost_its_database_keeps_what_is_somebody_elses(grafana: 
 
 def test_a_region_that_somebody_moved_is_closed_where_it_is(grafana: Grafana) -> None:
     """It is known by its id as long as its tags say whose it is."""
-    desk = Desk(grafana.url)
-    desk.sink.offer([event(OPENED)])
-    desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url)
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
     grafana.annotations[1]["time"] -= 5000
-    desk.sink.offer([event(CLOSED, time=LATER)])
-    desk.sink.deliver()
+    setup.sink.offer([event(CLOSED, time=LATER)])
+    setup.sink.deliver()
     (region,) = grafana.annotations.values()
 
     assert region["timeEnd"] == LATER // 10**6
@@ -75,7 +75,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
         sink.deliver()
         clock.wait_until(clock.time() + 60 * SECOND, threading.Event())
     with grafana_server() as server:
-        report = Desk(server.url, outbox).sink.deliver()
+        report = GrafanaFixture(server.url, outbox).sink.deliver()
 
     assert 40 <= len(tried) <= 60
     assert (report.sent, report.pending) == (10, 0)
@@ -85,28 +85,28 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
 
 def test_a_day_brings_no_more_than_the_store_is_meant_for(grafana: Grafana) -> None:
     """However much changes: what is beyond the day's share waits, and is summed up."""
-    desk = Desk(grafana.url, annotations_per_run=5, annotations_per_day=48)
+    setup = GrafanaFixture(grafana.url, annotations_per_run=5, annotations_per_day=48)
     for minute in range(24 * 60):
-        desk.sink.offer([event(OPENED, id=f"n{minute}", opened=desk.clock.wall_time())])
-        desk.sink.deliver()
-        desk.wait(60)
+        setup.sink.offer([event(OPENED, id=f"n{minute}", opened=setup.clock.wall_time())])
+        setup.sink.deliver()
+        setup.wait(60)
     notes = list(grafana.annotations.values())
     sums = [note for note in notes if "event:rollup" in note["tags"]]
     told = sum(int(note["text"].split()[0]) for note in sums) + len(notes) - len(sums)
 
     assert len(notes) <= 48 + 6
     assert sums
-    assert told + desk.sink.report.pending == 24 * 60
+    assert told + setup.sink.report.pending == 24 * 60
 
 
 def test_regions_end_although_the_day_is_used_up(grafana: Grafana) -> None:
     """A closing makes no new annotation, so nothing is left open for want of room."""
-    desk = Desk(grafana.url, annotations_per_run=1, annotations_per_day=1)
-    desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
-    desk.sink.deliver()
-    desk.wait(60)
-    desk.sink.offer([event(OPENED, id="c"), event(CLOSED, id="a", time=LATER)])
-    report = desk.sink.deliver()
+    setup = GrafanaFixture(grafana.url, annotations_per_run=1, annotations_per_day=1)
+    setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
+    setup.sink.deliver()
+    setup.wait(60)
+    setup.sink.offer([event(OPENED, id="c"), event(CLOSED, id="a", time=LATER)])
+    report = setup.sink.deliver()
 
     assert grafana.annotations[1]["timeEnd"] == LATER // 10**6
     assert report.pending == 1

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from advice_events import NOW, SECOND, event
-from grafana_desk import Desk
+from grafana_fixture import GrafanaFixture
 from grafana_server import grafana_server
 from rightsizer.model.advice import AdviceEventKind
 
@@ -64,14 +64,14 @@ def whole_message(peer: socket.socket) -> bytes:
 def test_a_write_whose_answer_a_proxy_lost_is_found_again(kept_bytes: int) -> None:
     """Nothing, half a status, half the headers or half the body came back: still one annotation."""
     with grafana_server() as grafana, cutting_proxy(grafana.url, kept_bytes) as address:
-        desk = Desk(address)
-        desk.sink.offer([event(OPENED)])
-        desk.sink.deliver()
+        fixture = GrafanaFixture(address)
+        fixture.sink.offer([event(OPENED)])
+        fixture.sink.deliver()
         assert len(grafana.annotations) == 1
-        assert desk.sink.deliver().pending == 0
+        assert fixture.sink.deliver().pending == 0
         assert [method for method, _ in grafana.requests].count("POST") == 1
 
-        desk.sink.offer([event(CLOSED, time=LATER)])
-        assert desk.sink.deliver().pending == 0
+        fixture.sink.offer([event(CLOSED, time=LATER)])
+        assert fixture.sink.deliver().pending == 0
         (annotation,) = grafana.annotations.values()
         assert annotation["timeEnd"] == LATER // 1_000_000

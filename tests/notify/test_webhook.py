@@ -18,7 +18,7 @@ from rightsizer.notify.delivery import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from settings_documents import schema
-from webhook_desk import QUICK, Desk, severe, to
+from webhook_fixture import QUICK, WebhookFixture, severe, to
 from webhook_server import webhook_server
 
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
@@ -27,7 +27,7 @@ OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 def test_a_change_is_one_request_with_the_whole_advice() -> None:
     """What, when, where, and a name for the delivery by which a receiver tells a repetition."""
     with webhook_server() as inbox:
-        report = Desk(to(f"{inbox.url}/hook/?key=1")).send(event(OPENED))
+        report = WebhookFixture(to(f"{inbox.url}/hook/?key=1")).send(event(OPENED))
     (body,) = inbox.bodies
 
     assert inbox.paths == ["/hook/?key=1"]
@@ -45,7 +45,7 @@ def test_a_change_is_one_request_with_the_whole_advice() -> None:
 def test_a_decision_is_told_to_nobody() -> None:
     """The one who made it knows; its annotation says so."""
     with webhook_server() as inbox:
-        report = Desk(to(inbox.url)).send(event(AdviceEventKind.DECIDED))
+        report = WebhookFixture(to(inbox.url)).send(event(AdviceEventKind.DECIDED))
 
     assert inbox.paths == []
     assert (report.sent, report.pending) == (0, 0)
@@ -54,7 +54,7 @@ def test_a_decision_is_told_to_nobody() -> None:
 def test_offering_asks_nobody() -> None:
     """The recommender never waits for a receiver."""
     with webhook_server() as inbox:
-        Desk(to(inbox.url)).offer(event(OPENED))
+        WebhookFixture(to(inbox.url)).offer(event(OPENED))
 
     assert inbox.paths == []
 
@@ -64,10 +64,10 @@ def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
     """The changes wait in their order; the one who took one and broke off can tell the second."""
     with webhook_server() as inbox:
         inbox.faults = [fault]
-        desk = Desk(to(inbox.url))
-        failed = desk.send(event(OPENED, id="a"), event(OPENED, id="b"))
-        desk.wait(61)
-        mended = desk.send()
+        fixture = WebhookFixture(to(inbox.url))
+        failed = fixture.send(event(OPENED, id="a"), event(OPENED, id="b"))
+        fixture.wait(61)
+        mended = fixture.send()
     names = [body["advice"]["id"] for body in inbox.bodies]
 
     assert (failed.failed, failed.pending) == (1, 2)
@@ -75,14 +75,14 @@ def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
     assert (mended.sent, mended.pending, mended.trouble) == (2, 0, None)
     assert list(dict.fromkeys(names)) == ["a", "b"]
     assert len({body["delivery"] for body in inbox.bodies}) == 2
-    assert len(desk.told) == 1
+    assert len(fixture.errors) == 1
 
 
 def test_an_answer_that_is_no_json_is_an_answer() -> None:
     """Many receivers say `ok`, or a page of thanks."""
     with webhook_server() as inbox:
         inbox.faults = ["html"]
-        report = Desk(to(inbox.url)).send(event(OPENED))
+        report = WebhookFixture(to(inbox.url)).send(event(OPENED))
 
     assert (report.sent, report.pending) == (1, 0)
 
@@ -91,24 +91,24 @@ def test_rejected_event_does_not_stop_the_others() -> None:
     """It is given up and counted."""
     with webhook_server() as inbox:
         inbox.faults = ["422"]
-        desk = Desk(to(inbox.url))
-        report = desk.send(event(OPENED, id="a"), event(OPENED, id="b"))
+        fixture = WebhookFixture(to(inbox.url))
+        report = fixture.send(event(OPENED, id="a"), event(OPENED, id="b"))
 
     assert [body["advice"]["id"] for body in inbox.bodies] == ["b"]
     assert (report.dropped, report.pending) == (1, 0)
-    assert "refused a change of advice" in desk.told[0]
+    assert "refused a change of advice" in fixture.errors[0]
 
 
 def test_a_receiver_that_fails_is_left_alone_for_longer_each_time() -> None:
     """After the second failure a minute, then two, up to the limit that is set."""
     with webhook_server() as inbox:
         inbox.faults = ["500"] * 4
-        desk = Desk(to(inbox.url, pause_seconds=100.0))
-        desk.send(event(OPENED))
+        fixture = WebhookFixture(to(inbox.url, pause_seconds=100.0))
+        fixture.send(event(OPENED))
         asked = []
         for _ in range(8):
-            desk.wait(30)
-            desk.send()
+            fixture.wait(30)
+            fixture.send()
             asked.append(len(inbox.paths))
 
     assert asked == [2, 2, 3, 3, 3, 3, 4, 4]
@@ -118,12 +118,12 @@ def test_a_receiver_that_asks_for_patience_has_it() -> None:
     """`Retry-After` beyond what a request waits is a pause."""
     with webhook_server() as inbox:
         inbox.faults, inbox.retry_after = ["429"], "600"
-        desk = Desk(to(inbox.url))
-        desk.send(event(OPENED))
-        desk.wait(599)
-        early = desk.send()
-        desk.wait(2)
-        late = desk.send()
+        fixture = WebhookFixture(to(inbox.url))
+        fixture.send(event(OPENED))
+        fixture.wait(599)
+        early = fixture.send()
+        fixture.wait(2)
+        late = fixture.send()
 
     assert (early.pending, late.pending) == (1, 0)
 
@@ -131,9 +131,9 @@ def test_a_receiver_that_asks_for_patience_has_it() -> None:
 def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
     """Each has its own queue; both are told in the end."""
     with webhook_server() as inbox:
-        desk = Desk(to("http://127.0.0.1:9/hook"), to(inbox.url))
-        desk.send(event(OPENED))
-        away, there = (webhook.report for webhook in desk.webhooks)
+        fixture = WebhookFixture(to("http://127.0.0.1:9/hook"), to(inbox.url))
+        fixture.send(event(OPENED))
+        away, there = (webhook.report for webhook in fixture.webhooks)
 
     assert (away.pending, there.pending) == (1, 0)
     assert len(inbox.bodies) == 1
@@ -144,13 +144,13 @@ def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
-        Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
+        WebhookFixture(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
     port = int(settings.url.rpartition(":")[2])
     with (
         closing(Database(tmp_path / "history.db", MIGRATIONS)) as database,
         webhook_server(port=port) as inbox,
     ):
-        report = Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
+        report = WebhookFixture(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
 
     assert [body["advice"]["id"] for body in inbox.bodies] == ["a1b2c3"]
     assert report.pending == 0
@@ -160,8 +160,8 @@ def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
     """A webhook that left the configuration leaves the database."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         outbox = Outbox(database, WEBHOOK_OUTBOX)
-        Desk(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
-        Desk(to("http://127.0.0.1:9/other"), outbox=outbox)
+        WebhookFixture(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
+        WebhookFixture(to("http://127.0.0.1:9/other"), outbox=outbox)
         with database.transaction() as connection:
             (left,) = connection.execute("SELECT count(*) FROM webhook_outbox").fetchone()
 
@@ -171,17 +171,17 @@ def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
 def test_event_emitted_twice_is_sent_once() -> None:
     """An agent that died before it knew that it had told says it again."""
     with webhook_server() as inbox:
-        desk = Desk(to(inbox.url))
-        desk.offer(event(OPENED))
-        desk.send(event(OPENED))
+        fixture = WebhookFixture(to(inbox.url))
+        fixture.offer(event(OPENED))
+        fixture.send(event(OPENED))
 
     assert len(inbox.bodies) == 1
 
 
 def test_the_outbox_is_bounded() -> None:
     """While no one takes them, the oldest changes give way, and are counted."""
-    desk = Desk(to("http://127.0.0.1:9", outbox_maximum=3))
-    report = desk.send(*(event(OPENED, id=f"n{index}") for index in range(5)))
+    fixture = WebhookFixture(to("http://127.0.0.1:9", outbox_maximum=3))
+    report = fixture.send(*(event(OPENED, id=f"n{index}") for index in range(5)))
 
     assert (report.dropped, report.pending) == (2, 3)
 
@@ -197,7 +197,7 @@ def test_only_what_is_asked_for_is_sent() -> None:
         )
         other = replace(event(OPENED, id="other").advice.finding, reasons=(Reason.HIDDEN_STALL,))
         stall = event(OPENED, id="other")
-        Desk(settings).send(
+        WebhookFixture(settings).send(
             event(OPENED, id="low"),
             severe(event(OPENED, id="high"), Severity.HIGH),
             severe(event(CLOSED, id="high"), Severity.HIGH),
@@ -221,12 +221,12 @@ def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
             http=QUICK,
         )
         inbox.faults = ["500"]
-        desk = Desk(settings)
-        failed = desk.send(event(OPENED))
+        fixture = WebhookFixture(settings)
+        failed = fixture.send(event(OPENED))
         (tmp_path / "token").write_text("t0ken2")
-        desk.wait(61)
-        desk.send()
-    told = " ".join([*desk.told, str(failed)])
+        fixture.wait(61)
+        fixture.send()
+    told = " ".join([*fixture.errors, str(failed)])
 
     assert "chat: " in told
     assert not [secret for secret in ("t0ken", "k3y", "s3cret", "q3ry") if secret in told]
@@ -250,13 +250,13 @@ def test_a_file_that_is_wrong_is_named_without_its_content(
     (tmp_path / name).write_text(text)
     files = {f"{name}_file": str(tmp_path / name)}
     address = {} if name == "url" else {"url": "http://127.0.0.1:9"}
-    desk = Desk(WebhookSettings(**address, **files, http=QUICK))
-    report = desk.send(event(OPENED))
+    fixture = WebhookFixture(WebhookSettings(**address, **files, http=QUICK))
+    report = fixture.send(event(OPENED))
 
     assert report.pending == 1
-    assert said in desk.told[0]
-    assert text not in desk.told[0]
-    assert "s3cret" not in desk.told[0]
+    assert said in fixture.errors[0]
+    assert text not in fixture.errors[0]
+    assert "s3cret" not in fixture.errors[0]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_configuration_file_holds_them(tmp_path: Path) -> None:
 def test_metrics_name_each_webhook_once() -> None:
     """By its host where it has no name, with a number where two have the same."""
     twice = to("http://127.0.0.1:9/a"), to("http://127.0.0.1:9/b"), to("http://h/c", name="chat")
-    webhooks = Desk(*twice).webhooks
+    webhooks = WebhookFixture(*twice).webhooks
 
     assert {name for webhook in webhooks for name in webhook.gauges()} == {
         'rightsizer_webhooks_pending{webhook="127.0.0.1:9"}',

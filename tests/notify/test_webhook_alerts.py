@@ -10,7 +10,7 @@ from advice_events import NOW, SECOND, event
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.notify.webhook.encoder import alerts_of
-from webhook_desk import MINUTE, Desk, alerts_to, severe
+from webhook_fixture import MINUTE, WebhookFixture, alerts_to, severe
 from webhook_server import alert_faults, webhook_server
 
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
@@ -19,11 +19,13 @@ OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
     """Until it has ended, and each time with an end that lies four times ahead."""
     with webhook_server(is_alertmanager=True) as inbox:
-        desk = Desk(alerts_to(inbox.url, external_url="http://node-1:19400/"), start=NOW + MINUTE)
-        desk.advice = [severe(event(OPENED), Severity.HIGH).advice]
-        desk.send(event(OPENED))
-        desk.wait(60)
-        desk.send()
+        fixture = WebhookFixture(
+            alerts_to(inbox.url, external_url="http://node-1:19400/"), start=NOW + MINUTE
+        )
+        fixture.advice = [severe(event(OPENED), Severity.HIGH).advice]
+        fixture.send(event(OPENED))
+        fixture.wait(60)
+        fixture.send()
     first, second = (alert for body in inbox.bodies for alert in body)
 
     assert first["labels"] == second["labels"]
@@ -52,9 +54,11 @@ def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
     of_two = event(OPENED).advice
     of_two = replace(of_two, finding=replace(of_two.finding, devices=("GPU-0", "GPU-1")))
     with webhook_server(is_alertmanager=True) as inbox:
-        desk = Desk(alerts_to(inbox.url, instance="node-1:19400"), titles={"GPU-0": "GPU 3"})
-        desk.advice = [of_two]
-        desk.send()
+        fixture = WebhookFixture(
+            alerts_to(inbox.url, instance="node-1:19400"), titles={"GPU-0": "GPU 3"}
+        )
+        fixture.advice = [of_two]
+        fixture.send()
     (alerts,) = inbox.bodies
 
     told = {each["labels"]["uuid"]: each["annotations"]["summary"] for each in alerts}
@@ -70,9 +74,9 @@ def test_a_pool_is_one_alert() -> None:
     pool = event(OPENED).advice
     pool = replace(pool, finding=replace(pool.finding, devices=tuple(map(str, range(300)))))
     with webhook_server(is_alertmanager=True) as inbox:
-        desk = Desk(alerts_to(inbox.url))
-        desk.advice = [pool]
-        desk.send()
+        fixture = WebhookFixture(alerts_to(inbox.url))
+        fixture.advice = [pool]
+        fixture.send()
     ((alert,),) = inbox.bodies
     assert "uuid" not in alert["labels"]
     assert alert["annotations"]["summary"].startswith("node-1 (team-a/notebook): ")
@@ -83,11 +87,11 @@ def test_an_alertmanager_is_told_of_the_end_for_a_while(state: AdviceState) -> N
     """For a quarter of an hour, so that one that was away learns of it; then no more."""
     closed = event(CLOSED, state=state, time=NOW + MINUTE).advice
     with webhook_server(is_alertmanager=True) as inbox:
-        desk = Desk(alerts_to(inbox.url), start=NOW + 2 * MINUTE)
-        desk.advice = [closed]
-        desk.send()
-        desk.wait(1200)
-        desk.send()
+        fixture = WebhookFixture(alerts_to(inbox.url), start=NOW + 2 * MINUTE)
+        fixture.advice = [closed]
+        fixture.send()
+        fixture.wait(1200)
+        fixture.send()
     (alert,) = (alert for body in inbox.bodies for alert in body)
 
     assert alert["endsAt"] == "2026-09-21T14:14:20.000Z"
@@ -98,11 +102,11 @@ def test_an_alertmanager_that_was_away_learns_the_present() -> None:
     """Nothing has to be kept for it: the next run tells of all that fires."""
     with webhook_server(is_alertmanager=True) as inbox:
         inbox.faults = ["503"]
-        desk = Desk(alerts_to(inbox.url))
-        desk.advice = [event(OPENED, id=f"n{index:03}").advice for index in range(150)]
-        away = desk.send(*(event(OPENED),) * 3)
-        desk.wait(61)
-        there = desk.send()
+        fixture = WebhookFixture(alerts_to(inbox.url))
+        fixture.advice = [event(OPENED, id=f"n{index:03}").advice for index in range(150)]
+        away = fixture.send(*(event(OPENED),) * 3)
+        fixture.wait(61)
+        there = fixture.send()
 
     assert (away.failed, away.pending) == (1, 0)
     assert (there.sent, there.failed) == (3, 1)
@@ -112,9 +116,9 @@ def test_an_alertmanager_that_was_away_learns_the_present() -> None:
 def test_an_alertmanager_may_be_spared_the_endings() -> None:
     """The alert then ends by itself, four missed messages later."""
     with webhook_server(is_alertmanager=True) as inbox:
-        desk = Desk(alerts_to(inbox.url, send_resolved=False))
-        desk.advice = [event(CLOSED, state=AdviceState.EXPIRED).advice]
-        desk.send()
+        fixture = WebhookFixture(alerts_to(inbox.url, send_resolved=False))
+        fixture.advice = [event(CLOSED, state=AdviceState.EXPIRED).advice]
+        fixture.send()
 
     assert inbox.bodies == []
 
@@ -129,15 +133,15 @@ def test_every_alert_is_one_that_alertmanager_takes(
 ) -> None:
     """Whatever the advice: times in order, no empty label, and never a page at night."""
     inbox_faults = []
-    desk = Desk(alerts_to("http://127.0.0.1:9"), start=NOW + age * SECOND)
-    desk.advice = [
+    fixture = WebhookFixture(alerts_to("http://127.0.0.1:9"), start=NOW + age * SECOND)
+    fixture.advice = [
         severe(event(OPENED, id=f"n{index}", state=state), severity).advice
         for index, (state, severity) in enumerate(zip(states, severities, strict=False))
     ]
-    for advice in desk.advice:
+    for advice in fixture.advice:
         alerts = alerts_of(
             advice,
-            desk.clock.wall_time(),
+            fixture.clock.wall_time(),
             node="n",
             titles={},
             instance="",

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from capture_recorder import trace_of
-from profile_stories import launch_bound_trace
+from profile_examples import launch_bound_trace
 from rightsizer.io.codec import decode, encode
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.isolated_reader import ReaderAnswer, ReaderTask
@@ -15,7 +15,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 
 TASK = ReaderTask("/a", "a", ReadLimits(), 2**29, 120)
-FORM = json.loads(encode(TASK))
+DOCUMENT = json.loads(encode(TASK))
 _Value = TypeVar("_Value")
 
 
@@ -42,11 +42,11 @@ def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
         [],
         {},
         "x",
-        {name: value for name, value in FORM.items() if name != "cpu_seconds"},
-        FORM | {"memory_bytes": "2"},
-        FORM | {"memory_bytes": True},
-        FORM | {"limits": [1, 2]},
-        FORM | {"path": 1},
+        {name: value for name, value in DOCUMENT.items() if name != "cpu_seconds"},
+        DOCUMENT | {"memory_bytes": "2"},
+        DOCUMENT | {"memory_bytes": True},
+        DOCUMENT | {"limits": [1, 2]},
+        DOCUMENT | {"path": 1},
     ],
 )
 def test_invalid_document_is_refused(value: object) -> None:

@@ -18,7 +18,7 @@ from rightsizer.telemetry.profiles.reader import Head
 
 
 @dataclass(frozen=True)
-class Figures:
+class TraceTotals:
     """What is known of a trace; milliseconds as they were written down."""
 
     kernels: int
@@ -31,33 +31,33 @@ class Figures:
 
 
 TRUTH = {
-    "hta_alexnet": Figures(79, "10.63", "12840", device="NVIDIA A100-PG509-200"),
-    "hta_mi250_minitoy": Figures(14, "0.11", "8.59", steps=2, device="AMD Radeon Graphics"),
-    "hta_multirank/rank-0": Figures(1154, "547.3", "1222.8", 10, 65, steps=2),
-    "hta_multirank/rank-1": Figures(1104, "575.5", "1231.2", 10, 58, steps=2),
-    "hta_nccl_data": Figures(
+    "hta_alexnet": TraceTotals(79, "10.63", "12840", device="NVIDIA A100-PG509-200"),
+    "hta_mi250_minitoy": TraceTotals(14, "0.11", "8.59", steps=2, device="AMD Radeon Graphics"),
+    "hta_multirank/rank-0": TraceTotals(1154, "547.3", "1222.8", 10, 65, steps=2),
+    "hta_multirank/rank-1": TraceTotals(1104, "575.5", "1231.2", 10, 58, steps=2),
+    "hta_nccl_data": TraceTotals(
         2700, "155.2", "660.6", 21, 29, steps=3, device="NVIDIA A100-PG509-200"
     ),
-    "hta_triton_example": Figures(1, steps=1, device="NVIDIA A100-PG509-200"),
-    "kineto_resnet50_workers0": Figures(
+    "hta_triton_example": TraceTotals(1, steps=1, device="NVIDIA A100-PG509-200"),
+    "kineto_resnet50_workers0": TraceTotals(
         8772, "591.5", "994.1", steps=6, device="Tesla V100-DGXS-32GB"
     ),
-    "kineto_resnet50_workers4": Figures(
+    "kineto_resnet50_workers4": TraceTotals(
         8868, "594.9", "797.3", steps=6, device="Tesla V100-DGXS-32GB"
     ),
-    "tracelens_h100_qwen05b": Figures(
+    "tracelens_h100_qwen05b": TraceTotals(
         1465, "45.43", "49.65", steps=1, device="NVIDIA H100 80GB HBM3"
     ),
-    "tracelens_h100_vit_nsfw": Figures(
+    "tracelens_h100_vit_nsfw": TraceTotals(
         154, "1.22", "7.55", steps=1, device="NVIDIA H100 80GB HBM3"
     ),
-    "tracelens_mi300_qwen05b": Figures(
+    "tracelens_mi300_qwen05b": TraceTotals(
         1516, "43.06", "47.09", steps=1, device="AMD Instinct MI300X VF"
     ),
-    "tracelens_mi300_vit_nsfw": Figures(
+    "tracelens_mi300_vit_nsfw": TraceTotals(
         155, "1.72", "6.87", steps=1, device="AMD Instinct MI300X VF"
     ),
-    "tracelens_vllm_decode_graph": Figures(425, "10.67", "10.70"),
+    "tracelens_vllm_decode_graph": TraceTotals(425, "10.67", "10.70"),
 }
 WITHOUT_KERNELS = ("hta_cupti_counters", "hta_no_distributed_info")
 

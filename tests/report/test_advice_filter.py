@@ -3,9 +3,9 @@
 import pytest
 
 from publish_advice import node_advice
-from publish_stories import uuid_of
 from rightsizer.model.errors import UsageError
 from rightsizer.web.api import filter_advice
+from sample_devices import uuid_of
 
 IDLE, STALL, MEMORY, CLOSED = (advice.id for advice in node_advice())
 

@@ -38,7 +38,7 @@ class Tags(HTMLParser):
         self.seen.append((tag, dict(attrs)))
 
 
-def form_of(**facts: Any) -> Mapping[str, Any]:
+def document_of(**facts: Any) -> Mapping[str, Any]:
     """As JSON gives it back, so that the page rests on nothing else."""
     found: Mapping[str, Any] = json.loads(json.dumps(encode_answer(fleet_answer(**facts))))
     return found
@@ -58,12 +58,12 @@ def advised(**facts: Any) -> tuple[Advice, ...]:
 
 def test_the_page_is_as_it_was(golden: GoldenFile) -> None:
     """Every part of it."""
-    golden("fleet.html", fleet_document(form_of()))
+    golden("fleet.html", fleet_document(document_of()))
 
 
 def test_it_loads_nothing_and_runs_nothing() -> None:
     """Neither scripts nor anything from elsewhere; the policy forbids both, too."""
-    page = fleet_document(form_of())
+    page = fleet_document(document_of())
     seen = Tags(page).seen
     assert not {tag for tag, _ in seen} & {"script", "link", "img", "iframe", "object"}
     assert not [each for _, each in seen if {"src", "href", "onload", "onclick"} & each.keys()]
@@ -77,7 +77,7 @@ def test_names_that_others_gave_do_no_harm() -> None:
     view = fleet_answer().view
     hostile = replace(view, pools=tuple(replace(each, name=HOSTILE) for each in view.pools))
     page = fleet_document(
-        form_of(
+        document_of(
             view=hostile,
             notes=(HOSTILE,),
             advice=advised(
@@ -91,7 +91,7 @@ def test_names_that_others_gave_do_no_harm() -> None:
 
 def test_closed_advice_is_not_shown_and_claimed_advice_names_who() -> None:
     """The page is what is to be done."""
-    page = fleet_document(form_of())
+    page = fleet_document(document_of())
     assert tile(page, "Open recommendations") == "3"
     assert 'id="a2b3c4d5e6f7"' not in page
     assert "claimed by ana" in page
@@ -111,7 +111,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
         finding(id="e", devices=("GPU-4",), savings=Savings(reason="nobody knows")),
     ]
     advice = tuple(Advice(each, AdviceState.ACTIVE, END, END) for each in pieces)
-    page = fleet_document(form_of(advice=advice))
+    page = fleet_document(document_of(advice=advice))
     assert tile(page, "Would free") == "3"
     assert tile(page, "Worth") == "$5"
 
@@ -119,7 +119,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
 def test_nothing_known_is_not_shown_as_nothing() -> None:
     """An estate without advice, prices and pools says so; a figure that is not known is a dash."""
     page = fleet_document(
-        form_of(
+        document_of(
             view=FleetView(0, END, (), ()),
             advice=(),
             node_advice=(),
@@ -154,7 +154,7 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
         )
     )
     page = fleet_document(
-        form_of(
+        document_of(
             view=replace(answer.view, pools=pools),
             advice=pieces,
             node_advice=answer.node_advice * 2000,
@@ -172,4 +172,4 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
 @pytest.mark.parametrize("key", ["pool/batch", "kubernetes:web/chat"])
 def test_finding_of_a_pool_names_its_pool(key: str) -> None:
     """A pool's finding names its pool."""
-    assert key in fleet_document(form_of())
+    assert key in fleet_document(document_of())

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from profile_stories import launch_bound_trace, loader_bound_trace
+from profile_examples import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
 from rightsizer.model.profile import (
     BenchmarkResult,

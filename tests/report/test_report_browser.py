@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from report_stories import story_facts
+from report_samples import report_facts
 from rightsizer.report.builder import report_model
 from rightsizer.report.documents import html_document
 
@@ -31,7 +31,7 @@ pytestmark = [
 def page(tmp_path: Path) -> Path:
     """The story as a file."""
     file = tmp_path / "report.html"
-    file.write_text(html_document(report_model(story_facts()), dt.UTC), encoding="utf-8")
+    file.write_text(html_document(report_model(report_facts()), dt.UTC), encoding="utf-8")
     return file
 
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from readings import DAY, EPOCH, HOUR, gpu
-from report_stories import HOSTILE, device_facts, story_facts
+from report_samples import HOSTILE, device_facts, report_facts
 from rightsizer.agent.report_document import REPORT_FORMATS
 from rightsizer.model.state import State
 from rightsizer.report.builder import report_model
@@ -26,7 +26,7 @@ DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md
 
 def document(name: str, timezone: dt.tzinfo = dt.UTC, **facts: Any) -> str:
     """The story in a format."""
-    model = report_model(story_facts(timezone=timezone, **facts))
+    model = report_model(report_facts(timezone=timezone, **facts))
     return REPORT_FORMATS[name](model, timezone)
 
 
@@ -134,9 +134,9 @@ def test_times_are_told_in_the_time_zone() -> None:
         late.device,
         late.window,
         late.provisioning,
-        late.slices + story_facts().devices[0].slices[23:24],
+        late.slices + report_facts().devices[0].slices[23:24],
     )
-    model = report_model(story_facts(timezone=berlin, devices=(late,), since=EPOCH - HOUR))
+    model = report_model(report_facts(timezone=berlin, devices=(late,), since=EPOCH - HOUR))
 
     assert [day.date for day in model.days][:2] == ["2026-01-01", "2026-01-02"]
     assert [sum(day.states.values()) for day in model.days[:2]] == [0, 1]
@@ -164,7 +164,7 @@ def test_every_key_of_the_json_is_documented() -> None:
 def test_json_holds_the_model() -> None:
     """The same numbers, nothing that is not JSON."""
     decoded: Mapping[str, Any] = json.loads(document("json"))
-    model = report_model(story_facts())
+    model = report_model(report_facts())
 
     assert decoded["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
     assert [row["label"] for row in decoded["devices"]] == ["GPU 0", "GPU 1", "MIG 2 (1g.10gb)"]

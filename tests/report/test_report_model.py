@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import finding
 from readings import DAY, EPOCH, HOUR, gpu
-from report_stories import RATE, device_facts, story_facts
+from report_samples import RATE, device_facts, report_facts
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.state import Cause, State, UnknownReason
@@ -29,7 +29,7 @@ def test_groups_and_days_sum_to_all_of_the_time(
 ) -> None:
     """Of every device, of all of them, and over the days; what is not known is in it."""
     devices = (device_facts(gpu(0), one), device_facts(gpu(1), other))
-    model = report_model(story_facts(devices=devices, workloads=()))
+    model = report_model(report_facts(devices=devices, workloads=()))
     summary = model.summary
 
     assert summary.total.gpu_hours == pytest.approx(2 * 72)
@@ -45,7 +45,7 @@ def test_groups_and_days_sum_to_all_of_the_time(
 def test_a_day_is_as_long_as_the_clocks_make_it() -> None:
     """In Berlin the 29th of March 2026 has 23 hours."""
     noon = EPOCH + 86 * DAY + 12 * HOUR
-    facts = story_facts(
+    facts = report_facts(
         since=noon,
         until=noon + 2 * DAY,
         devices=(device_facts(gpu(0), []),),
@@ -62,7 +62,7 @@ def test_a_day_is_as_long_as_the_clocks_make_it() -> None:
 
 def test_causes_sum_to_what_went_unused() -> None:
     """In GPU-hours, kWh and money, and used and unused to what is known."""
-    model = report_model(story_facts())
+    model = report_model(report_facts())
     summary = model.summary
     causes = summed(row.wasted for row in model.causes)
 
@@ -75,7 +75,7 @@ def test_causes_sum_to_what_went_unused() -> None:
 
 def test_a_part_of_a_gpu_counts_as_its_part() -> None:
     """A MIG instance of an eighth has an eighth of the hours, and of the money."""
-    row = report_model(story_facts()).devices[2]
+    row = report_model(report_facts()).devices[2]
 
     assert row.total.gpu_hours == pytest.approx(72 / 8)
     assert row.wasted.gpu_hours == pytest.approx(40 / 8)
@@ -84,7 +84,7 @@ def test_a_part_of_a_gpu_counts_as_its_part() -> None:
 
 def test_unmeasured_value_has_no_sum() -> None:
     """Without a price, or without energy, of one device there is none of all of them."""
-    facts = story_facts()
+    facts = report_facts()
     unpriced = replace(facts.devices[1], rate=None)
     model = report_model(replace(facts, devices=(facts.devices[0], unpriced)))
 
@@ -97,7 +97,7 @@ def test_unmeasured_value_has_no_sum() -> None:
 def test_a_parent_of_instances_has_no_time_of_its_own() -> None:
     """But that of before it was divided."""
     parent = device_facts(gpu(0, has_mig_instances=True), [{State.PRODUCTIVE: 5}])
-    row = report_model(story_facts(devices=(parent,))).devices[0]
+    row = report_model(report_facts(devices=(parent,))).devices[0]
 
     assert row.total.gpu_hours == pytest.approx(5)
     assert row.coverage_ratio == 1
@@ -113,7 +113,7 @@ def test_advice_is_ranked_by_what_it_saves() -> None:
         finding(id="c", savings=Savings(reason="none")),
     ]
     advice = tuple(Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in found)
-    model = report_model(story_facts(advice=advice))
+    model = report_model(report_facts(advice=advice))
 
     assert [row.id for row in model.advice] == ["b", "a", "c"]
     assert model.summary.savings.gpus_high == 1.0
@@ -126,7 +126,7 @@ def test_advice_stands_at_the_end_of_the_span() -> None:
     closed = Advice(
         finding(id="b"), AdviceState.EXPIRED, EPOCH, EPOCH + 9 * DAY, closed=EPOCH + 9 * DAY
     )
-    model = report_model(story_facts(advice=(late, closed)))
+    model = report_model(report_facts(advice=(late, closed)))
 
     assert [row.id for row in model.advice] == ["b"]
     assert model.outcomes == ()
@@ -134,16 +134,16 @@ def test_advice_stands_at_the_end_of_the_span() -> None:
 
 def test_advice_that_closed_with_the_span_is_not_open() -> None:
     """It is among the outcomes alone."""
-    end = story_facts().until
+    end = report_facts().until
     closed = Advice(finding(id="b"), AdviceState.EXPIRED, EPOCH, end, closed=end)
-    model = report_model(story_facts(advice=(closed,)))
+    model = report_model(report_facts(advice=(closed,)))
 
     assert ([row.id for row in model.advice], [row.id for row in model.outcomes]) == ([], ["b"])
 
 
 def test_failed_advice_is_told_with_the_rest() -> None:
     """With what was measured and why; latest first."""
-    model = report_model(story_facts())
+    model = report_model(report_facts())
 
     assert [(row.state, row.realized_gpu_hours) for row in model.outcomes] == [
         ("succeeded", 12.5),
@@ -155,7 +155,7 @@ def test_failed_advice_is_told_with_the_rest() -> None:
 
 def test_a_strip_is_what_the_device_mostly_did() -> None:
     """One cell an hour while there is room, and no data where there is none."""
-    strip = report_model(story_facts()).devices[1].strip
+    strip = report_model(report_facts()).devices[1].strip
 
     assert strip.cell_hours == 1
     assert len(strip.cells) == 72
@@ -163,16 +163,16 @@ def test_a_strip_is_what_the_device_mostly_did() -> None:
     assert set(strip.cells[36:48]) == {StateGroup.NO_DATA}
     assert set(strip.cells[48:68]) == {StateGroup.FREE}
     many = tuple(device_facts(gpu(index), []) for index in range(64))
-    cells = report_model(story_facts(devices=many, until=EPOCH + 30 * DAY)).devices[0].strip
+    cells = report_model(report_facts(devices=many, until=EPOCH + 30 * DAY)).devices[0].strip
     assert cells.cell_hours * len(cells.cells) >= 720
     assert 64 * len(cells.cells) <= 5760
 
 
 def test_the_longest_gaps_come_first() -> None:
     """Ten of them, and how many more there are."""
-    gap = story_facts().gaps[0]
+    gap = report_facts().gaps[0]
     gaps = [replace(gap, start=gap.end - (place + 1) * 3600.0) for place in range(12)]
-    health = report_model(story_facts(gaps=tuple(gaps))).health
+    health = report_model(report_facts(gaps=tuple(gaps))).health
 
     assert health.gaps[0].end - health.gaps[0].start == 12 * 3600
     assert (len(health.gaps), health.further_gaps) == (10, 2)
@@ -180,7 +180,7 @@ def test_the_longest_gaps_come_first() -> None:
 
 def test_the_story_says_why_time_is_not_known() -> None:
     """In its last sentence, as far as there is a reason."""
-    model = report_model(story_facts())
+    model = report_model(report_facts())
     health = replace(model.health, unknown_reasons={UnknownReason.NO_READING: 12.0})
     *_, last = summary_of(replace(model, health=health))
 
@@ -190,7 +190,7 @@ def test_the_story_says_why_time_is_not_known() -> None:
 def test_the_story_says_when_nothing_is_to_do() -> None:
     """And when no one can say what was used."""
     busy = device_facts(gpu(0), [{State.PRODUCTIVE: 24}] * 3)
-    lines = list(summary_of(report_model(story_facts(devices=(busy,), advice=(), rules=()))))
+    lines = list(summary_of(report_model(report_facts(devices=(busy,), advice=(), rules=()))))
 
     assert "No recommendation is open, and no rule has a finding over the span." in lines
     assert any(line.startswith("How much of the GPUs was used is not known") for line in lines)
@@ -225,7 +225,7 @@ def test_figures_say_no_more_than_is_known(told: str, expected: str) -> None:
 
 def test_savings_without_a_figure_say_why() -> None:
     """Never 0 in its place."""
-    rows = report_model(story_facts()).advice
+    rows = report_model(report_facts()).advice
 
     assert saved_text(rows[0].savings) == "$1,460 to $2,920 a month, 1 GPU"
     assert saved_text(rows[1].savings) == "n/a (it needs a larger GPU)"
@@ -233,7 +233,7 @@ def test_savings_without_a_figure_say_why() -> None:
 
 def test_waste_is_by_cause_and_device() -> None:
     """GPU 1 was idle; the most of all went there."""
-    model = report_model(story_facts())
+    model = report_model(report_facts())
 
     assert model.causes[0].cause == Cause.IDLE
     assert model.workloads[0].main_cause == Cause.IDLE

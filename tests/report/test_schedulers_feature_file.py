@@ -17,11 +17,11 @@ VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 def told(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
     """Its labels without the prefix; so many of its seats are healthy."""
-    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots}
+    places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     facts = NodeFacts(
-        tuple(seat.device for seat in node.slots),
+        tuple(slot.device for slot in node.slots),
         replace(node.topology, placements=places),
-        frozenset(seat.uuid for seat in node.slots[:healthy]),
+        frozenset(slot.uuid for slot in node.slots[:healthy]),
     )
     return {name.removeprefix("rightsizer."): value for name, value in labels(facts).items()}
 

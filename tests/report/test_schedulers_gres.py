@@ -13,13 +13,13 @@ CORES = {cpu: cpu % 16 for cpu in range(32)}
 
 def topology_of(node: PlacementNode) -> Topology:
     """Its links, and its seats' places."""
-    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots}
+    places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     return replace(node.topology, placements=places)
 
 
 def conf(node: PlacementNode, **more: object) -> list[str]:
     """The lines, the head left out."""
-    devices = [seat.device for seat in node.slots]
+    devices = [slot.device for slot in node.slots]
     files = {each.uuid: (f"/dev/nvidia{each.index}",) for each in devices if each.mig is None}
     told = {"files": files, "cores": CORES, "host": "gpu-1", **more}
     return gres_conf(devices, topology_of(node), **told).splitlines()[1:]  # type: ignore[arg-type] # Mixed on purpose.

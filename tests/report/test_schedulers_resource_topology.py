@@ -16,10 +16,10 @@ def zones(
     """Its zones."""
     topology = replace(
         node.topology,
-        placements={seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots},
+        placements={slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots},
         numa_nodes={each: tuple(range(each * 8, each * 8 + 8)) for each in range(numa_nodes)},
     )
-    devices = [seat.device for seat in node.slots]
+    devices = [slot.device for slot in node.slots]
     told = {"distances": DISTANCES, **more}
     document = resource_topology(devices, topology, told["distances"], held, "gpu-1")
     assert document["apiVersion"] == "topology.node.k8s.io/v1alpha2"

@@ -112,7 +112,7 @@ def test_a_packed_window_with_odd_bytes(data: bytes) -> None:
         assert decode_window("GPU-0", data).uuid == "GPU-0"
 
 
-FORM: Final[dict[str, Any]] = {
+WINDOW_DOCUMENT: Final[dict[str, Any]] = {
     "v": 1,
     "start": EPOCH,
     "end": EPOCH + HOUR,
@@ -127,7 +127,7 @@ FORM: Final[dict[str, Any]] = {
 }
 
 
-@given(mutated_tree(FORM))
+@given(mutated_tree(WINDOW_DOCUMENT))
 def test_a_row_with_odd_values_stops_nobody(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Books of captures, in memory and on disk."""
+"""Repositories of captures, in memory and on disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A node whose GPU does something minute by minute, with a desk for what profilers saw of it."""
+"""A node whose GPU does something minute by minute, with a profile service."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from chores_desk import AGENT, Desk, NodeServices, desk
+from advice_node import AGENT, AdviceNode, NodeServices, advice_node
 from profile_beside import waiting_profile
 from profiles_built import device, time_use
 from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
@@ -16,16 +16,16 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.service import ProfileService
 from rightsizer.profiler.settings import ProfileSettings
 
-__all__ = ["JOB", "Node", "desk", "node", "waits", "works"]
+__all__ = ["JOB", "Node", "advice_node", "node", "waits", "works"]
 
 JOB: Final = workload("llama")
 
 
 class Node:
-    """Chores with a desk for profiles, over what a GPU does minute by minute."""
+    """Services with a profile service, over what a GPU does minute by minute."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.base = desk
+    def __init__(self, advice_node: AdviceNode) -> None:
+        self.base = advice_node
         self.minute = 0
         self.profiles: ProfileService
         self.restart()
@@ -73,12 +73,12 @@ class Node:
 
 
 @pytest.fixture
-def node(desk: Desk) -> Iterator[Node]:
+def node(advice_node: AdviceNode) -> Iterator[Node]:
     """A GPU at work for half an hour."""
-    found = Node(desk)
+    found = Node(advice_node)
     found.work(31)
     yield found
-    desk.storage.close()
+    advice_node.storage.close()
 
 
 def waits(node: Node, minutes_ago: float = 5.0, **changes: Any) -> Profile:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from publish_stories import EMBEDDING, HOUR, NOTEBOOK, NOW, TRAINING, TUNING, uuid_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.workload import Workload
+from sample_devices import EMBEDDING, HOUR, NOTEBOOK, NOW, TRAINING, TUNING, uuid_of
 
 
 def node_advice() -> tuple[Advice, ...]:

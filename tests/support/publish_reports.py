@@ -5,17 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from publish_advice import node_advice
-from publish_stories import (
-    GIB,
-    HOUR,
-    INSTANCE,
-    NOW,
-    PARENT,
-    STORIES,
-    TRAINING,
-    Story,
-    uuid_of,
-)
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
@@ -43,6 +32,17 @@ from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning
 from rightsizer.model.workload import Holding
+from sample_devices import (
+    GIB,
+    HOUR,
+    INSTANCE,
+    NOW,
+    PARENT,
+    SAMPLE_DEVICES,
+    TRAINING,
+    SampleDevice,
+    uuid_of,
+)
 
 _OF_AN_H100 = tuple(
     signal
@@ -78,7 +78,7 @@ def node_report(generation: int = 1) -> Report:
     return Report(
         generation,
         NOW,
-        tuple(device_report(index, story) for index, story in enumerate(STORIES)),
+        tuple(device_report(index, sample) for index, sample in enumerate(SAMPLE_DEVICES)),
         node_advice(),
         agent_report(),
     )
@@ -86,10 +86,10 @@ def node_report(generation: int = 1) -> Report:
 
 def full_report(count: int = 8) -> Report:
     """As many whole GPUs that give everything which can be exported, for counting series."""
-    story = replace(STORIES[0], needs=dict.fromkeys(Resource, 0.5))
+    sample = replace(SAMPLE_DEVICES[0], needs=dict.fromkeys(Resource, 0.5))
     devices = []
     for index in range(count):
-        report = device_report(0, story)
+        report = device_report(0, sample)
         device = replace(report.device, uuid=uuid_of(index + 100), index=index)
         holding = Holding(replace(TRAINING, key=f"kubernetes/research/job-{index}"), 1.0)
         signals = dict.fromkeys(_OF_AN_H100, 0.5) | dict(report.signals)
@@ -116,16 +116,16 @@ def _node(devices: Sequence[DeviceReport]) -> NodeReport:
     )
 
 
-def device_report(index: int, story: Story) -> DeviceReport:
+def device_report(index: int, sample: SampleDevice) -> DeviceReport:
     """A story's device as it stands at the end of its day."""
     device = _device(index)
-    is_silent = story.tier is Tier.NONE or story.down is not None
-    signals = {} if is_silent else _signals(story)
-    last_sample = NOW - 9 * HOUR if story.down else NOW
-    strip = _strip(story)
+    is_silent = sample.tier is Tier.NONE or sample.down is not None
+    signals = {} if is_silent else _signals(sample)
+    last_sample = NOW - 9 * HOUR if sample.down else NOW
+    strip = _strip(sample)
     return DeviceReport(
         device,
-        story.down,
+        sample.down,
         last_sample,
         None
         if is_silent
@@ -134,16 +134,16 @@ def device_report(index: int, story: Story) -> DeviceReport:
             NOW,
             signals,
             processes=(Process(4242),),
-            origins={Signal.GPU_BUSY: "gpm" if story.tier is Tier.PROFILING else "utilization"},
+            origins={Signal.GPU_BUSY: "gpm" if sample.tier is Tier.PROFILING else "utilization"},
         ),
         signals,
-        _state(story),
-        frozenset() if is_silent else frozenset(story.conditions),
-        story.tier,
-        _totals(story, strip),
-        {} if is_silent else {name: _provisioning(story) for name in ("24h", "7d", "current")},
+        _state(sample),
+        frozenset() if is_silent else frozenset(sample.conditions),
+        sample.tier,
+        _totals(sample, strip),
+        {} if is_silent else {name: _provisioning(sample) for name in ("24h", "7d", "current")},
         strip,
-        (Holding(story.workload, 1.0),) if story.workload else (),
+        (Holding(sample.workload, 1.0),) if sample.workload else (),
         xids=XidLog({}),
     )
 
@@ -214,42 +214,42 @@ def _device(index: int) -> Device:
     )
 
 
-def _signals(story: Story) -> dict[Signal, float]:
+def _signals(sample: SampleDevice) -> dict[Signal, float]:
     memory_total = 80 * GIB
     return {
-        Signal.GPU_BUSY: story.busy,
-        Signal.SM_ACTIVE: story.sm,
-        Signal.SM_WORK: story.sm * 0.97,
-        Signal.TENSOR_ACTIVE: story.tensor,
-        Signal.DRAM_ACTIVE: story.dram,
-        Signal.MEMORY_USED: story.memory,
-        Signal.MEMORY_USED_BYTES: story.memory * memory_total,
+        Signal.GPU_BUSY: sample.busy,
+        Signal.SM_ACTIVE: sample.sm,
+        Signal.SM_WORK: sample.sm * 0.97,
+        Signal.TENSOR_ACTIVE: sample.tensor,
+        Signal.DRAM_ACTIVE: sample.dram,
+        Signal.MEMORY_USED: sample.memory,
+        Signal.MEMORY_USED_BYTES: sample.memory * memory_total,
         Signal.MEMORY_TOTAL_BYTES: memory_total,
-        Signal.POWER: story.power,
-        Signal.POWER_WATTS: 70 + story.power * 630,
+        Signal.POWER: sample.power,
+        Signal.POWER_WATTS: 70 + sample.power * 630,
         Signal.POWER_LIMIT_WATTS: 700.0,
         Signal.ENERGY_JOULES: 123_456_789.5,
-        Signal.TEMPERATURE_CELSIUS: 31 + 35 * story.power,
+        Signal.TEMPERATURE_CELSIUS: 31 + 35 * sample.power,
         Signal.SM_CLOCK_HERTZ: 1.92e9,
-        Signal.CLOCK_EVENT_REASONS: float(story.clock_event_reasons),
+        Signal.CLOCK_EVENT_REASONS: float(sample.clock_event_reasons),
         Signal.PCIE_LINK_GENERATION: 5.0,
         Signal.PCIE_LINK_WIDTH: 16.0,
         Signal.PROCESS_COUNT: 1.0,
     }
 
 
-def _state(story: Story) -> State:
-    if story.down or not story.day:
+def _state(sample: SampleDevice) -> State:
+    if sample.down or not sample.day:
         return State.UNKNOWN
-    shares = story.day[-1][1]
+    shares = sample.day[-1][1]
     return max(shares, key=lambda state: shares[state])
 
 
-def _strip(story: Story) -> tuple[StripCell, ...]:
+def _strip(sample: SampleDevice) -> tuple[StripCell, ...]:
     cells: list[StripCell] = []
     start = NOW - 24 * HOUR
     step = HOUR // 6
-    for hours, shares in story.day:
+    for hours, shares in sample.day:
         for number in range(round(hours * 6)):
             # A slow wave, so that neighbors differ as they do in life.
             swing = 0.15 * (((number * 7) % 11) / 10 - 0.5)
@@ -273,7 +273,7 @@ def _bent(shares: Mapping[State, float], swing: float) -> dict[State, float]:
     }
 
 
-def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
+def _totals(sample: SampleDevice, strip: Sequence[StripCell]) -> Totals:
     state_seconds = dict.fromkeys(State, 0.0)
     waste_seconds = dict.fromkeys(Cause, 0.0)
     used = 0.0
@@ -285,10 +285,10 @@ def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
             cause, achieved = _ACHIEVED[state]
             used += duration * achieved
             waste_seconds[cause] += duration * (1 - achieved)
-    distributions = {} if story.tier is Tier.NONE else _distributions(story)
+    distributions = {} if sample.tier is Tier.NONE else _distributions(sample)
     return Totals(
         state_seconds,
-        story.conditions,
+        sample.conditions,
         waste_seconds,
         {cause: duration * 300 for cause, duration in waste_seconds.items()},
         used,
@@ -298,8 +298,8 @@ def _totals(story: Story, strip: Sequence[StripCell]) -> Totals:
     )
 
 
-def _distributions(story: Story) -> dict[Signal, Histogram]:
-    levels = (story.busy, story.sm, story.tensor, story.dram, story.memory, story.power)
+def _distributions(sample: SampleDevice) -> dict[Signal, Histogram]:
+    levels = (sample.busy, sample.sm, sample.tensor, sample.dram, sample.memory, sample.power)
     distributions = {}
     for signal, level in zip(DISTRIBUTION_SIGNALS, levels, strict=True):
         histogram = Histogram()
@@ -310,27 +310,27 @@ def _distributions(story: Story) -> dict[Signal, Histogram]:
     return distributions
 
 
-def _provisioning(story: Story) -> Provisioning:
+def _provisioning(sample: SampleDevice) -> Provisioning:
     resources = {
         resource: ResourceProvisioning(
             demand=need / 1.15,
             need=need,
             overprovisioned=max(0.0, 1 - need),
             saturated=0.42 if need > 0.9 else 0.0,
-            underprovisioned=story.pressed.get(resource, 0.0)
+            underprovisioned=sample.pressed.get(resource, 0.0)
             if resource is Resource.MEMORY
             else None,
         )
-        for resource, need in story.needs.items()
+        for resource, need in sample.needs.items()
     }
-    under = max(story.pressed.values(), default=0.0)
-    largest = max(story.needs.values())
+    under = max(sample.pressed.values(), default=0.0)
+    largest = max(sample.needs.values())
     return Provisioning(
         resources,
         overprovisioned=0.0 if under > 0 else max(0.0, 1 - largest),
         underprovisioned=under,
-        compute_need_at_least=story.needs[Resource.COMPUTE] * 0.8,
-        tier=story.tier,
+        compute_need_at_least=sample.needs[Resource.COMPUTE] * 0.8,
+        tier=sample.tier,
         coverage_ratio=0.99,
         active_seconds=50_000.0,
         known_seconds=85_536.0,

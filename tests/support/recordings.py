@@ -11,7 +11,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.telemetry.recordings.source import open_recording
 
-__all__ = ["BOARD", "SIGNALS_OF", "START", "replayed", "write_recording", "write_story"]
+__all__ = ["BOARD", "SIGNALS_OF", "START", "replayed", "write_recording", "write_states"]
 
 BOARD: Final = "H100-SXM5-80GB"
 START: Final = 1_767_225_600
@@ -101,9 +101,9 @@ def write_recording(path: Path, rows: Iterable[tuple[float, str, Mapping[Signal,
     return path
 
 
-def write_story(
+def write_states(
     path: Path,
-    *chapters: tuple[State, int],
+    *states: tuple[State, int],
     device: str = "GPU-0",
     interval_seconds: float = 1.0,
 ) -> Path:
@@ -113,8 +113,8 @@ def write_story(
     """
     rows: list[tuple[float, str, Mapping[Signal, float]]] = []
     at_seconds = 0.0
-    rows.append((at_seconds, device, SIGNALS_OF[chapters[0][0]]))
-    for state, duration_seconds in chapters:
+    rows.append((at_seconds, device, SIGNALS_OF[states[0][0]]))
+    for state, duration_seconds in states:
         end = at_seconds + duration_seconds
         while at_seconds < end:
             at_seconds += interval_seconds

@@ -37,14 +37,14 @@ PATIENCE = {"deadline_seconds": 0.04, "hung_after_seconds": 30.0, "slow_interval
 
 @dataclass
 class SlowNode:
-    """Eight GPUs whose calls take their time, ticked in real time, with the books behind them."""
+    """Eight GPUs whose calls take their time, ticked in real time, with their accounting."""
 
     node: SimulatedNode
     driver: SlowDriver
     source: LiveSource
     clock: SystemClock
     tick_seconds: float = TICK_SECONDS
-    books: EntryBuilder = field(default_factory=EntryBuilder)
+    builder: EntryBuilder = field(default_factory=EntryBuilder)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     read_at: dict[str, list[int]] = field(default_factory=dict)
     """When the distinct readings of each device were taken."""
@@ -57,7 +57,7 @@ class SlowNode:
         """One look; then the time until the next."""
         due = self.clock.time() + nanoseconds(self.tick_seconds)
         snapshot = self.source.read()
-        for entry in self.books.post(snapshot):
+        for entry in self.builder.post(snapshot):
             self.entries.setdefault(entry.uuid, []).append(entry)
         for uuid, found in snapshot.readings.items():
             times = self.read_at.setdefault(uuid, [])
@@ -260,7 +260,7 @@ def test_no_reading_is_lost_or_counted_twice(
 ) -> None:
     """Whatever takes how long: entries follow each other without a gap, and each ends a reading.
 
-    Every round that was begun is in the books once, but for the one under way at the end.
+    Every round that was begun is accounted for once, but for the one under way at the end.
     """
     with slow_node() as node:
         asked = Counter({uuid: len(times) for uuid, times in node.read_at.items()})

@@ -12,7 +12,7 @@ from rightsizer.io.worker import Crashed, Stuck, Worker
 SOON = 0.02
 
 
-class Desk:
+class ThreadContext:
     """Something that belongs to one thread."""
 
     def __init__(self) -> None:
@@ -21,18 +21,20 @@ class Desk:
         self.left = threading.Semaphore(0)
 
     @contextmanager
-    def enter(self) -> Iterator["Desk"]:
-        """Sit down, and note who did."""
+    def enter(self) -> Iterator["ThreadContext"]:
+        """Note the thread that enters."""
         self.entered += 1
         self.threads.append(threading.get_ident())
         yield self
         self.left.release()
 
 
-def make(desk: Desk, *, patience_seconds: float = 60.0, maximum: int = 2) -> Worker[Desk, object]:
-    """A worker at the desk."""
+def make(
+    context: ThreadContext, *, patience_seconds: float = 60.0, maximum: int = 2
+) -> Worker[ThreadContext, object]:
+    """A worker that enters the context."""
     return Worker(
-        "test", desk.enter, abandon_after_seconds=patience_seconds, abandoned_maximum=maximum
+        "test", context.enter, abandon_after_seconds=patience_seconds, abandoned_maximum=maximum
     )
 
 
@@ -48,22 +50,22 @@ def soon() -> float:
 
 def test_answers_come_from_one_thread() -> None:
     """All jobs run on the thread that entered the state, which leaves it on closing."""
-    desk = Desk()
-    worker = make(desk)
+    context = ThreadContext()
+    worker = make(context)
     seen = []
     for _ in range(3):
         assert worker.ask(lambda _: threading.get_ident())
         seen.append(worker.answer(in_time()))
     worker.close()
     assert worker.join(in_time())
-    assert seen == desk.threads * 3
+    assert seen == context.threads * 3
     assert threading.get_ident() not in seen
-    assert desk.left.acquire(timeout=10)
+    assert context.left.acquire(timeout=10)
 
 
 def test_error_is_an_answer() -> None:
     """A job that raises leaves the worker fit for the next one."""
-    worker = make(Desk())
+    worker = make(ThreadContext())
     worker.ask(lambda _: 1 // 0)
     answer = worker.answer(in_time())
     assert isinstance(answer, Crashed)
@@ -76,13 +78,13 @@ def test_error_is_an_answer() -> None:
 def test_nothing_asked_is_an_error() -> None:
     """An answer without a question is the caller's mistake."""
     with pytest.raises(LookupError, match="asked for nothing"):
-        make(Desk()).answer(in_time())
+        make(ThreadContext()).answer(in_time())
 
 
 def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
     """While a job hangs nothing is queued behind it; once it returns the worker goes on."""
-    desk, gate = Desk(), threading.Event()
-    worker = make(desk)
+    context, gate = ThreadContext(), threading.Event()
+    worker = make(context)
     worker.ask(lambda _: gate.wait())
     stuck = worker.answer(soon())
     assert isinstance(stuck, Stuck)
@@ -92,35 +94,35 @@ def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
     assert worker.answer(in_time()) is True
     assert worker.ask(lambda _: "third")
     assert worker.answer(in_time()) == "third"
-    assert desk.entered == 1
+    assert context.entered == 1
     worker.close()
 
 
 def test_hung_thread_is_replaced_and_leaves_when_it_returns() -> None:
     """Past its patience the worker starts afresh; the old thread leaves its state by itself."""
-    desk, gate = Desk(), threading.Event()
-    worker = make(desk, patience_seconds=0.0)
+    context, gate = ThreadContext(), threading.Event()
+    worker = make(context, patience_seconds=0.0)
     worker.ask(lambda _: gate.wait())
     assert isinstance(worker.answer(soon()), Stuck)
     assert worker.ask(lambda _: "fresh")
     assert worker.answer(in_time()) == "fresh"
-    assert desk.entered == 2
+    assert context.entered == 2
     gate.set()
-    assert desk.left.acquire(timeout=10)
+    assert context.left.acquire(timeout=10)
     worker.close()
     assert worker.join(in_time())
 
 
 def test_abandoned_threads_are_bounded() -> None:
     """When as many threads hang as are allowed, no more are started."""
-    desk, gate = Desk(), threading.Event()
-    worker = make(desk, patience_seconds=0.0, maximum=2)
+    context, gate = ThreadContext(), threading.Event()
+    worker = make(context, patience_seconds=0.0, maximum=2)
     started = []
     for _ in range(6):
         started.append(worker.ask(lambda _: gate.wait()))
         assert isinstance(worker.stuck(), Stuck)
     assert started == [True, True, True, False, False, False]
-    assert desk.entered <= 3
+    assert context.entered <= 3
     gate.set()
     worker.close()
     assert worker.join(in_time())
@@ -128,31 +130,31 @@ def test_abandoned_threads_are_bounded() -> None:
 
 def test_renewed_worker_counts_the_hung() -> None:
     """A new state for a worker whose thread hangs does not forget that thread."""
-    first, second, gate = Desk(), Desk(), threading.Event()
+    first, second, gate = ThreadContext(), ThreadContext(), threading.Event()
     worker = make(first, maximum=0)
     worker.ask(lambda _: gate.wait())
     worker.renew(second.enter)
     assert not worker.ask(lambda _: "refused")
     gate.set()
     assert worker.join(in_time())
-    assert worker.ask(lambda desk: desk)
+    assert worker.ask(lambda context: context)
     assert worker.answer(in_time()) is second
     worker.close()
 
 
 def test_a_state_that_cannot_be_made_is_a_crash_and_tried_again() -> None:
     """It hangs in nothing: the answer comes at once, and the next job finds a state."""
-    desk = Desk()
+    context = ThreadContext()
     troubles: list[BaseException] = [OSError("no driver"), SystemExit(3)]
 
     @contextmanager
-    def enter() -> Iterator[Desk]:
+    def enter() -> Iterator[ThreadContext]:
         if troubles:
             raise troubles.pop(0)
-        with desk.enter():
-            yield desk
+        with context.enter():
+            yield context
 
-    worker: Worker[Desk, object] = Worker(
+    worker: Worker[ThreadContext, object] = Worker(
         "test", enter, abandon_after_seconds=60.0, abandoned_maximum=0
     )
     for trouble in tuple(troubles):
@@ -162,4 +164,4 @@ def test_a_state_that_cannot_be_made_is_a_crash_and_tried_again() -> None:
     assert worker.answer(in_time()) == "reached"
     worker.close()
     assert worker.join(in_time())
-    assert (desk.entered, desk.left.acquire(timeout=10)) == (1, True)
+    assert (context.entered, context.left.acquire(timeout=10)) == (1, True)

@@ -76,13 +76,13 @@ def test_impossible_number_is_missing(name: str, number: int, signal: Signal) ->
 )
 def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: float) -> None:
     """Whatever a driver answers, what is kept is finite, possible and, but margins, positive."""
-    draft = ReadingBuilder()
-    draft.put(signal, answer, scale)
-    for value in draft.values.values():
+    builder = ReadingBuilder()
+    builder.put(signal, answer, scale)
+    for value in builder.values.values():
         assert math.isfinite(value)
         assert value >= 0 or signal is Signal.TEMPERATURE_MARGIN_CELSIUS
         assert is_possible(signal, value)
-    assert (signal in draft.values) is not (signal in draft.failures)
+    assert (signal in builder.values) is not (signal in builder.failures)
 
 
 @pytest.mark.parametrize(("used", "total"), [(81 << 30, 80 << 30), (0, 0), (1 << 30, 0)])

@@ -15,11 +15,11 @@ from typing import Any, Final
 import pytest
 
 from publish_reports import full_report
-from publish_stories import NOW
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
+from sample_devices import NOW
 
 ROOT: Final = Path(__file__).parents[2]
 AXE: Final = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 
 from publish_reports import full_report, node_report
-from publish_stories import HOUR, NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.report import DeviceSpan, Report
@@ -27,6 +26,7 @@ from rightsizer.web.router import Route, Router
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfig
+from sample_devices import HOUR, NOW
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (
@@ -41,7 +41,7 @@ pytestmark = [
 ]
 
 
-class Known(Authenticator):
+class TrustingAuthenticator(Authenticator):
     """Knows each client."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def test_a_user_claims_advice_with_a_click(
     )
     monkeypatch.setattr(page, "_SCRIPT", page._SCRIPT + click)
     routes = (Route("POST", f"/api/v1/advice/{{id}}/{verb}", act, is_local=True),)
-    access = WebAccess(guard=Known(), allows_changes=True)
+    access = WebAccess(guard=TrustingAuthenticator(), allows_changes=True)
     with served(lambda: reports[-1], local_routes=routes, access=access) as address:
         document = settled(tmp_path, address)
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from publish_reports import node_report
-from publish_stories import NOW
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.settings import FitSettings
+from sample_devices import NOW
 
 
 class Stops(HTMLParser):

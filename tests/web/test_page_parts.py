@@ -8,7 +8,6 @@ import pytest
 
 from publish_advice import node_advice
 from publish_reports import full_report, node_report
-from publish_stories import HOUR, NOW, TRAINING
 from rightsizer.model.finding import Instruction, Option, Risk, Savings
 from rightsizer.model.report import JobReport, Report, WorkloadReport
 from rightsizer.model.state import State
@@ -40,6 +39,7 @@ from rightsizer.web.view.drawing import nvlink_groups
 from rightsizer.web.view.node import NodeView, node_view, workload_rows
 from rightsizer.web.view.topology import topology_view
 from rightsizer.web.view.totals import savings_label, savings_sum
+from sample_devices import HOUR, NOW, TRAINING
 
 
 def view_of(report: Report, chosen: str = "") -> NodeView:

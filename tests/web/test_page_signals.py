@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publish_reports import full_report, node_report
-from publish_stories import HOUR, NOW
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.report import DEFAULT_SPAN, DeviceSpan, Report, Span, StripCell, TimeRange
 from rightsizer.model.state import State
@@ -19,6 +18,7 @@ from rightsizer.web.page_query import PageQuery, looked_at, zoom_of
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import CHART_HEIGHT, signal_charts
 from rightsizer.web.view.strip import STRIP_WIDTH, state_times
+from sample_devices import HOUR, NOW
 
 DAY = TimeRange(NOW - 24 * HOUR, NOW)
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publish_reports import node_report
-from publish_stories import HOUR, NOW
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Span, StripCell, span_named
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -24,6 +23,7 @@ from rightsizer.web.view.strip import (
     strip_view,
     ticks_of,
 )
+from sample_devices import HOUR, NOW
 
 MOVE: Final = re.compile(r"([MHV])([\d.]+)")
 MINUTE: Final = 60 * NANOSECONDS_PER_SECOND

@@ -9,7 +9,6 @@ import pytest
 
 from publish_advice import node_advice
 from publish_reports import device_report, node_report
-from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
 from rightsizer.model.finding import Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
@@ -49,6 +48,7 @@ from rightsizer.web.view.device import (
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.totals import daily_label, savings_label, waste_view
+from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 
@@ -384,7 +384,7 @@ def test_eight_busy_gpus_fit_in_300_kb() -> None:
     report = node_report()
     devices = tuple(
         replace(
-            device_report(0, STORIES[0]),
+            device_report(0, SAMPLE_DEVICES[0]),
             device=replace(report.devices[0].device, uuid=f"GPU-{index}", index=index),
             strip=noisy,
         )

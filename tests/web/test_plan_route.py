@@ -40,9 +40,9 @@ def test_words_of_a_client_are_one_argument() -> None:
         return subprocess.CompletedProcess(command, 0, "page", "")
 
     asked(run, model=["8B --catalogue=/etc/passwd"], rps=["1 & 2", "3"])
-    ((*_, program, form),) = calls
+    ((*_, program, fields),) = calls
     assert program == "plan"
-    assert form == "--form=model=8B+--catalogue%3D%2Fetc%2Fpasswd&rps=1+%26+2&rps=3"
+    assert fields == "--form=model=8B+--catalogue%3D%2Fetc%2Fpasswd&rps=1+%26+2&rps=3"
 
 
 def test_a_second_client_is_told_to_come_back() -> None:

@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 
 from publish_reports import node_report
-from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.model.finding import Finding
 from rightsizer.report.json_encoder import (
     encode_advice,
@@ -13,6 +12,7 @@ from rightsizer.report.json_encoder import (
     encode_finding,
     encode_report,
 )
+from sample_devices import HOUR, INSTANCE, NOW, PARENT, uuid_of
 
 
 def test_a_findings_keys_are_its_fields() -> None:

@@ -20,7 +20,7 @@ USERS: Final = {
 HERE: Final = "192.0.2.1"
 
 
-class Desk:
+class PasswordFixture:
     """Passwords whose clock ticks a tenth of a second a look, and whose rests take no time."""
 
     def __init__(self, **options: float) -> None:
@@ -54,58 +54,58 @@ def test_user_with_the_right_password_is_accepted(
     name: str, password: str, verdict: PasswordVerdict
 ) -> None:
     """A name and its own password, and nothing else; asked again, the answer is the same."""
-    desk = Desk()
-    assert [desk.check(name, password) for _ in range(2)] == [verdict, verdict]
+    fixture = PasswordFixture()
+    assert [fixture.check(name, password) for _ in range(2)] == [verdict, verdict]
 
 
 def test_a_verdict_is_remembered() -> None:
     """The hash is worked out once for each of name, hash and password, right or wrong."""
-    desk = Desk()
+    fixture = PasswordFixture()
     for _ in range(3):
-        desk.check("alice", "secret")
-        desk.check("alice", "wrong")
-    assert desk.looks == 1 + 2
-    assert len(desk.pauses) == 1
+        fixture.check("alice", "secret")
+        fixture.check("alice", "wrong")
+    assert fixture.looks == 1 + 2
+    assert len(fixture.pauses) == 1
 
 
 def test_a_new_hash_asks_again() -> None:
     """Who was right before his password was changed is so no more."""
-    desk = Desk()
-    assert desk.check("alice", "secret") is PasswordVerdict.RIGHT
+    fixture = PasswordFixture()
+    assert fixture.check("alice", "secret") is PasswordVerdict.RIGHT
     changed = {"alice": USERS["bob"]}
-    assert desk.passwords.check(changed, "alice", b"secret", HERE) is PasswordVerdict.WRONG
+    assert fixture.passwords.check(changed, "alice", b"secret", HERE) is PasswordVerdict.WRONG
     assert (
-        desk.passwords.check({"bob": USERS["bob"]}, "alice", b"secret", HERE)
+        fixture.passwords.check({"bob": USERS["bob"]}, "alice", b"secret", HERE)
         is PasswordVerdict.WRONG
     )
 
 
 def test_a_wrong_password_is_followed_by_a_rest() -> None:
     """Guesses take no more than a share of a core; a right password is answered at once."""
-    desk = Desk(share_ratio=0.1, pause_maximum_seconds=2.0)
-    desk.check("alice", "secret")
-    assert desk.pauses == []
-    desk.check("alice", "wrong")
-    assert desk.pauses == [pytest.approx(0.9)]
+    fixture = PasswordFixture(share_ratio=0.1, pause_maximum_seconds=2.0)
+    fixture.check("alice", "secret")
+    assert fixture.pauses == []
+    fixture.check("alice", "wrong")
+    assert fixture.pauses == [pytest.approx(0.9)]
 
 
 def test_a_name_that_nobody_has_costs_the_same() -> None:
     """A hash is worked out for it, of the cost of the others, and it is followed by the rest."""
-    desk = Desk()
-    desk.check("carol", "x")
-    assert (desk.looks, len(desk.pauses)) == (2, 1)
+    fixture = PasswordFixture()
+    fixture.check("carol", "x")
+    assert (fixture.looks, len(fixture.pauses)) == (2, 1)
 
 
 def test_guesses_make_nobody_forgotten() -> None:
     """However many there were, the one who was right is answered from memory."""
-    desk = Desk(remembered_maximum=3)
-    desk.check("alice", "secret")
-    looks = desk.looks
+    fixture = PasswordFixture(remembered_maximum=3)
+    fixture.check("alice", "secret")
+    looks = fixture.looks
     for number in range(10):
-        desk.check("alice", f"guess {number}")
-    guessed = desk.looks
-    assert desk.check("alice", "secret") is PasswordVerdict.RIGHT
-    assert (looks, desk.looks) == (1, guessed)
+        fixture.check("alice", f"guess {number}")
+    guessed = fixture.looks
+    assert fixture.check("alice", "secret") is PasswordVerdict.RIGHT
+    assert (looks, fixture.looks) == (1, guessed)
 
 
 def test_while_a_guess_rests_those_who_are_known_pass() -> None:

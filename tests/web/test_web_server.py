@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from publish_reports import node_report
-from publish_stories import NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import Report
 from rightsizer.web.server import WebServer
 from rightsizer.web.settings import WebSettings
+from sample_devices import NOW
 
 Start = Callable[..., WebServer]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from advice_node import AdviceNode, NodeServices, Sink, advice_node
 from cases import NOW, judgement
-from chores_desk import Desk, NodeServices, Sink, desk
 from readings import EPOCH, HOUR, MINUTE
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import Policy
@@ -20,36 +20,38 @@ from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.model.metric_family import series_key
 
-__all__ = ["desk"]
+__all__ = ["advice_node"]
 
 
-def test_somebody_s_decision_holds_at_once_and_lasts(desk: Desk) -> None:
+def test_somebody_s_decision_holds_at_once_and_lasts(advice_node: AdviceNode) -> None:
     """Shown, on disk and told before the answer; the next run knows of it."""
-    desk.hold_idle(0, 91)
-    desk.advice_service.recommend()
-    (advice,) = desk.advice_service.advice
-    answer = desk.advice_service.act(advice.id, AdviceState.DISMISSED, "ada", "launch", 3600.0)
+    advice_node.hold_idle(0, 91)
+    advice_node.advice_service.recommend()
+    (advice,) = advice_node.advice_service.advice
+    answer = advice_node.advice_service.act(
+        advice.id, AdviceState.DISMISSED, "ada", "launch", 3600.0
+    )
 
     assert (answer.state, answer.actor, answer.why) == (AdviceState.DISMISSED, "ada", "launch")
     assert answer.expires == EPOCH + 90 * MINUTE + HOUR
-    assert desk.advice_service.advice == (answer,)
-    assert desk.sink.on_disk[-1] == (answer,)
-    assert [event.kind for event in desk.sink.events] == [
+    assert advice_node.advice_service.advice == (answer,)
+    assert advice_node.sink.on_disk[-1] == (answer,)
+    assert [event.kind for event in advice_node.sink.events] == [
         AdviceEventKind.OPENED,
         AdviceEventKind.CLOSED,
     ]
-    assert desk.advice_service.outcomes == {("IdleHeld", "dismissed"): 1}
-    desk.advice_service.recommend()
-    assert desk.advice_service.advice == (answer,)
+    assert advice_node.advice_service.outcomes == {("IdleHeld", "dismissed"): 1}
+    advice_node.advice_service.recommend()
+    assert advice_node.advice_service.advice == (answer,)
 
 
 def test_decision_does_not_wait_for_a_run_and_outlasts_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    advice_node: AdviceNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update of many workloads takes seconds; a claim answers meanwhile and is on disk."""
-    desk.hold_idle(0, 91)
-    desk.advice_service.recommend()
-    (advice,) = desk.advice_service.advice
+    advice_node.hold_idle(0, 91)
+    advice_node.advice_service.recommend()
+    (advice,) = advice_node.advice_service.advice
     is_updating, go_on = threading.Event(), threading.Event()
     update = Ledger.update
 
@@ -59,25 +61,25 @@ def test_decision_does_not_wait_for_a_run_and_outlasts_it(
         return update(*arguments)
 
     monkeypatch.setattr(Ledger, "update", slow_update)
-    run = threading.Thread(target=desk.advice_service.recommend)
+    run = threading.Thread(target=advice_node.advice_service.recommend)
     run.start()
     assert is_updating.wait(60)
-    claimed = desk.advice_service.act(advice.id, AdviceState.CLAIMED, "ada")
-    desk.advice_service.change_settings(LedgerSettings(most_records=10))
+    claimed = advice_node.advice_service.act(advice.id, AdviceState.CLAIMED, "ada")
+    advice_node.advice_service.change_settings(LedgerSettings(most_records=10))
     assert run.is_alive()
-    assert desk.sink.on_disk[-1] == (claimed,)
+    assert advice_node.sink.on_disk[-1] == (claimed,)
     go_on.set()
     run.join()
-    (after_run,) = desk.advice_service.advice
+    (after_run,) = advice_node.advice_service.advice
     assert (after_run.state, after_run.actor) == (AdviceState.CLAIMED, "ada")
-    assert desk.storage.ledger(LedgerSettings()).advice() == (after_run,)
-    assert [event.kind for event in desk.sink.events] == [
+    assert advice_node.storage.ledger(LedgerSettings()).advice() == (after_run,)
+    assert [event.kind for event in advice_node.sink.events] == [
         AdviceEventKind.OPENED,
         AdviceEventKind.DECIDED,
     ]
 
 
-def test_advice_that_a_full_ledger_refuses_is_reported(desk: Desk) -> None:
+def test_advice_that_a_full_ledger_refuses_is_reported(advice_node: AdviceNode) -> None:
     """As a metric by severity, and in the log with the setting to raise."""
     found = [
         judgement(id=f"{number:02}", key=f"k{number}", severity=severity)
@@ -85,7 +87,7 @@ def test_advice_that_a_full_ledger_refuses_is_reported(desk: Desk) -> None:
     ]
     judge = SimpleNamespace(run=lambda *_: RecommenderResult(NOW, tuple(found), lambda _: {}))
     ledger = Ledger((), LedgerSettings(most_records=10))
-    service = AdviceService(judge, ledger, desk.storage, (), desk.clock)
+    service = AdviceService(judge, ledger, advice_node.storage, (), advice_node.clock)
     with capture_logs() as logs:
         service.recommend()
     name = "rightsizer_recommender_dropped_findings"
@@ -96,56 +98,58 @@ def test_advice_that_a_full_ledger_refuses_is_reported(desk: Desk) -> None:
     assert "most_records" in told["remedy"]
 
 
-def test_decisions_may_come_from_many_threads_during_a_run(desk: Desk) -> None:
+def test_decisions_may_come_from_many_threads_during_a_run(advice_node: AdviceNode) -> None:
     """One of them is the last, and the ledger on disk is the one that is shown."""
-    desk.hold_idle(0, 91)
-    desk.advice_service.recommend()
-    (advice,) = desk.advice_service.advice
+    advice_node.hold_idle(0, 91)
+    advice_node.advice_service.recommend()
+    (advice,) = advice_node.advice_service.advice
     threads = [
         threading.Thread(
-            target=desk.advice_service.act, args=(advice.id, AdviceState.CLAIMED, f"ada-{n}")
+            target=advice_node.advice_service.act, args=(advice.id, AdviceState.CLAIMED, f"ada-{n}")
         )
         for n in range(8)
     ]
-    threads += [threading.Thread(target=desk.advice_service.recommend) for _ in range(2)]
+    threads += [threading.Thread(target=advice_node.advice_service.recommend) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (claimed,) = desk.advice_service.advice
+    (claimed,) = advice_node.advice_service.advice
 
     assert claimed.state is AdviceState.CLAIMED
     assert (claimed.actor or "").startswith("ada-")
-    assert desk.storage.ledger(LedgerSettings()).advice() == (claimed,)
+    assert advice_node.storage.ledger(LedgerSettings()).advice() == (claimed,)
 
 
-def test_event_saved_before_a_crash_is_sent_after_it(desk: Desk) -> None:
+def test_event_saved_before_a_crash_is_sent_after_it(advice_node: AdviceNode) -> None:
     """A sink that ends the program leaves the event on disk, and the next program tells it."""
-    desk.hold_idle(0, 91)
+    advice_node.hold_idle(0, 91)
 
     class Crash(Sink):
         def offer(self, _: Sequence[AdviceEvent]) -> None:
             raise KeyboardInterrupt
 
     dying = NodeServices(
-        desk.accountant, desk.storage, desk.clock, (Crash(desk.path),)
+        advice_node.accountant, advice_node.storage, advice_node.clock, (Crash(advice_node.path),)
     ).advice_service
     with pytest.raises(KeyboardInterrupt):
         dying.recommend()
-    assert desk.sink.events == []
-    desk.at(desk.clock.wall_time())
-    desk.advice_service.recommend()
-    assert [event.kind for event in desk.sink.events] == [AdviceEventKind.OPENED]
-    desk.at(desk.clock.wall_time())
-    desk.advice_service.recommend()
-    assert len(desk.sink.events) == 1
+    assert advice_node.sink.events == []
+    advice_node.at(advice_node.clock.wall_time())
+    advice_node.advice_service.recommend()
+    assert [event.kind for event in advice_node.sink.events] == [AdviceEventKind.OPENED]
+    advice_node.at(advice_node.clock.wall_time())
+    advice_node.advice_service.recommend()
+    assert len(advice_node.sink.events) == 1
 
 
-def test_everybody_who_wants_to_know_is_told(desk: Desk) -> None:
+def test_everybody_who_wants_to_know_is_told(advice_node: AdviceNode) -> None:
     """And each delivers when it is time to."""
-    others = (Sink(desk.path), Sink(desk.path))
-    desk.hold_idle(0, 91)
-    both = NodeServices(desk.accountant, desk.storage, desk.clock, others).advice_service
+    others = (Sink(advice_node.path), Sink(advice_node.path))
+    advice_node.hold_idle(0, 91)
+    both = NodeServices(
+        advice_node.accountant, advice_node.storage, advice_node.clock, others
+    ).advice_service
     both.recommend()
     both.deliver()
 
@@ -153,11 +157,13 @@ def test_everybody_who_wants_to_know_is_told(desk: Desk) -> None:
     assert [sink.deliveries for sink in others] == [1, 1]
 
 
-def test_policies_guide_what_is_said(desk: Desk) -> None:
+def test_policies_guide_what_is_said(advice_node: AdviceNode) -> None:
     """What an operator ignores is judged and never opened."""
     launch = Policy(ignore=(Exclusion(why="launch"),))
-    desk.hold_idle(0, 91)
-    guided = NodeServices(desk.accountant, desk.storage, desk.clock, policies=(launch,))
+    advice_node.hold_idle(0, 91)
+    guided = NodeServices(
+        advice_node.accountant, advice_node.storage, advice_node.clock, policies=(launch,)
+    )
     guided.advice_service.recommend()
     complaints = [
         each.finding for each in guided.recommender.judgements if each.finding.is_complaint

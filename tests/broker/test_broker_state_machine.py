@@ -48,7 +48,7 @@ WISHES = st.builds(
 
 
 class LifeOfABroker(RuleBasedStateMachine):
-    """Everybody who can come, and a book of our own of what was promised to whom."""
+    """Everybody who can come, and a record of what was promised to whom."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         return uuid in self.world.outsiders
 
     def _follow(self, step: BrokerTransition) -> None:
-        """Write into our own book what was told."""
+        """Record what was answered."""
         for event in step.events:
             if event.kind is EventKind.GRANTED:
                 self.waiting.remove(event.id)

@@ -6,7 +6,7 @@ from typing import Final
 from advice_events import NOW, event
 from rightsizer.model.advice import Advice, AdviceEventKind, AdviceState
 
-__all__ = ["CLOSED", "OPEN", "Book"]
+__all__ = ["CLOSED", "OPEN", "FakeLedger"]
 
 OPEN: Final = event(AdviceEventKind.OPENED).advice
 CLOSED: Final = event(
@@ -14,7 +14,7 @@ CLOSED: Final = event(
 ).advice
 
 
-class Book:
+class FakeLedger:
     """Advice that remembers what was done with it."""
 
     def __init__(self) -> None:

@@ -30,19 +30,19 @@ def accountant(*policies: Policy) -> AccountingService:
     )
 
 
-def post(books: AccountingService, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
+def post(service: AccountingService, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
     """The report that follows from a snapshot."""
-    return books.post(seen, advice, lambda: AGENT)
+    return service.post(seen, advice, lambda: AGENT)
 
 
 def minutes(
-    books: AccountingService, device: Device, count: int, wall_time: Nanoseconds | None = None
+    service: AccountingService, device: Device, count: int, wall_time: Nanoseconds | None = None
 ) -> Report:
     """Post a training GPU once a minute; the last report."""
     for minute in range(count):
         wall = None if wall_time is None else wall_time + minute * MINUTE
         report = post(
-            books,
+            service,
             snapshot(
                 minute * 60.0, [device], {device: TRAINING}, interval_seconds=60.0, wall_time=wall
             ),
@@ -57,21 +57,21 @@ def test_there_is_no_report_before_the_first_snapshot() -> None:
 
 def test_every_snapshot_gives_a_newer_report() -> None:
     """Outputs cache by the generation."""
-    books, device = accountant(), gpu()
-    first = post(books, snapshot(0, [device], {device: TRAINING}))
-    second = post(books, snapshot(1, [device], {device: TRAINING}))
+    service, device = accountant(), gpu()
+    first = post(service, snapshot(0, [device], {device: TRAINING}))
+    second = post(service, snapshot(1, [device], {device: TRAINING}))
 
     assert (first.generation, second.generation) == (1, 2)
-    assert books.latest() is second
+    assert service.latest() is second
     assert second.wall_time == EPOCH + SECOND
     assert second.agent is AGENT
 
 
 def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
     """State, tier and derived signals are those of the entry; totals grow."""
-    books, device = accountant(), gpu()
-    post(books, snapshot(0, [device], {device: TRAINING}))
-    (found,) = post(books, snapshot(1, [device], {device: TRAINING})).devices
+    service, device = accountant(), gpu()
+    post(service, snapshot(0, [device], {device: TRAINING}))
+    (found,) = post(service, snapshot(1, [device], {device: TRAINING})).devices
 
     assert (found.state, found.tier) == (State.COMPUTE_BOUND, Tier.PROFILING)
     assert found.last_sample == EPOCH + SECOND
@@ -81,13 +81,13 @@ def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
 
 def test_a_device_that_is_down_shows_nothing_of_before() -> None:
     """Its last sample keeps its own time, so that its age can be seen."""
-    books, device = accountant(), gpu()
-    post(books, snapshot(0, [device], {device: TRAINING}))
-    post(books, snapshot(1, [device], {device: TRAINING}))
+    service, device = accountant(), gpu()
+    post(service, snapshot(0, [device], {device: TRAINING}))
+    post(service, snapshot(1, [device], {device: TRAINING}))
     lost = Down(Missing.LOST, "fell off the bus")
     silent = snapshot(2, [device], {})
     (found,) = post(
-        books,
+        service,
         Snapshot(
             silent.wall_time,
             silent.time,
@@ -105,10 +105,10 @@ def test_a_device_that_is_down_shows_nothing_of_before() -> None:
 
 def test_gauges_and_strip_are_made_once_in_a_while() -> None:
     """A report between two makings shows those of before."""
-    books, device = accountant(), gpu()
-    early = post(books, snapshot(0, [device], {device: TRAINING})).devices[0]
-    between = post(books, snapshot(59, [device], {device: TRAINING})).devices[0]
-    later = post(books, snapshot(60, [device], {device: TRAINING})).devices[0]
+    service, device = accountant(), gpu()
+    early = post(service, snapshot(0, [device], {device: TRAINING})).devices[0]
+    between = post(service, snapshot(59, [device], {device: TRAINING})).devices[0]
+    later = post(service, snapshot(60, [device], {device: TRAINING})).devices[0]
 
     assert between.strip is early.strip
     assert later.strip is not early.strip
@@ -117,19 +117,19 @@ def test_gauges_and_strip_are_made_once_in_a_while() -> None:
 
 def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
     """An hour's step back would otherwise be an hour of old gauges."""
-    books, device = accountant(), gpu()
-    post(books, snapshot(0, [device], {device: TRAINING}))
+    service, device = accountant(), gpu()
+    post(service, snapshot(0, [device], {device: TRAINING}))
     hour_back = EPOCH - 60 * MINUTE
     seen = snapshot(60, [device], {device: TRAINING}, interval_seconds=60.0, wall_time=hour_back)
-    stepped = post(books, seen).devices[0]
+    stepped = post(service, seen).devices[0]
 
     assert sum(sum(cell.states.values()) for cell in stepped.strip) == 60 * SECOND
 
 
 def test_a_parent_with_instances_has_no_gauges() -> None:
     """Its instances do, and nothing is counted twice."""
-    books, parent = accountant(), gpu(has_mig_instances=True)
-    (found,) = post(books, snapshot(0, [parent], {parent: TRAINING})).devices
+    service, parent = accountant(), gpu(has_mig_instances=True)
+    (found,) = post(service, snapshot(0, [parent], {parent: TRAINING})).devices
 
     assert (dict(found.provisioning), found.strip) == ({}, ())
     assert found.state is State.UNKNOWN
@@ -137,11 +137,11 @@ def test_a_parent_with_instances_has_no_gauges() -> None:
 
 def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
     """It still draws power and gets warm; what it did before it was cut is told no more."""
-    books, device = accountant(), gpu()
-    post(books, snapshot(0, [device], {device: TRAINING}))
+    service, device = accountant(), gpu()
+    post(service, snapshot(0, [device], {device: TRAINING}))
     parent = replace(device, has_mig_instances=True)
     own = {Signal.POWER_WATTS: 140.0, Signal.ENERGY_JOULES: 7e6}
-    (found,) = post(books, snapshot(1, [parent], {parent: own})).devices
+    (found,) = post(service, snapshot(1, [parent], {parent: own})).devices
 
     assert dict(found.signals) == own
     assert (found.state, found.tier, found.conditions) == (State.UNKNOWN, Tier.NONE, frozenset())
@@ -150,11 +150,11 @@ def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
 def test_policies_reach_the_accounts() -> None:
     """What rules judge is what operators said."""
     standby = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
-    books, device = accountant(standby), gpu()
+    service, device = accountant(standby), gpu()
     for at in range(2):
         seen = snapshot(at, [device], {device: HELD}, holders={device: workload("llama")})
-        report = post(books, seen)
-    (case,) = books.snapshot(EPOCH + SECOND).cases(None)
+        report = post(service, seen)
+    (case,) = service.snapshot(EPOCH + SECOND).cases(None)
 
     assert case.workload is not None
     assert case.workload.workload_class is WorkloadClass.STANDBY
@@ -163,10 +163,10 @@ def test_policies_reach_the_accounts() -> None:
 
 def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> None:
     """What runs is saved again at each flush, so that a crash loses little."""
-    books, device = accountant(), gpu()
-    minutes(books, device, 8)
-    closed, running, devices = books.take_windows()
-    closed_again, running_again, _ = books.take_windows()
+    service, device = accountant(), gpu()
+    minutes(service, device, 8)
+    closed, running, devices = service.take_windows()
+    closed_again, running_again, _ = service.take_windows()
 
     assert [window.accounted for window in closed] == [5 * MINUTE]
     assert closed_again == []
@@ -198,32 +198,32 @@ def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
     now = EPOCH + days * 24 * 60 * MINUTE
     found = []
     for until in (0, now):
-        books = accountant()
-        books.remember(
+        service = accountant()
+        service.remember(
             (
                 snapshot(hour * 3600.0, [device], {device: EMPTY}, interval_seconds=3600.0)
                 for hour in range(days * 24 + 1)
             ),
             until,
         )
-        found.append([case.windows for case in books.snapshot(now).cases(4 * 24 * 60 * MINUTE)])
-        (query,) = books.remembered()[1]
+        found.append([case.windows for case in service.snapshot(now).cases(4 * 24 * 60 * MINUTE)])
+        (query,) = service.remembered()[1]
         found.append(query.fine.between(query.fine_since, now))
     assert found[:2] == found[2:]
 
 
 def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
     """A demonstration's past is not worth a disk, and a counter begins with its process."""
-    books, device = accountant(), gpu()
-    books.remember(
+    service, device = accountant(), gpu()
+    service.remember(
         snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
         for minute in range(20)
     )
-    assert books.latest() is None
-    closed, _, _ = books.take_windows()
-    (case,) = books.snapshot(EPOCH + 19 * MINUTE).cases(60 * MINUTE)
+    assert service.latest() is None
+    closed, _, _ = service.take_windows()
+    (case,) = service.snapshot(EPOCH + 19 * MINUTE).cases(60 * MINUTE)
     (found,) = post(
-        books, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)
+        service, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)
     ).devices
 
     assert closed == []

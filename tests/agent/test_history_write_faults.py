@@ -67,8 +67,8 @@ class Seconds:
         """Nothing to let go."""
 
 
-class Desk:
-    """An agent's chores and its heartbeat, over a history of its own."""
+class HistoryNode:
+    """A coordinator and a history writer over a database of their own."""
 
     def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
         self.path = path
@@ -101,23 +101,23 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def history_node(tmp_path: Path) -> Iterator[HistoryNode]:
     """An empty one."""
-    made = Desk(tmp_path / "history.db")
+    made = HistoryNode(tmp_path / "history.db")
     yield made
     made.storage.close()
 
 
-def test_a_disk_that_blocks_makes_no_sample_late(desk: Desk) -> None:
+def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> None:
     """A flush waits for its disk as long as it takes, and ticks go on beside it."""
-    desk.tick(0, 10)
-    desk.history_writer.flush()
-    disk = sqlite3.connect(desk.path, isolation_level=None)
+    history_node.tick(0, 10)
+    history_node.history_writer.flush()
+    disk = sqlite3.connect(history_node.path, isolation_level=None)
     disk.execute("BEGIN IMMEDIATE")
-    flush = threading.Thread(target=desk.history_writer.flush)
-    desk.tick(10, 20)
+    flush = threading.Thread(target=history_node.history_writer.flush)
+    history_node.tick(10, 20)
     flush.start()
-    ticking = desk.tick(20, 320)
+    ticking = history_node.tick(20, 320)
     is_blocked = flush.is_alive()
     disk.execute("ROLLBACK")
     disk.close()
@@ -125,9 +125,9 @@ def test_a_disk_that_blocks_makes_no_sample_late(desk: Desk) -> None:
 
     assert is_blocked
     assert (ticking.samples, ticking.late_samples, ticking.failed_ticks) == (300, 0, 0)
-    desk.history_writer.flush()
-    assert desk.accounted() == 319 * SECOND
-    assert desk.history_writer.counts["history_write_failures"] == 0
+    history_node.history_writer.flush()
+    assert history_node.accounted() == 319 * SECOND
+    assert history_node.history_writer.counts["history_write_failures"] == 0
 
 
 def damage(path: Path) -> None:
@@ -143,26 +143,26 @@ def damage(path: Path) -> None:
         file.write(b"\xff" * (size - 100))
 
 
-def test_a_history_that_breaks_is_told_once_and_counted(desk: Desk) -> None:
+def test_a_history_that_breaks_is_told_once_and_counted(history_node: HistoryNode) -> None:
     """Where it was moved to, and that it goes on in a new one."""
-    desk.tick(0, 100)
-    desk.history_writer.flush()
-    damage(desk.path)
-    desk.tick(100, 400)
+    history_node.tick(0, 100)
+    history_node.history_writer.flush()
+    damage(history_node.path)
+    history_node.tick(100, 400)
     with capture_logs() as logs:
-        desk.history_writer.flush()
-        desk.history_writer.flush()
+        history_node.history_writer.flush()
+        history_node.history_writer.flush()
 
     (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
     assert told["log_level"] == "error"
     assert Path(told["moved_to"]).exists()
-    assert desk.history_writer.counts == {
+    assert history_node.history_writer.counts == {
         "history_writes": 3,
         "history_write_failures": 0,
         "history_breaks": 1,
         "history_windows_forgotten": 0,
     }
-    assert desk.accounted() > 0
+    assert history_node.accounted() > 0
 
 
 HARM: Final = {
@@ -174,23 +174,23 @@ HARM: Final = {
 
 def lived_after(path: Path, how: str) -> Counter[str]:
     """What a start finds after a life of two days whose history was harmed, by subject."""
-    desk = Desk(path)
+    history_node = HistoryNode(path)
     for hour in range(55):
-        desk.tick(hour * 3600, hour * 3600 + 2)
-    desk.history_writer.flush()
-    desk.tick(55 * 3600, 55 * 3600 + 10)
+        history_node.tick(hour * 3600, hour * 3600 + 2)
+    history_node.history_writer.flush()
+    history_node.tick(55 * 3600, 55 * 3600 + 10)
     event, harm = HARM[how]
     harm(path)
     with capture_logs() as logs:
-        desk.history_writer.flush()
+        history_node.history_writer.flush()
     told = [entry for entry in logs if entry["event"] == event]
-    assert len(told) == desk.history_writer.counts["history_breaks"] == bool(event)
+    assert len(told) == history_node.history_writer.counts["history_breaks"] == bool(event)
     assert all("while it was open" in entry["reason"] for entry in told)
-    assert desk.history_writer.counts["history_write_failures"] == 0
+    assert history_node.history_writer.counts["history_write_failures"] == 0
     for second in range(310, 330, 10):
-        desk.tick(55 * 3600 + second, 55 * 3600 + second + 10)
-        desk.history_writer.flush()
-    desk.storage.close()
+        history_node.tick(55 * 3600 + second, 55 * 3600 + second + 10)
+        history_node.history_writer.flush()
+    history_node.storage.close()
 
     found: Counter[str] = Counter()
     reader = Storage(str(path), read_only=True)
@@ -209,18 +209,20 @@ def test_a_history_that_is_lost_is_written_again_from_memory(tmp_path: Path) -> 
     assert len(lives[0]) == 4  # The GPU and its workload.
 
 
-def test_writing_that_works_again_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_that_works_again_is_told(
+    history_node: HistoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a full disk, once, with how many flushes had failed."""
-    desk.tick(0, 10)
+    history_node.tick(0, 10)
     with monkeypatch.context() as full, capture_logs() as logs:
         full.setattr(Storage, "save_windows", _refuse)
         for _ in range(2):
             with pytest.raises(HistoryError):
-                desk.history_writer.flush()
+                history_node.history_writer.flush()
         assert logs == []
     with capture_logs() as logs:
-        desk.history_writer.flush()
-        desk.history_writer.flush()
+        history_node.history_writer.flush()
+        history_node.history_writer.flush()
     (told,) = logs
     assert (told["event"], told["failed_flushes"]) == ("history_writes_recovered", 2)
     assert told["log_level"] == "info"
@@ -233,27 +235,27 @@ def _refuse(*_: object) -> bool:
 def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
     """A history that was set aside on opening is one that broke."""
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
-    desk = Desk(tmp_path / "history.db")
+    history_node = HistoryNode(tmp_path / "history.db")
     with capture_logs() as logs:
-        desk.history_writer.flush()
-    desk.storage.close()
+        history_node.history_writer.flush()
+    history_node.storage.close()
 
-    assert desk.history_writer.counts["history_breaks"] == 1
+    assert history_node.history_writer.counts["history_breaks"] == 1
     assert logs == []  # The agent has told it when it started.
 
 
 def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
     """With what to do about it, and how many windows had to go."""
-    desk = Desk(tmp_path / "history.db", maximum_bytes=2**17)
+    history_node = HistoryNode(tmp_path / "history.db", maximum_bytes=2**17)
     with capture_logs() as logs:
         for hour in range(60):
-            desk.tick(hour * 3600, hour * 3600 + 1)
-            desk.tick(hour * 3600 + 3599, hour * 3600 + 3600)
-            desk.history_writer.flush()
-    kept = desk.accounted()
-    desk.storage.close()
+            history_node.tick(hour * 3600, hour * 3600 + 1)
+            history_node.tick(hour * 3600 + 3599, hour * 3600 + 3600)
+            history_node.history_writer.flush()
+    kept = history_node.accounted()
+    history_node.storage.close()
 
     (told,) = (entry for entry in logs if entry["event"] == "history_full")
     assert "history.maximum_size" in told["remedy"]
-    assert desk.history_writer.counts["history_windows_forgotten"] > 0
+    assert history_node.history_writer.counts["history_windows_forgotten"] > 0
     assert kept > 0

@@ -5,8 +5,8 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from chores_desk import Desk
-from profile_node import JOB, Node, desk, node, waits, works
+from advice_node import AdviceNode
+from profile_node import JOB, Node, advice_node, node, waits, works
 from profiles_built import device, kernel, profile, time_use
 from readings import MINUTE, TRAINING, workload
 from rightsizer.advice.policy import PolicySet
@@ -20,7 +20,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.explanation import explain_advice
 
-__all__ = ["desk", "node"]
+__all__ = ["advice_node", "node"]
 
 LAUNCHING: Final = {**TRAINING, Signal.SM_ACTIVE: 0.1, Signal.TENSOR_ACTIVE: 0.05}
 """Busy with next to nothing, as telemetry sees kernels that are too short."""
@@ -86,9 +86,9 @@ def test_the_past_is_known_from_the_history(node: Node) -> None:
     assert taken.key == JOB.key
 
 
-def test_telemetry_and_profile_make_one_advice(desk: Desk) -> None:
+def test_telemetry_and_profile_make_one_advice(advice_node: AdviceNode) -> None:
     """Of the same reason and with the same id; the profile stands in its evidence."""
-    node = Node(desk)
+    node = Node(advice_node)
     node.work(180, LAUNCHING)
     times = time_use(kernel=0.2, host=0.8)
     tiny = kernel("tiny", count=40_000, seconds=0.2)

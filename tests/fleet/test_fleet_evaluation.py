@@ -65,8 +65,8 @@ def order(path: Path) -> BatchRequest:
     """The whole estate."""
     with DayCache(path, read_only=True) as day_cache:
         rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 3)
-        roster = occupancy_of(DEVICES, rows, NOW, 10 * MINUTE)
-        return BatchRequest(roster, DEVICES, day_cache.workloads(), FIRST_DAY, NOW)
+        occupied = occupancy_of(DEVICES, rows, NOW, 10 * MINUTE)
+        return BatchRequest(occupied, DEVICES, day_cache.workloads(), FIRST_DAY, NOW)
 
 
 def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:

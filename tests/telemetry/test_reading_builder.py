@@ -17,9 +17,9 @@ SIGNAL = Signal.GPU_BUSY
 @given(st.one_of(st.integers(), st.floats()))
 def test_percentages_are_ratios_or_invalid(percent: float) -> None:
     """Whatever a driver answers, a ratio is within 0 and 1 or missing."""
-    draft = ReadingBuilder()
-    draft.put_percent(SIGNAL, percent)
-    reading = draft.reading("GPU-0", 0)
+    builder = ReadingBuilder()
+    builder.put_percent(SIGNAL, percent)
+    reading = builder.reading("GPU-0", 0)
     if 0 <= percent <= 100:
         assert reading.get(SIGNAL) == pytest.approx(percent / 100)
     else:
@@ -33,38 +33,38 @@ def test_percentages_are_ratios_or_invalid(percent: float) -> None:
 )
 def test_blanks_are_invalid(blank: float) -> None:
     """NVML's and DCGM's words for no value are no values."""
-    draft = ReadingBuilder()
-    draft.put(Signal.ENERGY_JOULES, blank)
-    reading = draft.reading("GPU-0", 0)
+    builder = ReadingBuilder()
+    builder.put(Signal.ENERGY_JOULES, blank)
+    reading = builder.reading("GPU-0", 0)
     assert reading.why_missing(Signal.ENERGY_JOULES) is Missing.INVALID
     assert not reading.values
 
 
 def test_small_overshoot_is_full() -> None:
     """A measured ratio slightly above 1 is 1 where the caller allows for it, and no further."""
-    draft = ReadingBuilder()
-    draft.put_percent(Signal.SM_ACTIVE, 104.9, 0.05)
-    draft.put_percent(Signal.DRAM_ACTIVE, 105.1, 0.05)
-    assert draft.values == {Signal.SM_ACTIVE: 1.0}
-    assert draft.failures[Signal.DRAM_ACTIVE].reason is Missing.INVALID
+    builder = ReadingBuilder()
+    builder.put_percent(Signal.SM_ACTIVE, 104.9, 0.05)
+    builder.put_percent(Signal.DRAM_ACTIVE, 105.1, 0.05)
+    assert builder.values == {Signal.SM_ACTIVE: 1.0}
+    assert builder.failures[Signal.DRAM_ACTIVE].reason is Missing.INVALID
 
 
 def test_first_value_stays() -> None:
     """The better source comes first; a later one neither replaces nor removes its value."""
-    draft = ReadingBuilder()
-    draft.put_percent(SIGNAL, 90)
-    draft.put_percent(SIGNAL, 10)
-    draft.fail(SIGNAL, NvmlFailure(Missing.FAILED, "call", "no"))
-    reading = draft.reading("GPU-0", 0)
+    builder = ReadingBuilder()
+    builder.put_percent(SIGNAL, 90)
+    builder.put_percent(SIGNAL, 10)
+    builder.fail(SIGNAL, NvmlFailure(Missing.FAILED, "call", "no"))
+    reading = builder.reading("GPU-0", 0)
     assert reading.values == {SIGNAL: 0.9}
     assert not reading.missing
 
 
 def test_a_failed_way_says_more_than_an_absent_one() -> None:
     """Where one way is not supported and another timed out, the reason is the time-out."""
-    draft = ReadingBuilder()
-    draft.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "gpm", "no"))
-    draft.fail(SIGNAL, NvmlFailure(Missing.TIMED_OUT, "utilization", "late"))
-    draft.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "other", "no"))
-    assert draft.reading("GPU-0", 0).why_missing(SIGNAL) is Missing.TIMED_OUT
-    assert draft.troubled
+    builder = ReadingBuilder()
+    builder.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "gpm", "no"))
+    builder.fail(SIGNAL, NvmlFailure(Missing.TIMED_OUT, "utilization", "late"))
+    builder.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "other", "no"))
+    assert builder.reading("GPU-0", 0).why_missing(SIGNAL) is Missing.TIMED_OUT
+    assert builder.troubled

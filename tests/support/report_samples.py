@@ -33,7 +33,7 @@ from rightsizer.report.facts import (
     WorkloadFacts,
 )
 
-__all__ = ["DAYS", "HOSTILE", "RATE", "device_facts", "story_facts"]
+__all__ = ["DAYS", "HOSTILE", "RATE", "device_facts", "report_facts"]
 
 DAYS: Final = 3
 SPAN: Final[Nanoseconds] = DAYS * DAY
@@ -64,7 +64,7 @@ def device_facts(
     return ReportDeviceFacts(device, window, fit, tuple(slices), rate=rate)
 
 
-def story_facts(**facts: Any) -> ReportFacts:
+def report_facts(**facts: Any) -> ReportFacts:
     """GPU 0 trains and waits, GPU 1 is held for nothing and then not read, a slice serves."""
     usual: dict[str, Any] = {
         "since": EPOCH,

@@ -1,4 +1,4 @@
-"""The days of a node's devices, made by hand: one for each thing a page must tell."""
+"""Days of sample devices, made by hand: one for each thing a page must show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ EMBEDDING = Workload(
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class SampleDevice:
     """What one device goes through: its day in hours, and what it shows right now."""
 
     workload: Workload | None
@@ -75,8 +75,8 @@ class Story:
 
 
 _S = State
-STORIES: tuple[Story, ...] = (
-    Story(
+SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
+    SampleDevice(
         TRAINING,
         (
             (7, {_S.COMPUTE_BOUND: 0.82, _S.STORAGE_BOUND: 0.12, _S.PRODUCTIVE: 0.06}),
@@ -88,7 +88,7 @@ STORIES: tuple[Story, ...] = (
         needs={Resource.COMPUTE: 0.97, Resource.MEMORY: 0.88, Resource.MEMORY_BANDWIDTH: 0.62},
         clock_event_reasons=0x04,
     ),
-    Story(
+    SampleDevice(
         TRAINING,
         (
             (9, {_S.COMPUTE_BOUND: 0.84, _S.STORAGE_BOUND: 0.1, _S.PRODUCTIVE: 0.06}),
@@ -97,7 +97,7 @@ STORIES: tuple[Story, ...] = (
         *(1.0, 0.98, 0.0, 0.01, 0.78, 0.11),
         needs={Resource.COMPUTE: 0.95, Resource.MEMORY: 0.88, Resource.MEMORY_BANDWIDTH: 0.6},
     ),
-    Story(
+    SampleDevice(
         SERVING,
         (
             (6, {_S.IDLE_HELD: 0.7, _S.MEMORY_BANDWIDTH_BOUND: 0.3}),
@@ -107,7 +107,7 @@ STORIES: tuple[Story, ...] = (
         *(0.88, 0.52, 0.18, 0.71, 0.91, 0.58),
         needs={Resource.COMPUTE: 0.34, Resource.MEMORY_BANDWIDTH: 0.92},
     ),
-    Story(
+    SampleDevice(
         NOTEBOOK,
         (
             (5, {_S.IDLE_EMPTY: 1.0}),
@@ -118,7 +118,7 @@ STORIES: tuple[Story, ...] = (
         needs={Resource.COMPUTE: 0.18, Resource.MEMORY: 0.27, Resource.MEMORY_BANDWIDTH: 0.11},
         clock_event_reasons=0x01,
     ),
-    Story(
+    SampleDevice(
         TUNING,
         (
             (10, {_S.IDLE_EMPTY: 1.0}),
@@ -129,20 +129,20 @@ STORIES: tuple[Story, ...] = (
         needs={Resource.COMPUTE: 0.71, Resource.MEMORY: 1.12, Resource.MEMORY_BANDWIDTH: 0.5},
         pressed={Resource.MEMORY: 0.43},
     ),
-    Story(
+    SampleDevice(
         None,
         ((15, {_S.IDLE_EMPTY: 1.0}), (9, {_S.UNKNOWN: 1.0})),
         conditions={Condition.HARDWARE_SLOWDOWN: 120.0},
         down=Down(Missing.LOST, "NVML: GPU is lost; it has fallen off the bus"),
     ),
-    Story(None, (), tier=Tier.NONE),
-    Story(
+    SampleDevice(None, (), tier=Tier.NONE),
+    SampleDevice(
         EMBEDDING,
         ((24, {_S.PRODUCTIVE: 0.35, _S.PCIE_BOUND: 0.15, _S.IDLE_HELD: 0.5}),),
         *(0.41, 0.3, 0.12, 0.22, 0.31, 0.0),
         needs={Resource.COMPUTE: 0.38, Resource.MEMORY: 0.45, Resource.MEMORY_BANDWIDTH: 0.4},
     ),
-    Story(
+    SampleDevice(
         None,
         ((20, {_S.UNKNOWN: 1.0}), (4, {_S.UNKNOWN: 0.4, _S.IDLE_EMPTY: 0.6})),
         tier=Tier.NONE,

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
+from advice_history import keep_advice
 from cases import NOW
-from kept_advice import keep_advice
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, ledger_path

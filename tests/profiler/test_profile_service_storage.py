@@ -1,4 +1,4 @@
-"""What the desk for profiles keeps: bounded, over restarts and faults, and no one's secrets."""
+"""What the profile service stores: bounded, over restarts and faults, and no one's secrets."""
 
 import json
 import sqlite3
@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from api_schema import faults, json_schema_of
 from profile_beside import waiting_profile
-from profile_node import JOB, Node, desk, node, waits, works
-from profile_stories import launch_bound_trace
+from profile_examples import launch_bound_trace
+from profile_node import JOB, Node, advice_node, node, waits, works
 from profile_traces import SECRETS
 from readings import EPOCH, MINUTE
 from rightsizer.accounting.service import AccountingService
@@ -25,7 +25,7 @@ from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.telemetry.profiles.registry import open_profile
 from rightsizer.web.message import WebRequest
 
-__all__ = ["desk", "node"]
+__all__ = ["advice_node", "node"]
 
 
 def test_verdicts_survive_a_restart(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""The book of the past: read outside of the accounts' lock, and no oftener than is seen."""
+"""The cache of past spans: read outside of the accounts' lock, and no oftener than is seen."""
 
 import threading
 from typing import Final
@@ -31,41 +31,41 @@ class Memory:
         self.now += int(seconds * 1e9)
 
     def query(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
-        """What a book asks for."""
+        """What a cache asks for."""
         return self.now, tuple(device.rollups.window_query() for device in self.devices)
 
 
 def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
     """A part of a cell later, and not before."""
     memory = Memory()
-    book = SpanCache(memory.query)
+    cache = SpanCache(memory.query)
     memory.live(3600.0)
-    first = book(DEFAULT_SPAN)
+    first = cache(DEFAULT_SPAN)
     memory.live(5.0)
-    assert book(DEFAULT_SPAN) is first
+    assert cache(DEFAULT_SPAN) is first
     memory.live(60.0)
-    renewed = book(DEFAULT_SPAN)
+    renewed = cache(DEFAULT_SPAN)
     assert sum(renewed["GPU-0"].states.values()) == 3665 * SECOND
 
 
 def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
     """What was worked out before is of another node."""
     memory = Memory()
-    book = SpanCache(memory.query)
+    cache = SpanCache(memory.query)
     memory.live(3600.0)
-    first = book(DEFAULT_SPAN)
+    first = cache(DEFAULT_SPAN)
     memory.devices.append(DeviceWindows("GPU-1"))
-    assert set(book(DEFAULT_SPAN)) == {"GPU-0", "GPU-1"}
+    assert set(cache(DEFAULT_SPAN)) == {"GPU-0", "GPU-1"}
     memory.now -= HOUR
-    assert book(DEFAULT_SPAN) is not first
+    assert cache(DEFAULT_SPAN) is not first
 
 
 def test_each_span_is_known_by_itself() -> None:
     """An hour is no day."""
     memory = Memory()
-    book = SpanCache(memory.query)
+    cache = SpanCache(memory.query)
     memory.live(2 * 3600.0)
-    known = {span.name: sum(book(span)["GPU-0"].states.values()) // HOUR for span in SPANS}
+    known = {span.name: sum(cache(span)["GPU-0"].states.values()) // HOUR for span in SPANS}
     assert known == {"1h": 1, "6h": 2, "24h": 2, "7d": 2, "30d": 2}
 
 
@@ -73,12 +73,12 @@ def test_an_accountant_remembers_for_the_book() -> None:
     """Of the devices that have states of their own, by the time of the last snapshot."""
     device = gpu()
     accountant = AccountingService(AccountingSettings())
-    book = SpanCache(accountant.remembered)
-    assert book(DEFAULT_SPAN) == {}
+    cache = SpanCache(accountant.remembered)
+    assert cache(DEFAULT_SPAN) == {}
     for second in range(3):
         values = {Signal.GPU_BUSY: 0.0, Signal.MEMORY_USED: 0.0}
         accountant.post(snapshot(second, [device], {device: values}), (), lambda: AGENT)
-    past = book(DEFAULT_SPAN)
+    past = cache(DEFAULT_SPAN)
     assert sum(past[device.uuid].states.values()) == 2 * SECOND
 
 
@@ -86,10 +86,10 @@ def test_many_readers_get_the_same_answer() -> None:
     """At once, from threads of their own."""
     memory = Memory()
     memory.live(6 * 3600.0)
-    book = SpanCache(memory.query)
+    cache = SpanCache(memory.query)
     answers: list[object] = []
     readers = [
-        threading.Thread(target=lambda: answers.append(book(DEFAULT_SPAN))) for _ in range(8)
+        threading.Thread(target=lambda: answers.append(cache(DEFAULT_SPAN))) for _ in range(8)
     ]
     for reader in readers:
         reader.start()

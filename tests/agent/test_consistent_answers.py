@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from recordings import BOARD, write_story
+from recordings import BOARD, write_states
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
 
 HOUR: Final = 3600
-STORIES: Final = {
+RECORDED_STATES: Final = {
     "stalled at the end": ((State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1200)),
     "advice that was closed": ((State.HIDDEN_STALL, 2 * HOUR), (State.COMPUTE_BOUND, 2 * HOUR)),
     "stalled before": ((State.HIDDEN_STALL, 4000), (State.COMPUTE_BOUND, 2000)),
@@ -97,14 +97,14 @@ def assert_agreement(
     return set(complaints)
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("recorded", RECORDED_STATES)
 def test_replay_advise_and_report_agree(
-    story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was over before the end is a finding still, and what was never read gets no verdict."""
-    log = write_story(tmp_path / "log.csv", *STORIES[story], interval_seconds=10)
+    log = write_states(tmp_path / "log.csv", *RECORDED_STATES[recorded], interval_seconds=10)
     complaints = assert_agreement([log], ("--board", BOARD), str(tmp_path / "history.db"), capsys)
-    assert bool(complaints) is (story not in {"at work", "less at its end"})
+    assert bool(complaints) is (recorded not in {"at work", "less at its end"})
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.iterdir()))

@@ -40,7 +40,7 @@ def terms(**facts: Any) -> ActionTerms:
     return ActionTerms(**usual | facts)
 
 
-def deed(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
+def past_action(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
     """An action two days ago on another workload, which was well."""
     usual: dict[str, Any] = {
         "id": "an entry",
@@ -62,9 +62,9 @@ def deed(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
 def judged(
     about: Advice | None = None,
     one: ActionTerms | None = None,
-    *deeds: PastAction,
+    *past_actions: PastAction,
     limits: ActionLimits | None = None,
-    **scene: Any,
+    **conditions: Any,
 ) -> ActionProposal:
     """What is made of one piece of advice."""
     about, one = about or advice(), one or terms()
@@ -72,8 +72,8 @@ def judged(
     (found,) = proposals(
         [about],
         {about.id: [one]},
-        deeds,
-        ActionConditions(**usual | scene),
+        past_actions,
+        ActionConditions(**usual | conditions),
         limits or ActionLimits(),
     )
     return found
@@ -108,29 +108,31 @@ def test_without_a_mode_it_is_a_dry_run() -> None:
         (judged(workloads={"slurm/other"}), ActionVerdict.ABSENT),
         (judged(unfit={("release", "aaaaaaaaaaaa"): "no"}), ActionVerdict.UNFIT),
         (judged(is_kept=False), ActionVerdict.NOT_KEPT),
-        (judged(None, None, deed(ago_seconds=10.0)), ActionVerdict.DAY_LIMIT),
+        (judged(None, None, past_action(ago_seconds=10.0)), ActionVerdict.DAY_LIMIT),
         (
-            judged(None, None, *(deed(action=f"a{n}", ago_seconds=400.0) for n in range(4))),
+            judged(None, None, *(past_action(action=f"a{n}", ago_seconds=400.0) for n in range(4))),
             ActionVerdict.DAY_LIMIT,
         ),
-        (judged(None, None, deed(action="other", ago_seconds=10.0)), ActionVerdict.RATE),
+        (judged(None, None, past_action(action="other", ago_seconds=10.0)), ActionVerdict.RATE),
         (
-            judged(None, None, deed(action="other", ago_seconds=400.0), gpus=4),
+            judged(None, None, past_action(action="other", ago_seconds=400.0), gpus=4),
             ActionVerdict.SHARE_LIMIT,
         ),
-        (judged(None, None, deed(workload=LLAMA, result=None)), ActionVerdict.UNVERIFIED),
+        (judged(None, None, past_action(workload=LLAMA, result=None)), ActionVerdict.UNVERIFIED),
         (
-            judged(None, terms(cool_down_seconds=3 * DAY), deed(workload=LLAMA)),
+            judged(None, terms(cool_down_seconds=3 * DAY), past_action(workload=LLAMA)),
             ActionVerdict.COOL_DOWN,
         ),
         (
             judged(
-                None, terms(cool_down_seconds=60.0), deed(workload=LLAMA, ago_seconds=0.9 * DAY)
+                None,
+                terms(cool_down_seconds=60.0),
+                past_action(workload=LLAMA, ago_seconds=0.9 * DAY),
             ),
             ActionVerdict.WORKLOAD_LIMIT,
         ),
         (
-            judged(None, None, deed(advice="aaaaaaaaaaaa", workload=LLAMA)),
+            judged(None, None, past_action(advice="aaaaaaaaaaaa", workload=LLAMA)),
             ActionVerdict.DONE_BEFORE,
         ),
     ],
@@ -147,8 +149,8 @@ def test_each_bound_holds_by_itself_and_says_why(
 def test_at_most_one_is_due_at_a_time() -> None:
     """What is done changes what may be done next."""
     both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
-    scene = ActionConditions(8, {LLAMA, "slurm/other"})
-    found = proposals(both, {each.id: [terms()] for each in both}, (), scene, ActionLimits())
+    conditions = ActionConditions(8, {LLAMA, "slurm/other"})
+    found = proposals(both, {each.id: [terms()] for each in both}, (), conditions, ActionLimits())
     assert [each.verdict for each in found] == [ActionVerdict.DUE, ActionVerdict.RATE]
 
 
@@ -162,7 +164,7 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
 
 
 @pytest.mark.parametrize(
-    ("state", "scene", "verdict"),
+    ("state", "conditions", "verdict"),
     [
         (AdviceState.ACTIVE, {"proposed": {KEY: NOW}}, ActionVerdict.NOT_APPROVED),
         (
@@ -185,10 +187,10 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
     ids=["unclaimed", "claimed", "claimed-before", "never-proposed", "of-an-earlier-opening"],
 )
 def test_a_claim_approves_what_was_proposed_when_it_was_made(
-    state: AdviceState, scene: Mapping[str, Any], verdict: ActionVerdict
+    state: AdviceState, conditions: Mapping[str, Any], verdict: ActionVerdict
 ) -> None:
     """The one who claimed without knowing of an action meant to act by hand."""
-    assert judged(advice(state), terms(mode=ActionMode.APPROVE), **scene).verdict is verdict
+    assert judged(advice(state), terms(mode=ActionMode.APPROVE), **conditions).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -204,10 +206,10 @@ def test_failed_action_is_retried_only_on_a_later_claim(
     outcome: ActionOutcome, claimed: int, verdict: ActionVerdict
 ) -> None:
     """By a claim that is later than what was done."""
-    before = deed(advice=KEY[1], workload=LLAMA, outcome=outcome, result=None, at=NOW + 2)
-    scene: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
+    before = past_action(advice=KEY[1], workload=LLAMA, outcome=outcome, result=None, at=NOW + 2)
+    conditions: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
     about = advice(AdviceState.CLAIMED)
-    assert judged(about, terms(mode=ActionMode.APPROVE), before, **scene).verdict is verdict
+    assert judged(about, terms(mode=ActionMode.APPROVE), before, **conditions).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -225,16 +227,16 @@ def test_an_action_that_fails_too_often_is_suspended(
 ) -> None:
     """By its results that are known, of the time that counts; what is older counts no more."""
     states = {True: AdviceState.SUCCEEDED, False: AdviceState.FAILED, None: AdviceState.EXPIRED}
-    deeds = [deed(result=states[each]) for each in results]
-    assert is_suspended("release", deeds, ActionLimits()) is suspended
-    old = [replace(each, ago_seconds=31 * DAY) for each in deeds]
+    past_actions = [past_action(result=states[each]) for each in results]
+    assert is_suspended("release", past_actions, ActionLimits()) is suspended
+    old = [replace(each, ago_seconds=31 * DAY) for each in past_actions]
     assert not is_suspended("release", old, ActionLimits())
-    assert (judged(None, None, *deeds).verdict is ActionVerdict.SUSPENDED) is suspended
+    assert (judged(None, None, *past_actions).verdict is ActionVerdict.SUSPENDED) is suspended
 
 
 def test_advice_without_a_workload_is_bounded_by_its_gpu() -> None:
     """A GPU that no one holds rests as a workload does."""
     nobody = advice(workload=None)
-    before = deed(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
+    before = past_action(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
     assert judged(nobody, None, before).verdict is ActionVerdict.COOL_DOWN
     assert judged(nobody, None, replace(before, ago_seconds=2 * DAY)).verdict is ActionVerdict.DUE

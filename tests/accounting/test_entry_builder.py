@@ -1,4 +1,4 @@
-"""The books: every device's time is accounted for once, whatever the readings do."""
+"""The entry builder: every device's time is accounted for once, whatever the readings do."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ Tick = tuple[float, Signals | str, Signals | str]
 
 def post_all(snapshots: Sequence[Snapshot]) -> list[Entry]:
     """The entries of snapshots, all in one list."""
-    books = EntryBuilder()
-    return [entry for each in snapshots for entry in books.post(each)]
+    builder = EntryBuilder()
+    return [entry for each in snapshots for entry in builder.post(each)]
 
 
 def times(entries: Sequence[Entry]) -> Counter[State]:

@@ -14,10 +14,10 @@ from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
-__all__ = ["Desk"]
+__all__ = ["GrafanaFixture"]
 
 
-class Desk:
+class GrafanaFixture:
     """A sink, its outbox and its clock, and what it complained of."""
 
     def __init__(
@@ -26,16 +26,16 @@ class Desk:
         self.advice: list[Advice] = []
         self.outbox = outbox or AnnotationOutbox(Storage("").database)
         self.clock = FastClock(NOW)
-        self.told: list[str] = []
-        patience = HttpSettings(timeout_seconds=0.3)
-        http = HttpClient(url, patience, token=lambda: TOKEN, sleep=lambda _: None)
+        self.errors: list[str] = []
+        quick = HttpSettings(timeout_seconds=0.3)
+        http = HttpClient(url, quick, token=lambda: TOKEN, sleep=lambda _: None)
         self.sink = GrafanaAnnotations(
             GrafanaSettings(url=url, **settings),
             self.outbox,
             DeliveryContext(
                 lambda: self.advice,
                 self.clock,
-                lambda _, message: self.told.append(message),
+                lambda _, message: self.errors.append(message),
                 node=node,
             ),
             http,

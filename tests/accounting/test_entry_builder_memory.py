@@ -1,4 +1,4 @@
-"""What the books remember of a device, so that one reading is judged by those before it."""
+"""What the entry builder remembers of a device: a reading is judged by those before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,13 +22,13 @@ WATTS: Final = Signal.POWER_WATTS
 
 
 def post(
-    books: EntryBuilder, first: int, course: Sequence[Mapping[Device, Signals]]
+    builder: EntryBuilder, first: int, course: Sequence[Mapping[Device, Signals]]
 ) -> list[Entry]:
     """The entries of some seconds, one reading of each device a second."""
     return [
         entry
         for at, readings in enumerate(course, start=first)
-        for entry in books.post(snapshot(at, tuple(readings), readings))
+        for entry in builder.post(snapshot(at, tuple(readings), readings))
     ]
 
 
@@ -77,11 +77,11 @@ def test_accounts_keep_the_draw_with_the_device() -> None:
 
 def test_ranges_of_absent_devices_are_bounded() -> None:
     """A board that was lost comes back as the same; MIG makes new uuids each time."""
-    books = EntryBuilder()
+    builder = EntryBuilder()
     for number in range(100):
-        books.restore_power(f"MIG-{number}", LearnedPower(10.0, 20.0))
-    post(books, 0, [{}])
-    kept = [number for number in range(100) if books.learned_power(f"MIG-{number}")]
+        builder.restore_power(f"MIG-{number}", LearnedPower(10.0, 20.0))
+    post(builder, 0, [{}])
+    kept = [number for number in range(100) if builder.learned_power(f"MIG-{number}")]
     assert kept == list(range(36, 100))
 
 
@@ -135,8 +135,8 @@ def test_woken_gpu_is_unknown_and_teaches_nothing() -> None:
     board = gpu(0, name="NVIDIA L40S", power_limit_watts=350.0, memory_total_bytes=48 * 2.0**30)
     rest = {**EMPTY, Signal.MEMORY_USED_BYTES: 0.0, WATTS: 33.0}
     woken = {**rest, Signal.GPU_BUSY: 1.0, WATTS: 145.0}
-    books = EntryBuilder()
-    entries = post(books, 0, [{board: each} for each in (rest, rest, woken, rest)])
+    builder = EntryBuilder()
+    entries = post(builder, 0, [{board: each} for each in (rest, rest, woken, rest)])
     assert [entry.state for entry in entries] == [
         State.IDLE_EMPTY,
         State.UNKNOWN,
@@ -157,9 +157,9 @@ def settling(at: int, values: Signals, *, is_settled: bool) -> Snapshot:
 
 def test_gpu_that_settles_is_unknown() -> None:
     """Utilization and power are left out at first; memory and processes say nothing of rest."""
-    books = EntryBuilder()
+    builder = EntryBuilder()
     entries = [
-        entry for at in range(6) for entry in books.post(settling(at, EMPTY, is_settled=at >= 3))
+        entry for at in range(6) for entry in builder.post(settling(at, EMPTY, is_settled=at >= 3))
     ]
     unknown, empty = State.UNKNOWN, State.IDLE_EMPTY
     assert [entry.state for entry in entries] == [unknown, unknown, empty, empty, empty]

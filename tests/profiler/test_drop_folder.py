@@ -22,7 +22,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 
 @dataclass
-class Desk:
+class RecordingConsumer:
     """Takes what was read, or breaks."""
 
     taken: list[list[str]] = field(default_factory=list)
@@ -52,7 +52,7 @@ def read_here(descriptor: int, name: str, *_: object) -> Profile:
 
 def intake(
     folder: Path,
-    controller: Desk,
+    controller: RecordingConsumer,
     repository: CaptureRepository | None = None,
     read: Callable[..., Profile] | None = read_here,
     files_maximum: int = 1000,
@@ -75,7 +75,7 @@ def refusals(folder: Path) -> dict[str, str]:
 
 def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
     """Two looks have to agree; a third reads nothing again."""
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller)
     path = folder / "a.json"
     path.write_text("half")
@@ -90,7 +90,7 @@ def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
 
 def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
     """It is another profile under the same name."""
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller)
     for text in ("one", "another"):
         (folder / "a.json").write_text(text)
@@ -101,7 +101,7 @@ def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
 
 def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
     """Those of one folder, apart from those of another."""
-    controller = Desk()
+    controller = RecordingConsumer()
     for name in ("run/r1.json", "run/r0.json", "other/r0.json", "alone.json", ".hidden/r2.json"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
@@ -114,7 +114,7 @@ def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
 
 def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
     """Nor is what is broken told of again."""
-    controller = Desk()
+    controller = RecordingConsumer()
     (folder / "a.json").write_text("good")
     (folder / "b.json").write_text("broken")
     told = []
@@ -134,7 +134,7 @@ def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path
 def test_files_that_went_away_are_forgotten(folder: Path) -> None:
     """The memory is no larger than the folder."""
     repository, path = CaptureRepository(Storage("").database), folder / "a.json"
-    place = intake(folder, Desk(), repository)
+    place = intake(folder, RecordingConsumer(), repository)
     path.write_text("x")
     place.poll()
     place.poll()
@@ -159,7 +159,7 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
         "pipe.json": "is a pipe; put the file itself there",
         "socket.json": "is a socket; put the file itself there",
     } | {path: why for path, why in found.items() if path == "folder"}
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller)
     with capture_logs() as log:
         for _ in range(3):
@@ -209,7 +209,7 @@ def test_a_hard_link_is_opened_where_all_who_may_have_made_it_could_read_it(
     secret.chmod(file_mode)
     folder.chmod(folder_mode)
     (folder / "a.json").hardlink_to(secret)
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller)
     for _ in range(2):
         place.poll()
@@ -262,7 +262,7 @@ def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
 
 def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
     """And it is said once that there are more."""
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller, files_maximum=2)
     for number in range(4):
         path = folder / f"{number}.json"
@@ -277,7 +277,7 @@ def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
     """And read once it is."""
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder / "later", controller)
     with capture_logs() as log:
         place.poll()
@@ -293,7 +293,7 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
 def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
     """A full disk, on the other hand, is tried again."""
     controller, repository = (
-        Desk(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
+        RecordingConsumer(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
         CaptureRepository(Storage("").database),
     )
     place = intake(folder, controller, repository)
@@ -311,7 +311,7 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
 
 def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
     """What was not read is read after the next start."""
-    controller, repository = Desk(), CaptureRepository(Storage("").database)
+    controller, repository = RecordingConsumer(), CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
     place.poll()
@@ -322,7 +322,7 @@ def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
 
 def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
     """From the folder to the controller, and a pipe beside it keeps no one waiting."""
-    controller = Desk()
+    controller = RecordingConsumer()
     place = intake(folder, controller, read=None)
     trace_of().write(folder)
     os.mkfifo(folder / "pipe")

@@ -15,13 +15,13 @@ from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
-__all__ = ["MINUTE", "QUICK", "Desk", "alerts_to", "severe", "to"]
+__all__ = ["MINUTE", "QUICK", "WebhookFixture", "alerts_to", "severe", "to"]
 
 MINUTE = 60 * SECOND
 QUICK = HttpSettings(timeout_seconds=0.5, tries=1)
 
 
-class Desk:
+class WebhookFixture:
     """Webhooks with their outbox, their clock and the advice that there is."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Desk:
     ) -> None:
         self.clock = FastClock(start)
         self.advice: list[Advice] = []
-        self.told: list[str] = []
+        self.errors: list[str] = []
         self.outbox = outbox or Outbox(Storage("").database, WEBHOOK_OUTBOX)
         self.webhooks = webhooks_of(
             settings,
@@ -41,7 +41,7 @@ class Desk:
             DeliveryContext(
                 lambda: self.advice,
                 self.clock,
-                lambda _, message: self.told.append(message),
+                lambda _, message: self.errors.append(message),
                 sleep=lambda _: None,
                 titles=lambda: titles or {},
                 node="node-1",

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from advice_history import keep_advice
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
-from kept_advice import keep_advice
 
 CONFIG: Final = """\
 sampling: {interval: 200ms}

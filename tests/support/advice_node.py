@@ -1,4 +1,4 @@
-"""Chores over real accounts and a real database, on a desk of their own."""
+"""A node's advice service over real accounts and a real database."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -69,8 +69,8 @@ class NodeServices:
 
 
 @dataclass
-class Desk:
-    """Chores with all that they work on."""
+class AdviceNode:
+    """The services of a node with all that they work on."""
 
     path: Path
     clock: FastClock
@@ -120,13 +120,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def advice_node(tmp_path: Path) -> Iterator[AdviceNode]:
     """Everything empty."""
     path, clock = tmp_path / "history.db", FastClock(EPOCH)
-    books, storage, sink = (
+    service, storage, sink = (
         AccountingService(AccountingSettings()),
         Storage(str(path)),
         Sink(path),
     )
-    yield Desk(path, clock, books, storage, sink)
+    yield AdviceNode(path, clock, service, storage, sink)
     storage.close()
