@@ -15,7 +15,7 @@ import pytest
 
 from profiler_environment import recorders
 from rightsizer.cli.main import main
-from rightsizer.model.finding import Action
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, ProfileFormat, SpanKind
 from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(600)
 
 PROGRAMS: Final = Path(__file__).parent.parent / "profilers"
 LIMITS: Final = ReadLimits()
-TORCH_STEPS, TORCH_LOADER = 4, 0.05
+TORCH_STEPS, TORCH_LOADER, TORCH_LATE = 4, 0.05, 0.1
 JAX_STEPS, JAX_LOADER = 5, 0.03
 
 
@@ -161,7 +161,7 @@ def test_two_ranks_are_told_apart_and_judged_together(
     assert [(each.rank, each.world_size) for each in profiles] == [(0, 2), (1, 2)]
     for each in profiles:
         assert_steps(each, TORCH_STEPS, TORCH_LOADER)
-        assert spans(each, SpanKind.ANNOTATION)["gloo:all_reduce"][0] >= TORCH_STEPS
+        assert spans(each, SpanKind.COLLECTIVE)["gloo:all_reduce"][0] >= TORCH_STEPS
     page = tmp_path / "page.html"
     assert main(["profile", str(torch_ranks), "--report", str(page)]) == 0
     assert "Steps of the host" in page.read_text(encoding="utf-8")
@@ -169,6 +169,23 @@ def test_two_ranks_are_told_apart_and_judged_together(
     assert text.startswith("rank0.json and 1 more")
     assert text.count("\n  step of the host") == 2
     assert "recorded on the CPU alone" in " ".join(text.split())
+
+
+def test_a_late_rank_is_found_by_what_the_other_waits(torch_ranks: Path) -> None:
+    """In the sum that it is late to, which nothing hides; as a bound, for no GPU is seen."""
+    waiting, late = read_all([torch_ranks], LIMITS)
+    waits, others = (
+        sum(step.collective_seconds for step in each.host_steps) for each in (waiting, late)
+    )
+    # The other is late by itself now and then, as to the checkpoint that it alone writes.
+    assert waits >= TORCH_STEPS * TORCH_LATE / 2
+    assert waits > others
+    (workload,) = judged_workloads([waiting, late])
+    found = {each.reasons[0]: each for each in workload.findings if each.is_complaint}
+    assert found.keys() == {Reason.HOST_BOUND, Reason.COMMUNICATION_BOUND}
+    assert "no GPU is in it, whose kernels may hide a part" in (
+        found[Reason.COMMUNICATION_BOUND].summary
+    )
 
 
 def test_sizing_refuses_a_trace_of_the_cpu(

@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 STEPS = 4
 LOADER_SECONDS = 0.05
+LATE_SECONDS = 0.1
 WARM_UP = 2
 
 
@@ -52,6 +53,7 @@ def train(folder: Path, rank: int, ranks: int) -> None:
             with record_function("my_forward"):
                 loss = model(batch).square().mean()
             loss.backward()
+            time.sleep(rank * LATE_SECONDS)  # The second rank is late to the sum.
             with record_function("Optimizer.step#by_hand"):
                 update(model, ranks)
             if rank == 0:

@@ -50,6 +50,7 @@ class SpanKind(StrEnum):
     LOADER = "loader"
     CHECKPOINT = "checkpoint"
     SYNCHRONIZATION = "synchronization"
+    COLLECTIVE = "collective"
     ANNOTATION = "annotation"
 
 
@@ -328,6 +329,8 @@ class HostStep:
     end: Nanoseconds
     loader_seconds: float = 0.0
     """In which the host waited for its loader."""
+    collective_seconds: float = 0.0
+    """In which it ran a collective."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,11 +196,9 @@ def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
 
 
 def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
-    """Name, time and time in the loader of steps that no device shows."""
-    return [
-        (each["name"], time_text(each["seconds"]), time_text(each["loader_seconds"]))
-        for each in steps
-    ]
+    """Name, time, and time in loader and collectives, of steps that no device shows."""
+    keys = "seconds", "loader_seconds", "collective_seconds"
+    return [(each["name"], *(time_text(each[key]) for key in keys)) for each in steps]
 
 
 def is_contradicted(finding: ProfileDocument) -> bool:

@@ -32,6 +32,7 @@ def encode_profile(profile: Profile) -> JsonObject:
                 "name": each.name,
                 "seconds": seconds(each.end - each.start),
                 "loader_seconds": each.loader_seconds,
+                "collective_seconds": each.collective_seconds,
             }
             for each in profile.host_steps
         ],

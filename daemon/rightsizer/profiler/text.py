@@ -66,7 +66,7 @@ def _profile(document: ProfileDocument) -> list[str]:
         figures.span_rows(document["host_spans"]),
     )
     for header, rows, most, noun in (
-        (("  step of the host", "time", "loader"), steps, _MOST_STEPS, "steps"),
+        (("  step of the host", "time", "loader", "collectives"), steps, _MOST_STEPS, "steps"),
         (("  on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
     ):
         if rows:

@@ -7,7 +7,6 @@ from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import replace
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
-from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import ProfileHostBoundSettings
@@ -96,29 +95,26 @@ def _of_host_steps(
 
     Without a GPU in it the queue of one may have hidden all of the wait.
     """
-    steps = [step for each in profiles for step in each.host_steps]
-    length = sum(seconds(each.end - each.start) for each in steps)
-    if not length:
+    if (waits := rule.host_share(profiles, lambda step: step.loader_seconds)) is None:
         return None
-    waits = sum(each.loader_seconds for each in steps)
-    ratio, name = min(1.0, waits / length), rule.source_of(profiles)
+    ratio, mean, name = waits.ratio, waits.seconds_per_step, rule.source_of(profiles)
     is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
-    low, mean = settings.removed_low_ratio if is_page else 0.0, waits / len(steps)
+    low = settings.removed_low_ratio if is_page else 0.0
     unseen = "" if is_page else " of the host; no GPU is in it, whose queue may hide a part"
-    certainty = probability_above(ratio, float(len(steps)), settings.loader_on_ratio)
+    certainty = probability_above(ratio, float(len(waits.steps)), settings.loader_on_ratio)
     return ProfileVerdict(
         f"{name} waits for input {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step{unseen}.",
         {"certainty": certainty},
         {
             "loader_wait_ratio_at_most": round(ratio, 4),
             "loader_seconds_per_step": [
-                round(each.loader_seconds, 6) for each in steps[:_MOST_STEPS]
+                round(each.loader_seconds, 6) for each in waits.steps[:_MOST_STEPS]
             ],
         },
         (name,) if ratio >= settings.loader_on_ratio else (),
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
-        gain=Gain(low * ratio, ratio, StepGain(length / len(steps), low * mean, mean)),
+        gain=Gain(low * ratio, ratio, StepGain(waits.step_seconds, low * mean, mean)),
         description=_LOAD_AHEAD,
         instructions=rule.instructions("more_workers"),
         risk=Risk.VERY_LOW,

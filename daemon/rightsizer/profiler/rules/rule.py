@@ -19,8 +19,8 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
+from rightsizer.model.profile import DeviceProfile, HostStep, KernelUse, Profile, TimeUse
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text, seconds
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 ProfileSettingsT = TypeVar("ProfileSettingsT")
@@ -343,6 +343,28 @@ def over(
     """The member with the highest ratio, that ratio, and the keys of all that reach a threshold."""
     worst = max(members, key=ratio)
     return worst, ratio(worst), tuple(each.key for each in members if ratio(each) >= threshold)
+
+
+class HostShare(NamedTuple):
+    """What something takes of the host's steps."""
+
+    ratio: float
+    seconds_per_step: float
+    step_seconds: float
+    steps: Sequence[HostStep]
+
+
+def host_share(
+    profiles: Sequence[Profile], taken_seconds: Callable[[HostStep], float]
+) -> HostShare | None:
+    """The share over all steps that no device shows; `None` where there are none."""
+    steps = [step for each in profiles for step in each.host_steps]
+    length = sum(seconds(each.end - each.start) for each in steps)
+    if not length:
+        return None
+    taken = sum(map(taken_seconds, steps))
+    ratio, count = min(1.0, taken / length), len(steps)
+    return HostShare(ratio, taken / count, length / count, steps)
 
 
 def at_work(

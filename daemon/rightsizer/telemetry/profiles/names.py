@@ -50,6 +50,7 @@ _PYTHON: Final = (
 _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
 """What PyTorch's `emit_nvtx` appends, by which every range would have a name of its own."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
+_COLLECTIVE_ANNOTATION: Final = _any_of("collective_annotation")
 _STEP: Final = _any_of("step")
 _TURN: Final = _any_of("turn")
 
@@ -94,6 +95,8 @@ def is_wait_call(name: str) -> bool:
 
 def span_kind(name: str) -> SpanKind:
     """What kind of span an annotation is."""
+    if _COLLECTIVE_ANNOTATION.search(name):
+        return SpanKind.COLLECTIVE
     return _kind_by(_ANNOTATIONS, name)
 
 

@@ -225,9 +225,15 @@ class Recorder:
         if any(len(each.line) for each in self._devices.values()):
             return ()
         steps = apart(self._steps)
-        loader = self._loader(steps)
+        kinds = SpanKind.LOADER, SpanKind.COLLECTIVE
+        lines = [self._covered(kind, steps) for kind in kinds]
         return tuple(
-            HostStep(each.name, each.start, each.end, seconds(loader.length(each.start, each.end)))
+            HostStep(
+                each.name,
+                each.start,
+                each.end,
+                *(seconds(line.length(each.start, each.end)) for line in lines),
+            )
             for each in steps
         )
 
@@ -271,7 +277,7 @@ class Recorder:
         if not len(device.line):
             return profile
         steps = apart(device.steps or self._steps)
-        limits, loader = self._limits.time, self._loader(steps)
+        limits, loader = self._limits.time, self._covered(SpanKind.LOADER, steps)
         adjacent, marks = limits.adjacent_maximum_nanoseconds, [*_marks(steps)]
         edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
         marks += edges
@@ -315,11 +321,11 @@ class Recorder:
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
         )
 
-    def _loader(self, steps: Iterable[StepSpan]) -> CoveredLength:
-        """What the host was in its loader between where steps start and end."""
-        loader = CoveredLength(_marks(steps))
-        loader.add_all(self._spans.times(SpanKind.LOADER))
-        return loader
+    def _covered(self, kind: SpanKind, steps: Iterable[StepSpan]) -> CoveredLength:
+        """What spans of the host take between where steps start and end."""
+        line = CoveredLength(_marks(steps))
+        line.add_all(self._spans.times(kind))
+        return line
 
 
 def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:

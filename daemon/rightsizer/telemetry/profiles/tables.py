@@ -22,7 +22,7 @@ from rightsizer.telemetry.profiles.timeline import Interval, SpanLine, union
 
 _COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
 _REST: Final = "(others)"
-_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT)
+_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT, SpanKind.COLLECTIVE)
 
 
 def short_name(name: str, maximum: int) -> str:
@@ -167,7 +167,7 @@ class HostSpans:
         self._rows[key] = (known + count, time + total)
 
     def times(self, kind: SpanKind) -> Iterator[Interval]:
-        """When the host was in its loader, at a checkpoint or waiting: apart, in order."""
+        """When the host was at something of a kind, or waiting: apart, in order."""
         return union(self._lines[kind].intervals())
 
     def uses(self) -> tuple[HostSpanUse, ...]:
