@@ -5,7 +5,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +38,7 @@ from rightsizer.telemetry.profiles.names import (
 )
 from rightsizer.telemetry.profiles.products import tensor_product
 from rightsizer.telemetry.profiles.reader import ProfileReader
-from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.recorder import Recorder, StepMarks
 from rightsizer.telemetry.profiles.tables import KernelTable
 from rightsizer.telemetry.profiles.time_use import Launches
 from rightsizer.telemetry.profiles.timeline import Column, Interval, MemoryCurve
@@ -95,10 +94,7 @@ class PyTorchEvents:
     def __init__(self, recorder: Recorder, limits: ReadLimits) -> None:
         self._recorder = recorder
         self._limits = limits
-        self._device_steps: list[tuple[str, Interval, str]] = []
-        self._has_steps = False
-        self._turns: Column = array("q")
-        """Starts of a serving engine's turns."""
+        self._steps = StepMarks(recorder, limits.steps_maximum)
         self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
         self.ranges, self.range_count = KernelTable(limits), 0
@@ -151,12 +147,7 @@ class PyTorchEvents:
                 self._recorder.stacks.wait(thread, _AWAITED_COPY, span)
         for name, span in self._recorder.stacks.waits():
             self._recorder.wait(name, *span)
-        if not self._has_steps:
-            for name, span, device in self._device_steps:
-                self._recorder.step(name, *span, device)
-            if not self._device_steps:
-                for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
-                    self._recorder.step(f"turn {count}", *turn)
+        self._steps.finish()
         used = tuple(self.used_devices)
         for key, curve in self._memory.items():
             # ROCm numbers the devices of memory otherwise than those of kernels.
@@ -281,14 +272,12 @@ class PyTorchEvents:
     def _annotation(self, event: Event, _: _Arguments, span: Interval) -> bool:
         name = _name(event)
         if _STEP.match(name):
-            self._has_steps = True
-            self._recorder.step(name, *span)
+            self._steps.mark(name, span)
         else:
             if is_turn(name):
                 # Each is named for its requests, and would be a row of its own.
                 name = _ENGINE_TURN
-                if len(self._turns) <= self._limits.steps_maximum:
-                    self._turns.append(span[0])
+                self._steps.begin_turn(span[0])
             self._recorder.host_span(span_kind(name), without_turn(name), *span)
             self._recorder.stacks.module(self._thread(event), name, span)
         return True
@@ -306,10 +295,9 @@ class PyTorchEvents:
 
     def _device_annotation(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name = _name(event)
-        if not _STEP.match(name) or len(self._device_steps) >= self._limits.steps_maximum:
-            return False
-        self._device_steps.append((name, span, self._device(event, arguments)))
-        return True
+        return bool(_STEP.match(name)) and self._steps.mark_device(
+            name, span, self._device(event, arguments)
+        )
 
     def _counted_range(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         start, end = span

@@ -1,10 +1,11 @@
 """Recorder of a profile's timeline, event by event; tells where each device's time went."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
@@ -35,7 +36,9 @@ from rightsizer.telemetry.profiles.time_use import (
     timeline_edges,
 )
 from rightsizer.telemetry.profiles.timeline import (
+    Column,
     CoveredLength,
+    Interval,
     KernelLine,
     MemoryCurve,
     SpanLine,
@@ -330,3 +333,39 @@ class Recorder:
 
 def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
     return chain.from_iterable((step.start, step.end) for step in steps)
+
+
+class StepMarks:
+    """Steps of a trace: the profiler's own, else those on devices, else an engine's turns."""
+
+    def __init__(self, recorder: Recorder, maximum: int) -> None:
+        self._recorder, self._maximum, self._is_marked = recorder, maximum, False
+        self._on_devices: list[tuple[str, Interval, str]] = []
+        self._turns: Column = array("q")
+
+    def mark(self, name: str, span: Interval) -> None:
+        """A step that the profiler marked on the host."""
+        self._is_marked = True
+        self._recorder.step(name, *span)
+
+    def mark_device(self, name: str, span: Interval, device: str) -> bool:
+        """A step as it lay on a device; whether there was room for it."""
+        has_room = len(self._on_devices) < self._maximum
+        if has_room:
+            self._on_devices.append((name, span, device))
+        return has_room
+
+    def begin_turn(self, start: Nanoseconds) -> None:
+        """The start of a serving engine's turn, which lasts until the next."""
+        if len(self._turns) <= self._maximum:
+            self._turns.append(start)
+
+    def finish(self) -> None:
+        """Record what stands in for steps where none was marked."""
+        if self._is_marked:
+            return
+        for name, span, device in self._on_devices:
+            self._recorder.step(name, *span, device)
+        if not self._on_devices:
+            for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
+                self._recorder.step(f"turn {count}", *turn)
