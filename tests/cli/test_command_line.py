@@ -258,7 +258,7 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("listen_addresses: []", "listen_addresses: names no address, so that nobody is answered"),
+        ("listen_addresses: []", "listen_addresses: names no address to listen on"),
         ("listen_addresses: [':80', ':80']", "listen_addresses: ':80' is listed twice"),
         ("listen_addresses: ['http://[::]:80']", "write it like ':19400'"),
         ("route_prefix: gpu", "route_prefix: 'gpu' is not a path"),
