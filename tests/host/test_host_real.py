@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -223,25 +224,32 @@ def test_pressure_of_a_group(
     assert 0 < pressure <= 1
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder that is on a disk where other temporary files may be in memory."""
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("top", [UNIFIED, CGROUPS / "blkio"])
 def test_disk_writes_of_a_group(
-    machine: HostTree, worker: Worker, group: Callable[[Path], Path], tmp_path: Path, top: Path
+    machine: HostTree, worker: Worker, group: Callable[[Path], Path], on_disk: Path, top: Path
 ) -> None:
     """Written past the page cache, so that they are the process's own."""
     folder = group(top)
     if not any((folder / name).exists() for name in ("io.stat", "blkio.throttle.io_service_bytes")):
         pytest.skip("this hierarchy does not account for disks")
-    if _disk_of(tmp_path) is None:
-        pytest.skip("temporary files are not on a whole disk")
+    if _disk_of(on_disk) is None:
+        pytest.skip(f"{on_disk.parent} is not on a whole disk")
     limit = folder / "blkio.throttle.write_bps_device"
     if limit.exists():
         # Newer kernels count in version 1 only where there is a limit.
-        limit.write_text(f"{_disk_of(tmp_path)} {2**40}")
+        limit.write_text(f"{_disk_of(on_disk)} {2**40}")
     host = machine.host()
-    worker.do("write", tmp_path / "written")
+    worker.do("write", on_disk / "written")
     host.owner([worker.pid])
     machine.tick()
-    worker.do("write", tmp_path / "written")
+    worker.do("write", on_disk / "written")
     written = host.owner([worker.pid]).get(Signal.DISK_WRITE_BYTES_PER_SECOND)
     if written is None:
         pytest.skip("the kernel does not count the bytes of this hierarchy's groups")
