@@ -25,7 +25,16 @@ from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.source import ReleaseController, SecondarySource
 
-__all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "reading", "tick"]
+__all__ = [
+    "FUNCTIONS",
+    "FakeDriver",
+    "FakeGpu",
+    "FakeInstance",
+    "installed",
+    "patient_settings",
+    "reading",
+    "tick",
+]
 
 _OK = pynvml.NVML_SUCCESS
 _ABSENT = pynvml.NVML_ERROR_NOT_SUPPORTED

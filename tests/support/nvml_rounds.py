@@ -6,14 +6,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nvml_driver import installed
+from nvml_driver import installed, patient_settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import Clock, FastClock
 from rightsizer.model.reading import Reading
 from rightsizer.telemetry.nvml.device_reader import DeviceReader, PollResult
 from rightsizer.telemetry.nvml.driver import NvmlDriver
 from rightsizer.telemetry.nvml.inventory import Inventory
-from rightsizer.telemetry.nvml.settings import LiveSettings
 
 __all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
 
@@ -46,7 +45,9 @@ def rounds(
         found = own.find_devices()
         assert isinstance(found, Inventory)
         sessions = [
-            stack.enter_context(DeviceReader(gpu, clock=clock, settings=LiveSettings(**settings)))
+            stack.enter_context(
+                DeviceReader(gpu, clock=clock, settings=patient_settings(**settings))
+            )
             for gpu in found.gpus
         ]
         yield lambda: [session.read() for session in sessions]

@@ -91,7 +91,7 @@ def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Wa
     """A source over a packaged scenario's node that starts at a time."""
     node, clock = node_of(scenario, start), FastClock(start)
     library = InstrumentedLibrary(node, clock.wall_time)
-    options = {"deadline_seconds": 6.0, "hung_after_seconds": 1.0, **options}
+    options = {"deadline_seconds": 6.0, "hung_after_seconds": 3.0, **options}
     try:
         with reading(library, clock, **options) as source:
             yield Watch(node, library, clock, source, start)
