@@ -165,3 +165,32 @@ def test_advice_of_a_history_is_explained(
     ]
     assert main(["explain", id_, "--history.path", str(tmp_path / "none.db")]) == 1
     assert "does not exist; name one with --history.path" in capsys.readouterr().err
+
+
+def test_what_one_sentence_serves_is_told_once() -> None:
+    """From three GPUs without a workload on: the first in full, the others by name and id."""
+    savings = Savings(dollars_per_hour_low=1.0, dollars_per_hour_high=1.0)
+    empty = [
+        Advice(
+            finding(
+                id=f"empty{index}",
+                devices=(f"GPU-{index}",),
+                workload=None,
+                action=Action.RELEASE,
+                summary=f"GPU {index}: empty and idle since noon.",
+                savings=savings,
+            ),
+            AdviceState.ACTIVE,
+            NOW,
+            NOW,
+        )
+        for index in range(4)
+    ]
+    text = advise_text([], empty)
+    assert text.count("Release the GPU: GPU") == 1
+    assert "GPU 0: empty and idle since noon." in text
+    more = (
+        "and 3 more like it, which save $72 a day: GPU 1 (empty1), GPU 2 (empty2), GPU 3 (empty3)"
+    )
+    assert f"    {more}\n" in text
+    assert "more like it" not in advise_text([], empty[:2])

@@ -8,7 +8,7 @@ import pytest
 
 from publish_advice import node_advice
 from publish_reports import full_report, node_report
-from rightsizer.model.finding import Instruction, Option, Risk, Savings
+from rightsizer.model.finding import Action, Instruction, Option, Risk, Savings
 from rightsizer.model.report import JobReport, Report, WorkloadReport
 from rightsizer.model.state import State
 from rightsizer.model.topology import (
@@ -197,6 +197,24 @@ def test_a_row_tells_whose_trouble_it_is() -> None:
     (other,) = (uuid for uuid in stall.devices if uuid != culprit)
     assert titles[culprit] == ["Find the rank that the others wait for"]
     assert titles[other] == ["Find the rank that the others wait for: llama-pretrain"]
+
+
+def test_what_one_sentence_serves_is_folded() -> None:
+    """From three GPUs without a workload on; savings are summed, and each has its own card."""
+    report = node_report()
+    idle = next(each for each in report.advice if each.is_open)
+    saves = Savings(gpus_low=1.0, gpus_high=1.0, dollars_per_hour_low=1.0)
+    finding = replace(idle.finding, action=Action.RELEASE, workload=None, savings=saves)
+    empty = tuple(
+        replace(idle, finding=replace(finding, id=f"empty{each.device.index}", devices=(uuid,)))
+        for each in report.devices[:3]
+        for uuid in (each.device.uuid,)
+    )
+    document = page_of(replace(report, advice=empty))
+    (summary,) = re.findall(r'<summary class="panel">(.*?)</summary>', document)
+    assert re.sub("<[^>]*>", "", summary) == "Release 3 GPUs saves $72 a day"
+    assert document.count("<article") == 3
+    assert 'class="group"' not in page_of(replace(report, advice=empty[:2]))
 
 
 def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:

@@ -4,7 +4,12 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rightsizer.console.advice import advice_lines, dearest_first, finding_line
+from rightsizer.console.advice import (
+    advice_lines,
+    dearest_first,
+    dollars_per_day,
+    finding_line,
+)
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
@@ -52,17 +57,33 @@ def advise_text(
 
 
 def open_lines(forms: Sequence[JsonObject]) -> list[str]:
-    """Open advice in the order of its worth."""
+    """Open advice in the order of its worth; what one sentence serves is told once."""
     lines = ["To do, by savings, then by severity:"] if forms else []
-    first_of: dict[str, str] = {}
+    alike: dict[object, list[JsonObject]] = {}
     for each in sorted(forms, key=dearest_first):
-        # A summary begins with what it is about.
-        holder = (each["workload"] or "").rpartition("/")[2] or each["summary"].partition(":")[0]
-        lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
-        first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
-        if first != each["id"]:
-            lines.append(f"    conflicts with {first}: apply only one of the two")
+        kind = (each["action"], *each["reasons"])
+        alike.setdefault(each["id"] if each["workload"] else kind, []).append(each)
+    first_of: dict[str, str] = {}
+    for group in alike.values():
+        told = group if len(group) < _NAMED else group[:1]
+        for each in told:
+            holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
+            lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
+            first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
+            if first != each["id"]:
+                lines.append(f"    conflicts with {first}: apply only one of the two")
+        if rest := group[len(told) :]:
+            dollars = sum(map(dollars_per_day, rest))
+            saves = f", which save ${dollars:,.0f} a day" if dollars > 0 else ""
+            named = ", ".join(f"{_subject(each)} ({each['id']})" for each in rest)
+            lines += wrapped(f"and {len(rest)} more like it{saves}: {named}", 4, 0)
     return [*lines, ""] if forms else []
+
+
+def _subject(advice: JsonObject) -> str:
+    """What a summary begins with."""
+    subject: str = advice["summary"].partition(":")[0]
+    return subject
 
 
 def _open_count(count: int, flags: str = "") -> str:

@@ -1,6 +1,7 @@
 """View of advice: what, why, confidence, evidence, options, outcome."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -53,6 +54,8 @@ def cost_label(option: Option) -> str:
 
 
 _THE_GPU: Final = "the GPU"
+_ONE_SENTENCE: Final = 3
+"""As many recommendations of one kind, for GPUs without a workload, are folded into one."""
 _TITLE_GPUS: Final = 3
 """More GPUs than this are counted in a title, not named."""
 
@@ -66,6 +69,33 @@ def title_label(finding: Finding, names: Mapping[str, str]) -> str:
         return action.replace(_THE_GPU, gpus)
     subject = finding.workload.rpartition("/")[2] if finding.workload else gpus
     return f"{action}: {subject}" if subject else action
+
+
+def grouped(advice: Sequence[Advice]) -> tuple[tuple[Advice, ...], ...]:
+    """Advice in its order; what one sentence serves, as of empty GPUs, stands with the first."""
+    kinds = Counter(_kind(piece) for piece in advice)
+    groups: dict[object, list[Advice]] = {}
+    for piece in advice:
+        kind = _kind(piece)
+        is_one = kind is not None and kinds[kind] >= _ONE_SENTENCE
+        groups.setdefault(kind if is_one else piece.id, []).append(piece)
+    return tuple(map(tuple, groups.values()))
+
+
+def _kind(piece: Advice) -> object:
+    """What advice on GPUs without a workload has in common; `None` where there is a workload."""
+    finding = piece.finding
+    return None if finding.workload else (finding.action, finding.reasons)
+
+
+def group_label(group: Sequence[Advice], names: Mapping[str, str]) -> str:
+    """`Release 8 GPUs`."""
+    finding = group[0].finding
+    uuids = {uuid for piece in group for uuid in piece.finding.devices}
+    are_instances = all(names.get(uuid, "").startswith("MIG") for uuid in uuids)
+    gpus = f"{len(uuids)} {'MIG instances' if are_instances else 'GPUs'}"
+    action = action_label(finding.action, finding.kind)
+    return action.replace(_THE_GPU, gpus) if _THE_GPU in action else f"{action}: {gpus}"
 
 
 def outcome_label(advice: Advice) -> str:
