@@ -46,7 +46,7 @@ def test_the_unit_of_a_cell_goes_before_that_of_its_column() -> None:
     assert column["2 GiB"] == column["2048"] == 2.0**31
 
 
-@pytest.mark.parametrize("cell", ["60 C", "60 °C", "60 \ufffdC"])
+@pytest.mark.parametrize("cell", ["60 C", "60 °C", "60 \ufffdC", "60C", "60°C", "60.0C"])
 def test_degree_may_have_a_sign(cell: str) -> None:
     """Which is no character in a file of another encoding."""
     column = CellColumn(0, "temperature.gpu", Signal.TEMPERATURE_CELSIUS, "C")

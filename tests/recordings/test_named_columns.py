@@ -45,8 +45,10 @@ def test_words_of_headings_tell_columns(
 
 
 def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes) -> None:
-    """As scripts and Philly's trace have them."""
-    played = replay(write("time,gpu0_util,gpu1_util\n1614031442,0,90\n1614031443,2,91\n"))
+    """As scripts and Philly's trace have them; columns of GPUs that are not there are empty."""
+    heading = "time,gpu0_util,gpu1_util,gpu2_util\n"
+    played = replay(write(f"{heading}1614031442,0,90,\n1614031443,2,91,\n"))
+    assert [device.index for device in played.source.devices] == [0, 1]
     assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.02]
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9, 0.91]
 
@@ -63,7 +65,7 @@ def test_series_that_grafana_joined_by_time(replay: Replays, write: Writes, firs
     heading = f'"Time",{SERIES.format(0)},{SERIES.format(1)}\n'
     played = replay(write(f"{first}{heading}1772532000000,0,90\n1772532015000,5,\n"))
     assert played.values("GPU-0", Signal.GPU_BUSY) == [0.0, 0.05]
-    assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9, None]
+    assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9]
     assert [device.name for device in played.source.devices] == ["NVIDIA L4"] * 2
     assert played.warnings == ""
 
@@ -78,6 +80,7 @@ def test_gpus_of_several_nodes_are_apart(replay: Replays, write: Writes) -> None
     played = replay(write(text))
     assert played.values("a GPU 0", Signal.GPU_BUSY) == [0.09, 0.09]
     assert played.values("b GPU 0", Signal.GPU_BUSY) == [0.9, 0.9]
+    assert [device.uuid for device in played.source.devices] == ["a GPU 0", "b GPU 0"]
 
 
 def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) -> None:

@@ -199,6 +199,7 @@ class _Layout:
         self._device_at = _place(headings, _DEVICES) if uuid_at is None else uuid_at
         self._name_at = _place(headings, _NAMES)
         self._tables: dict[str | None, CellTable] = {}
+        self._facts: dict[str, RecordingDeviceFacts] = {}
         columns: dict[str | None, list[CellColumn]] = {}
         told: dict[Signal, str] = {}
         read = _read_headings(headings)
@@ -208,8 +209,8 @@ class _Layout:
             if unit is None:
                 notes.remark(f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}")
                 continue
-            if said.facts is not None:
-                notes.learn(said.device or "", said.facts)
+            if said.facts is not None and said.device is not None:
+                self._facts[said.device] = said.facts
             if "{" not in heading:
                 told.setdefault(said.signal, f"'{heading}' as {said.signal} in {unit}")
             column = CellColumn(at, heading, said.signal, unit)
@@ -231,17 +232,20 @@ class _Layout:
             self._order = device_order(sample, text.stated, notes)
 
     def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
-        """One a device."""
+        """One a device; none of a device in columns of its own that are empty."""
         node = "" if self._node_at is None else cells[self._node_at].strip()
         for device, table in self._tables.items():
-            key = device or self._named(cells, time, line)
-            if not key:
+            values, missing = table.read(cells, line, self._notes)
+            if device is not None and not values:
+                continue
+            named = device or self._named(cells, time, line)
+            if not named:
                 self._notes.count("row without a device", line)
                 continue
-            if node:
-                index = key.removeprefix("index:")
-                key = f"{node} GPU {index}" if index.isdecimal() else key
-            values, missing = table.read(cells, line, self._notes)
+            index = named.removeprefix("index:")
+            key = f"{node} GPU {index}" if node and index.isdecimal() else named
+            if key not in self._notes.facts:
+                self._notes.learn(key, self._facts.get(named) or self._learned(cells, named))
             yield RecordingRow(time, key, values, missing, self._file)
 
     def _named(self, cells: Sequence[str], time: Nanoseconds, line: int) -> str:
@@ -250,15 +254,16 @@ class _Layout:
             return "" if self._order is None else self._order(time, None, line)
         cell = cells[self._device_at].strip()
         found = _INDEX.fullmatch(cell)
-        key = f"index:{found[1]}" if found else cell
-        if key and key not in self._notes.facts:
-            name = "" if self._name_at is None else cells[self._name_at].strip()
+        return f"index:{int(found[1])}" if found else cell
+
+    def _learned(self, cells: Sequence[str], device: str) -> RecordingDeviceFacts:
+        name = "" if self._name_at is None else cells[self._name_at].strip()
+        index = device.removeprefix("index:")
+        return RecordingDeviceFacts(
+            index=int(index) if index.isdecimal() else None,
             # InfluxDB's 'name' is the measurement's; every board's has a number.
-            is_board = any(map(str.isdigit, name))
-            index = int(found[1]) if found else None
-            facts = RecordingDeviceFacts(index=index, name=name if is_board else None)
-            self._notes.learn(key, facts)
-        return key
+            name=name if any(map(str.isdigit, name)) else None,
+        )
 
 
 def _found_units(

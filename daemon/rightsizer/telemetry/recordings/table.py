@@ -35,6 +35,9 @@ _REMEMBERED: Final = 4096
 # Three digits behind the comma may be thousands.
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 
+_JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
+"""As gpustat, nvtop and Grafana write 97% and 40C."""
+
 
 def missing_cell(cell: str) -> Missing | None:
     """Why a cell has no value, `None` where it should have one."""
@@ -89,6 +92,8 @@ class CellColumn(dict[str, float | Missing]):
         except ValueError:
             if (reason := missing_cell(cell)) is not None:
                 return reason
+            if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
+                text, unit = joined.groups()
             try:
                 number = _unusual_number(text)
             except (ValueError, OverflowError):

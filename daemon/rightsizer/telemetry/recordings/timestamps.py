@@ -17,6 +17,14 @@ _OF_SPREADSHEET: Final = re.compile(
     r"(?P<first>\d{1,2})(?P<mark>[./])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}),?\s+"
     r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?P<rest>:\d\d(?:[.,]\d+)?)?(?:\s*(?P<half>[AaPp][Mm]))?"
 )
+_OF_DATE: Final = re.compile(
+    r"(?:[A-Z][a-z]{2},? )?(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d)"
+    r"(?: [A-Z]{3,4})? (?P<year>\d{4})"
+)
+"""As `date` and `ctime` write it."""
+_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)")
+_ZONE: Final = re.compile(r" [A-Z]{3,4}$")
+"""Names of zones are not unique: a time of one is read as that of a log that names none."""
 _LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"[.,](\d+)")
 _MINUTE_END: Final = 16
@@ -28,8 +36,11 @@ _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 def parse_timestamp(text: str) -> Nanoseconds:
     """A date with its time or an epoch, whichever it looks like; `ValueError` for anything else.
 
-    Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`.
+    Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`, scripts as
+    `20240131_123456` and `Wed Jan 31 12:34:56 UTC 2024`.
     """
+    if text[-3:].isalpha():
+        text = _ZONE.sub("", text)
     if text[4:5] in ("-", "/") and text[:4].isdigit():
         return parse_calendar(text)
     found = _OF_SPREADSHEET.fullmatch(text)
@@ -41,12 +52,21 @@ def parse_timestamp(text: str) -> Nanoseconds:
             hour = hour % 12 + (12 if found["half"].upper() == "PM" else 0)
         date = f"{found['year']}-{month:>02}-{day:>02}"
         return parse_calendar(f"{date} {hour:02}:{found['minute']}{found['rest'] or ':00'}")
+    if found := _OF_DATE.fullmatch(text):
+        return _parse_date(f"{found['year']} {found['month']} {found['day']} {found['time']}")
+    if found := _COMPACT.fullmatch(text):
+        year, month, day, *time = found.groups()
+        return parse_calendar(f"{year}-{month}-{day} {':'.join(time)}")
     return parse_epoch(text)
 
 
 def parse_yearless(text: str) -> Nanoseconds:
     """`Jan 31 12:34:56`, as of a leap year; `ValueError` for anything else."""
-    moment = datetime.strptime(f"{_LEAP_YEAR} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
+    return _parse_date(f"{_LEAP_YEAR} {text}")
+
+
+def _parse_date(text: str) -> Nanoseconds:
+    moment = datetime.strptime(text, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
     return int(moment.timestamp()) * NANOSECONDS_PER_SECOND
 
 
