@@ -166,3 +166,10 @@ def test_the_table_of_names_is_consistent() -> None:
         assert convert(field.unit)
     short = [field.short_name for field in DCGM_FIELDS.values() if field.short_name]
     assert len(short) == len(set(short))
+
+
+def test_metrics_of_other_exporters_are_named_as_such(replay: Replays, write: Writes) -> None:
+    """AMD's for one: it is not that there were no GPUs."""
+    text = 'gpu_gfx_activity{gpu_id="0",hostname="a"} 5 1772532000000\n'
+    with pytest.raises(RecordingError, match=r"none of its metrics is DCGM_FI_\* or rightsizer_"):
+        replay(write(text))

@@ -60,6 +60,8 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         series = known[head]
         if series is not None and series.signal is not None:
             yield sample_row(series, series.signal, time, value, text.name)
+    if not known:
+        notes.remark("none of its metrics is DCGM_FI_* or rightsizer_*, and no others are read")
 
 
 PROMETHEUS_TEXT: Final = RecordingFormat(
