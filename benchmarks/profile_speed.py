@@ -40,19 +40,19 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Figure]:
-    told = _told(path, "rightsizer", Path(sys.executable))
+    result = _read_with(path, "rightsizer", Path(sys.executable))
     megabytes = path.stat().st_size / 1e6
     # Packed files are told by what they unpack to, which is what is read.
     read = unpacked_megabytes if path.suffix == ".gz" else megabytes
     yield Figure(
         f"{writer.what}: read in a second of CPU",
-        read / told["seconds"],
+        read / result["seconds"],
         "MB",
-        note=f"{megabytes:.0f} MB, {told['events']:,} events",
+        note=f"{megabytes:.0f} MB, {result['events']:,} events",
     )
     yield Figure(
         f"{writer.what}: memory at most",
-        told["mebibytes"],
+        result["mebibytes"],
         "MiB",
         _MOST_MEBIBYTES,
         "300 MB, promised for files up to 1 GB",
@@ -68,7 +68,10 @@ def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
     except Absent as reason:
         yield Figure(speed, None, "MB", note=f"skipped: {reason}")
         return
-    peer, ours = _told(path, "hta", python), _told(path, "rightsizer", Path(sys.executable))
+    peer, ours = (
+        _read_with(path, "hta", python),
+        _read_with(path, "rightsizer", Path(sys.executable)),
+    )
     yield Figure(speed, megabytes / peer["seconds"], "MB", note="its idle time breakdown")
     imported = f"{peer['imported_mebibytes']:.0f} MiB before it reads anything"
     yield Figure(f"{_PEER}: memory at most, {size}", peer["mebibytes"], "MiB", note=imported)
@@ -84,7 +87,7 @@ def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
     )
 
 
-def _told(path: Path, reader: str, python: Path) -> dict[str, Any]:
+def _read_with(path: Path, reader: str, python: Path) -> dict[str, Any]:
     answer = subprocess.run(
         [python, _ALONE, path, reader],
         check=True,
@@ -92,5 +95,5 @@ def _told(path: Path, reader: str, python: Path) -> dict[str, Any]:
         text=True,
     )
     # Libraries may print as they work; what was measured is last.
-    told: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
-    return told
+    document: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return document

@@ -142,8 +142,8 @@ def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
             time.sleep(seconds)
             process.send_signal(signal.SIGTERM)
         process.wait(timeout=120)
-        told = json.loads(file.read_text(encoding="utf-8"))
-    return Loaded(told["own"], told["cpu"])
+        document = json.loads(file.read_text(encoding="utf-8"))
+    return Loaded(document["own"], document["cpu"])
 
 
 class MarkedPower:

@@ -87,8 +87,8 @@ def _hours(time: int) -> str:
 def _kinds(summary: DeviceSummary) -> Mapping[str, int]:
     kinds = Counter[str]()
     for state, time in summary.window.states.items():
-        is_told = state in IDLE_STATES or state is State.UNKNOWN
-        kinds[str(state) if is_told else "at_work"] += time
+        is_counted = state in IDLE_STATES or state is State.UNKNOWN
+        kinds[str(state) if is_counted else "at_work"] += time
     return kinds
 
 

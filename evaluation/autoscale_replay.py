@@ -135,9 +135,11 @@ def evaluate(folder: Path) -> Iterator[str]:
     headings = ("replicas, 5 min late", "saved", "pod hours saved", "time short", "minutes short")
     yield table(map(partial(_outcome, group), FOLLOWERS), headings)
     yield "\nEvery rule on the fleet as one service, with its confidence:\n"
-    told = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
-    judged = {name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(told)}
-    yield from _told_of(judged)
+    durations = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
+    judged = {
+        name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(durations)
+    }
+    yield from _summary_of(judged)
     yield (
         "\nWhat `DiurnalAutoscale` recommends over the recording as it is, with its own figures:\n"
     )
@@ -158,20 +160,20 @@ def _judge(case: Case) -> list[Finding]:
     return [rule.judge(case) for rule in RULES]
 
 
-def _views(told: Mapping[str, Nanoseconds]) -> Iterator[tuple[str, frozenset[str], int]]:
+def _views(durations: Mapping[str, Nanoseconds]) -> Iterator[tuple[str, frozenset[str], int]]:
     """Ways to see the fleet: its pods, and how often its day comes.
 
     Pods that pass by make rules abstain for lack of telemetry, and so does a single day.
     """
-    yield f"all {len(told)} pods", frozenset(told), 1
-    lasting = [name for name, time in told.items() if time >= _LONG]
+    yield f"all {len(durations)} pods", frozenset(durations), 1
+    lasting = [name for name, time in durations.items() if time >= _LONG]
     if lasting:
         yield f"{len(lasting)} pods of 20 h", frozenset(lasting), 1
         few = lasting[:_FEW]
         yield f"{len(few)} of them, the same day {_DAYS} times", frozenset(few), _DAYS
 
 
-def _told_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+def _summary_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     """A line for each rule; those that always abstain for want of telemetry share one."""
     lines = [*zip(*judged.values(), strict=True)]
     silent = [found for found in lines if all(each.abstained is not None for each in found)]

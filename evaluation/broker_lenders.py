@@ -41,7 +41,7 @@ class Answer:
     granted: Mapping[str, tuple[str, ...]]
     """Uuids by ticket, of those that were granted again."""
     state: BrokerState | None = None
-    told: int = 0
+    notices: int = 0
     """How many holders were told something."""
 
 
@@ -146,17 +146,17 @@ class KilledAgents:
     def ask(self, now: Nanoseconds, ticket: Ticket) -> Answer:
         """Take a ticket."""
         self._waiting[ticket.id] = ticket
-        return self._told(self._request(now, "ask", now, ticket))
+        return self._apply(self._request(now, "ask", now, ticket))
 
     def give_back(self, now: Nanoseconds, name: str) -> None:
         """Take a lease back; whether the agent knows it already does not matter."""
-        self._told(self._request(now, "end", now, name))
+        self._apply(self._request(now, "end", now, name))
 
     def turn(
         self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
     ) -> Answer:
         """Observe, expire, serve."""
-        return self._told(self._request(now, "turn", now, seen, look))
+        return self._apply(self._request(now, "turn", now, seen, look))
 
     def close(self) -> None:
         """End the last agent."""
@@ -186,7 +186,7 @@ class KilledAgents:
         with contextlib.suppress(EOFError, OSError):
             answered = self._received()
         if answered is not None:
-            self._told(answered)
+            self._apply(answered)
         self.kills += 1
         self.torn += answered is None
         self._connection.close()
@@ -213,7 +213,7 @@ class KilledAgents:
         granted = {} if answered is None else dict(answered.granted)
         for ticket in list(self._waiting.values()):
             self._connection.send(("ask", now, ticket))
-            granted |= self._told(self._received()).granted
+            granted |= self._apply(self._received()).granted
         self._connection.send(request)
         again = self._received()
         return replace(again, granted={**granted, **again.granted})
@@ -223,7 +223,7 @@ class KilledAgents:
         assert isinstance(found, Answer)
         return found
 
-    def _told(self, answer: Answer) -> Answer:
+    def _apply(self, answer: Answer) -> Answer:
         """Note what clients know now."""
         assert answer.state is not None
         for name, uuids in answer.granted.items():
@@ -265,8 +265,8 @@ def _answer(step: BrokerTransition) -> Answer:
         for event in step.events
         if event.kind is EventKind.GRANTED and event.lease is not None
     }
-    told = sum(event.kind in _TOLD for event in step.events)
-    return Answer(granted, step.state, told)
+    notices = sum(event.kind in _NOTICES for event in step.events)
+    return Answer(granted, step.state, notices)
 
 
-_TOLD: Final = {EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP}
+_NOTICES: Final = {EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP}

@@ -46,7 +46,7 @@ class Lived:
     """Looks at which jobs and outsiders held more memory than there is."""
     ends_seconds: float = 0.0
     """When the last job was over."""
-    told: int = 0
+    notices: int = 0
 
     def wait_of(self, share: float, gpus: int | None = None) -> float:
         """A quantile of the seconds that tickets waited, of one size or all; 0 of none."""
@@ -119,7 +119,7 @@ class _Life:
             del self._world.outsiders[name]
 
     def _start(self, answer: Answer) -> None:
-        self.lived.told += answer.told
+        self.lived.notices += answer.notices
         for name, uuids in answer.granted.items():
             if name not in self._waiting:
                 continue

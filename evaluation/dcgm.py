@@ -68,8 +68,8 @@ def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:
         return WRONG
     value = reading.values.get(line.signal)
     if value is None:
-        is_told = line.is_blank and line.signal in reading.missing
-        return MISSING if is_told else WRONG
+        has_reason = line.is_blank and line.signal in reading.missing
+        return MISSING if has_reason else WRONG
     if line.is_blank:
         return WRONG
     if isclose(value, line.number, rel_tol=1e-9):

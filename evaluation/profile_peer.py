@@ -46,8 +46,8 @@ def beside_peer(folder: Path) -> Iterable[str]:
         [python, _PROGRAM, *paths], capture_output=True, text=True, timeout=1800, check=True
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    told = [json.loads(line.removeprefix(_MARK)) for line in lines]
-    rows = [row for path, each in zip(paths, told, strict=True) for row in _rows(path, each)]
+    answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
+    rows = [row for path, each in zip(paths, answers, strict=True) for row in _rows(path, each)]
     return [_WHY, table(rows, _HEADINGS), "\n"]
 
 

@@ -48,7 +48,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
 """Each title, its module, which is loaded when it is asked for, and the recording that it needs."""
 
 
-def _told(module: str, folder: str, options: Options) -> Iterable[str]:
+def _lines_of(module: str, folder: str, options: Options) -> Iterable[str]:
     """What an evaluation tells; of a recording that is not there, that it was skipped."""
     about: Options | Path = options
     if folder:
@@ -57,8 +57,8 @@ def _told(module: str, folder: str, options: Options) -> Iterable[str]:
         about = options.truth / folder
         if not about.is_dir():
             return [f"Skipped: RIGHTSIZER_TRUTH has no folder `{folder}`.\n"]
-    told: Iterable[str] = import_module(f"evaluation.{module}").evaluate(about)
-    return told
+    lines: Iterable[str] = import_module(f"evaluation.{module}").evaluate(about)
+    return lines
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         passed = format_duration(round(time.monotonic() - began))
         if sys.stderr.isatty():
             print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
-        part = "\n".join([f"### {title}\n", *_told(module, folder, options)])
+        part = "\n".join([f"### {title}\n", *_lines_of(module, folder, options)])
         print(part, flush=True)
         parts.append(part)
     if only or asked.dry:

@@ -47,7 +47,7 @@ class IntervalError:
         board: Board,
         source: str,
         measured: float,
-        told: EstimateInterval,
+        estimate: EstimateInterval,
     ) -> Self:
         """By whether it is a time or a rate."""
         is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
@@ -55,8 +55,8 @@ class IntervalError:
         kind = f"{family}, {'TTFT' if first else 'TPOT and tokens/s'}"
         if is_assumed:
             kind = "boards with assumed efficiencies"
-        end = told.high if measured > told.value else told.low
-        distance = math.log(measured / told.value) / math.log(end / told.value)
+        end = estimate.high if measured > estimate.value else estimate.low
+        distance = math.log(measured / estimate.value) / math.log(end / estimate.value)
         return cls(kind, model, board.key, source, distance)
 
 
@@ -77,9 +77,9 @@ def _published() -> Iterator[IntervalError]:
         yield IntervalError.of(family, *figure, rate.tokens_per_second, rate.predicted())
     for row in published_mixtures():
         source = row.source.partition(" ")[0]
-        for what, measured, told in row.measures():
+        for what, measured, estimate in row.measures():
             figure = (what, row.model, boards[row.board], source)
-            yield IntervalError.of(_MIXTURE, *figure, measured, told)
+            yield IntervalError.of(_MIXTURE, *figure, measured, estimate)
 
 
 def _measured(truth: Path) -> Iterator[IntervalError]:
@@ -93,9 +93,9 @@ def _measured(truth: Path) -> Iterator[IntervalError]:
             yield IntervalError.of(_DENSE, "TTFT", *names, row.ttft_ms, served.ttft_ms)
     if (truth / OFFLINE_FILE).is_file():
         for offline in offline_rows(truth / OFFLINE_FILE):
-            told = best_rate(offline.board, ServingModelSettings())
+            estimate = best_rate(offline.board, ServingModelSettings())
             figure = ("tokens/s", "Llama-2-70B", offline.board, "MLPerf")
-            yield IntervalError.of(_DENSE, *figure, offline.tokens_per_second, told)
+            yield IntervalError.of(_DENSE, *figure, offline.tokens_per_second, estimate)
 
 
 def _kinds(rows: Iterable[IntervalError]) -> list[str]:

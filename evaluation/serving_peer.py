@@ -42,9 +42,9 @@ def peer_times(path: Path) -> dict[str, PeerTimes]:
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
     )
     lines = (line for line in done.stdout.splitlines() if line.startswith(_MARK))
-    told = [json.loads(line.removeprefix(_MARK)) for line in lines]
+    answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
     return {
         each["id"]: PeerTimes(each["ttft_ms"], each["tpot_ms"])
-        for each in told
+        for each in answers
         if "error" not in each
     }

@@ -166,13 +166,17 @@ def _compared(
         for busy in _BUSY:
             seen = _simulated(case, busy, burstiness, requests)
             rate = busy * _most(server)
-            told = server.busy_with(server.running_at(rate), rate)
+            predicted = server.busy_with(server.running_at(rate), rate)
             first, between = (
                 1e3 * (fmean(each) if share is None else quantile(each, share / 100.0))
                 for each in (seen.first_seconds, seen.between_seconds)
             )
-            closed = server.at(told.running).ttft_ms.value
-            pairs = ((told.ttft_ms.value, first), (told.tpot_ms.value, between), (closed, first))
+            closed = server.at(predicted.running).ttft_ms.value
+            pairs = (
+                (predicted.ttft_ms.value, first),
+                (predicted.tpot_ms.value, between),
+                (closed, first),
+            )
             yield tuple(math.log(mine / other) for mine, other in pairs)
 
 

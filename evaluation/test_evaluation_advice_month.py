@@ -53,9 +53,9 @@ def test_nothing_is_said_of_the_healthy_job(month: Month) -> None:
 
 def test_annotations_are_the_advice_and_its_points(month: Month) -> None:
     """One region each, ended when the advice closed, and one point for each turn."""
-    told = month.count(AdviceEventKind.OPENED) + month.points
+    expected = month.count(AdviceEventKind.OPENED) + month.points
 
-    assert len(month.wall.annotations) == told > 0
+    assert len(month.wall.annotations) == expected > 0
     assert (month.wall.twice, month.wall.unknown) == (0, 0)
     is_open = {advice.id for advice in month.ledger.advice() if advice.is_open}
     assert month.wall.open_regions == is_open

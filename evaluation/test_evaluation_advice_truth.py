@@ -29,7 +29,9 @@ def claim_of(rule: str) -> Claim:
     return next(claim for claim in CLAIMS if claim.rule == rule)
 
 
-def told(*stretches: tuple[int, tuple[Truth, ...]], holder: Workload | None = JOB) -> Timeline:
+def timeline_of(
+    *stretches: tuple[int, tuple[Truth, ...]], holder: Workload | None = JOB
+) -> Timeline:
     """A timeline of minutes with a truth for each device."""
     timeline, now = Timeline(), 0
     for minutes, truths in stretches:
@@ -48,37 +50,37 @@ def verdict(timeline: Timeline, rule: str = "idle") -> str:
 
 def test_advice_is_due_once_the_span_is_idle() -> None:
     """A batch job may be idle for half an hour; nine tenths of that must be known."""
-    assert verdict(told((40, (IDLE_TRUTH,)))) == TRUE
-    assert verdict(told((20, (IDLE_TRUTH,)))) == BORDERLINE
-    assert verdict(told((40, (BUSY,)))) == FALSE
+    assert verdict(timeline_of((40, (IDLE_TRUTH,)))) == TRUE
+    assert verdict(timeline_of((20, (IDLE_TRUTH,)))) == BORDERLINE
+    assert verdict(timeline_of((40, (BUSY,)))) == FALSE
 
 
 def test_all_devices_must_be_idle() -> None:
     """One that works makes the workload one at work."""
-    assert verdict(told((40, (IDLE_TRUTH, IDLE_TRUTH)))) == TRUE
-    assert verdict(told((40, (IDLE_TRUTH, BUSY)))) == FALSE
+    assert verdict(timeline_of((40, (IDLE_TRUTH, IDLE_TRUTH)))) == TRUE
+    assert verdict(timeline_of((40, (IDLE_TRUTH, BUSY)))) == FALSE
 
 
 def test_near_the_threshold_nobody_is_blamed() -> None:
     """At nine tenths, give or take one of a hundred."""
-    mixed = told((60, (IDLE_TRUTH,)), (3, (BUSY,)), (57, (IDLE_TRUTH,)), (3, (BUSY,)))
+    mixed = timeline_of((60, (IDLE_TRUTH,)), (3, (BUSY,)), (57, (IDLE_TRUTH,)), (3, (BUSY,)))
     assert verdict(mixed) == BORDERLINE
 
 
 def test_finding_that_is_over_is_not_due() -> None:
     """The short span decides as well."""
-    (subject,) = (timeline := told((50, (IDLE_TRUTH,)), (15, (BUSY,)))).subjects()
+    (subject,) = (timeline := timeline_of((50, (IDLE_TRUTH,)), (15, (BUSY,)))).subjects()
     assert timeline.verdict(claim_of("idle"), IDLE, subject, 0) == FALSE
 
 
 def test_unknown_time_makes_nothing_due() -> None:
     """A lost GPU is not idle."""
-    assert verdict(told((10, (IDLE_TRUTH,)), (60, (LOST,)))) != TRUE
+    assert verdict(timeline_of((10, (IDLE_TRUTH,)), (60, (LOST,)))) != TRUE
 
 
 def test_a_new_holder_starts_anew() -> None:
     """What was idle before the job came is not the job's."""
-    timeline = told((60, (IDLE_TRUTH,)), holder=None)
+    timeline = timeline_of((60, (IDLE_TRUTH,)), holder=None)
     timeline.add(60 * MINUTE, {"GPU-0": BUSY}, {"GPU-0": JOB})
     assert verdict(timeline) == FALSE
     assert [subject.name for subject in timeline.subjects()] == ["job"]
@@ -86,7 +88,7 @@ def test_a_new_holder_starts_anew() -> None:
 
 def test_a_short_absence_is_no_end() -> None:
     """Ten minutes without a process, as docs/definitions.md has it."""
-    timeline = told((60, (IDLE_TRUTH,)))
+    timeline = timeline_of((60, (IDLE_TRUTH,)))
     for minute in range(60, 68):
         timeline.add(minute * MINUTE, {"GPU-0": IDLE_TRUTH}, {})
     assert [subject.key for subject in timeline.subjects()] == ["job"]
@@ -98,7 +100,7 @@ def test_a_short_absence_is_no_end() -> None:
 def test_limits_are_shares_of_the_active_time() -> None:
     """Half an hour of waiting for storage in an hour of work, and a day of rest beside it."""
     stored: Truth = (State.STORAGE_BOUND, frozenset())
-    timeline = told((100, (IDLE_TRUTH,)), (30, (stored,)), (30, (BUSY,)))
+    timeline = timeline_of((100, (IDLE_TRUTH,)), (30, (stored,)), (30, (BUSY,)))
     (subject,) = timeline.subjects()
     share = timeline.share(claim_of("storage_bound"), subject, 6 * 3600.0, 0)
     assert share.ratio == 0.5
@@ -108,7 +110,7 @@ def test_limits_are_shares_of_the_active_time() -> None:
 def test_a_standby_is_never_due() -> None:
     """It is meant to be idle."""
     standby = replace(JOB, workload_class=WorkloadClass.STANDBY)
-    assert verdict(told((300, (IDLE_TRUTH,)), holder=standby)) == FALSE
+    assert verdict(timeline_of((300, (IDLE_TRUTH,)), holder=standby)) == FALSE
 
 
 def test_each_claim_is_of_one_rule_and_of_reasons_of_its_own() -> None:

@@ -13,13 +13,13 @@ from profile_nsight import NsightExport, details_page
 from profile_xplane import WORKED, space, viewer_trace
 
 
-def _told(truth: Path) -> str:
+def _evaluated(truth: Path) -> str:
     return "\n".join(evaluate(Options(truth=truth)))
 
 
 def test_a_folder_that_is_not_there_is_skipped(tmp_path: Path) -> None:
     """With the reason."""
-    assert "Skipped" in _told(tmp_path)
+    assert "Skipped" in _evaluated(tmp_path)
 
 
 def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
     section = "GPU Speed Of Light Throughput"
     (folder / "ncu.csv").write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
 
-    told = _told(tmp_path)
-    assert " no " not in told.partition("rows agree")[0].partition("|---")[2]
+    output = _evaluated(tmp_path)
+    assert " no " not in output.partition("rows agree")[0].partition("|---")[2]
     for name in ("torch.json.gz", "export.sqlite", "space.xplane.pb", "viewer.trace", "ncu.csv"):
-        assert name in told
+        assert name in output
 
 
 def test_findings_are_compared_with_labels(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_findings_are_compared_with_labels(tmp_path: Path) -> None:
         encoding="utf-8",
     )
 
-    told = "\n".join(beside_labels(tmp_path, labels))
-    assert "Precision 0.50 (2 said), recall 0.50 (2 due); of 3 files 1 right" in told
+    output = "\n".join(beside_labels(tmp_path, labels))
+    assert "Precision 0.50 (2 said), recall 0.50 (2 due); of 3 files 1 right" in output
 
 
 def test_the_raw_union_is_that_of_the_words(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ HEADER = "gpu_key,profile,instances,workload,ratio_per_slice,sm_share\n"
 
 def test_there_and_back_needs_no_truth() -> None:
     """It is told that the slices are left out."""
-    told = "\n".join(evaluate(Options(truth=None)))
-    assert "there and back" in told
-    assert "Slices skipped" in told
+    output = "\n".join(evaluate(Options(truth=None)))
+    assert "there and back" in output
+    assert "Slices skipped" in output
 
 
 def test_slices_are_compared_with_what_was_measured(tmp_path: Path) -> None:
@@ -22,12 +22,12 @@ def test_slices_are_compared_with_what_was_measured(tmp_path: Path) -> None:
         for name, ratio in (("dlrm-99", 0.2625), ("rnnt", 0.13125), ("dlrm-99.9", 0.2625))
     )
     (tmp_path / FILE).write_text(HEADER + rows, encoding="utf-8")
-    told = "\n".join(evaluate(Options(truth=tmp_path)))
-    own = next(line for line in told.splitlines() if line.startswith("| own, alone "))
+    output = "\n".join(evaluate(Options(truth=tmp_path)))
+    own = next(line for line in output.splitlines() if line.startswith("| own, alone "))
     assert [cell.strip() for cell in own.split("|")[2:6]] == [
         "3",
         "x1.000",
         "x2.000",
         "67% in the interval",
     ]
-    assert "by a median of x1.050" in told
+    assert "by a median of x1.050" in output

@@ -127,8 +127,8 @@ def test_errors_are_told_by_group_and_left_out(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the constants in use; beside aiconfigurator, rows that it answers."""
-    told = {"r1": PeerTimes(154, 2 * 15.9), "r2": PeerTimes(413, 2 * 25.6)}
-    monkeypatch.setattr(serving, "peer_times", lambda _: told)
+    estimate = {"r1": PeerTimes(154, 2 * 15.9), "r2": PeerTimes(413, 2 * 25.6)}
+    monkeypatch.setattr(serving, "peer_times", lambda _: estimate)
     text = "\n".join(evaluate(Options(truth=truth)))
 
     lines = [
@@ -201,10 +201,10 @@ def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
 def test_mixtures_in_one_group_are_met() -> None:
     """Times between tokens of mixtures that nothing was fitted to, on boards that were measured."""
     errors = [
-        abs(math.log(told.value / measured))
+        abs(math.log(estimate.value / measured))
         for row in published_mixtures()
         if not row.board.startswith("MI")
-        for what, measured, told in row.measures()
+        for what, measured, estimate in row.measures()
         if what == "TPOT"
     ]
     assert len(errors) == 41

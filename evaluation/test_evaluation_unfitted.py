@@ -25,7 +25,7 @@ def test_intervals_hold_most_of_them() -> None:
 def test_an_error_is_the_logarithm_of_predicted_by_published() -> None:
     """Too fast is above 0; the width is that of half an interval."""
     figure = UnfittedFigure("serving", "seen", "{}", "tokens_per_second", 100.0, "a page")
-    told = Prediction(figure, EstimateInterval.around(200.0, 1.5))
+    prediction = Prediction(figure, EstimateInterval.around(200.0, 1.5))
 
-    assert f"{told.error:.3f}, {told.width:.3f}" == "0.693, 0.405"
-    assert not told.is_covered
+    assert f"{prediction.error:.3f}, {prediction.width:.3f}" == "0.693, 0.405"
+    assert not prediction.is_covered

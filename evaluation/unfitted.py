@@ -65,22 +65,22 @@ class Prediction:
     """What is predicted of a row."""
 
     figure: UnfittedFigure
-    told: EstimateInterval
+    predicted: EstimateInterval
 
     @property
     def error(self) -> float:
         """The logarithm of predicted by published."""
-        return math.log(self.told.value / self.figure.published)
+        return math.log(self.predicted.value / self.figure.published)
 
     @property
     def is_covered(self) -> bool:
         """Whether the interval holds what was published."""
-        return self.told.low <= self.figure.published <= self.told.high
+        return self.predicted.low <= self.figure.published <= self.predicted.high
 
     @property
     def width(self) -> float:
         """The logarithm of the factor from the middle of the interval to its ends."""
-        return math.log(self.told.high / self.told.low) / 2.0
+        return math.log(self.predicted.high / self.predicted.low) / 2.0
 
 
 @cache

@@ -69,7 +69,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         after,
         _seconds(of_fault) if outcome.fault.gpus else "",
         _seconds(of_others),
-        ", ".join(f"`{event}`" for event in outcome.told),
+        ", ".join(f"`{event}`" for event in outcome.warnings_logged),
     )
 
 

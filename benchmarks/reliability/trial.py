@@ -35,7 +35,7 @@ class Outcome:
     """Without a known state: of the GPU with the fault, and of the others, at most."""
     opens: bool
     """Whether the history can be read afterwards."""
-    told: tuple[str, ...]
+    warnings_logged: tuple[str, ...]
     """What it logged at warning and above, by event."""
 
 
@@ -99,7 +99,7 @@ def _outcome(
     recovered: float | None,
 ) -> Outcome:
     warnings = {"warning", "error", "critical"}
-    told = {str(line["event"]) for line in node.log() if line.get("level") in warnings}
+    warnings_logged = {str(line["event"]) for line in node.log() if line.get("level") in warnings}
     read = run_rightsizer("report", "--history.path", str(node.history))
     if read.returncode:
         print(read.stderr)
@@ -111,7 +111,7 @@ def _outcome(
         recovered_seconds=recovered,
         lost_seconds=_lost(fault, [s for s in scrapes if s.status == HTTPStatus.OK]),
         opens=read.returncode == 0,
-        told=tuple(sorted(told)),
+        warnings_logged=tuple(sorted(warnings_logged)),
     )
 
 

@@ -125,7 +125,7 @@ def test_sum_stays_with_the_counter(seconds: list[tuple[float, float, int]]) -> 
     meter = EnergyMeter()
     meter.restart(0.0)
     true = [0.0, *accumulate(drawn for _, drawn, _ in seconds)]
-    shown = booked = told = most_told = 0.0
+    shown = booked = counted = most_counted = 0.0
     for number, (watts, _, every) in enumerate(seconds, start=1):
         if number % every == 0:
             shown = true[number]
@@ -133,9 +133,9 @@ def test_sum_stays_with_the_counter(seconds: list[tuple[float, float, int]]) -> 
         assert found is not None
         assert found.joules >= 0.0
         booked += found.joules
-        told = 0.0 if found.source is COUNTER else told + watts
-        most_told = max(most_told, told)
-        assert shown - 1e-6 <= booked <= shown + most_told + 1e-6
+        counted = 0.0 if found.source is COUNTER else counted + watts
+        most_counted = max(most_counted, counted)
+        assert shown - 1e-6 <= booked <= shown + most_counted + 1e-6
 
 
 @given(st.lists(st.floats(0.5, 600.0), min_size=1, max_size=50), st.floats(0.0, 1e9))

@@ -59,12 +59,12 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
         for _ in range(3):
             node.run(controller)
         (done,) = node.records
-        told = {each.advice.id: each.verdict for each in controller.proposals}
+        verdicts = {each.advice.id: each.verdict for each in controller.proposals}
     given = "['advice-0', 'IdleHeld=llama', 'GPU-0', 'release', 'a b; $(c)']\n"
     assert file.read_text() == given
     assert (done.outcome, done.status, done.actor) == (ActionOutcome.DONE, 0, "action:release")
     assert (node.advice[0].state, node.advice[0].actor) == (AdviceState.CLAIMED, "action:release")
-    assert told == {"advice-0": ActionVerdict.DONE_BEFORE}
+    assert verdicts == {"advice-0": ActionVerdict.DONE_BEFORE}
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [each["outcome"] for each in lines] == ["started", "done"]
     assert lines[1]["id"] == done.id
@@ -205,10 +205,10 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
         controller = node.controller(action(command=noting(file, "{workload}")))
         node.advise()
         node.run(controller)
-        (told,) = node.records
+        (record,) = node.records
     assert not file.exists()
-    assert (told.outcome, told.verdict) == (ActionOutcome.REFUSED, ActionVerdict.UNFIT)
-    assert told.why
+    assert (record.outcome, record.verdict) == (ActionOutcome.REFUSED, ActionVerdict.UNFIT)
+    assert record.why
 
 
 def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
@@ -293,9 +293,9 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
         controller = node.controller(action(command=noting(file)))
         node.advise()
         node.run(controller)
-        (told,) = node.records
+        (record,) = node.records
     assert not file.exists()
-    assert told.verdict is ActionVerdict.NOT_KEPT
+    assert record.verdict is ActionVerdict.NOT_KEPT
 
 
 def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:

@@ -92,15 +92,15 @@ def test_anonymous_local_request_is_named_by_the_kernel() -> None:
     assert fixture.ledger.acts == [("a1b2c3", AdviceState.CLAIMED, "uid:1000", "", None)]
 
 
-@pytest.mark.parametrize(("verb", "is_told"), [("claim", True), ("snooze", False)])
-def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_told: bool) -> None:
+@pytest.mark.parametrize(("verb", "is_claim"), [("claim", True), ("snooze", False)])
+def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_claim: bool) -> None:
     """Beside the name in the request; the one who acts on claims goes by the former."""
     fixture = AdviceApiFixture()
     with capture_logs():
         fixture.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')
 
-    told = [(actor, peer, identity) for _, actor, peer, identity in fixture.claims]
-    assert told == ([("root", PEER, None)] if is_told else [])
+    received = [(actor, peer, identity) for _, actor, peer, identity in fixture.claims]
+    assert received == ([("root", PEER, None)] if is_claim else [])
 
 
 def test_over_tcp_nothing_is_changed() -> None:

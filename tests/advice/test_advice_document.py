@@ -68,6 +68,6 @@ def test_no_word_goes_untold() -> None:
     regions = {AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
     points = set(AdviceEventKind) - regions
     words = {*AdviceState, *Severity, *points, *WebhookFormat}
-    told = set(re.findall(r"`([\w-]+)`", PAGE))
+    documented = set(re.findall(r"`([\w-]+)`", PAGE))
 
-    assert {str(word) for word in words} - told == set()
+    assert {str(word) for word in words} - documented == set()

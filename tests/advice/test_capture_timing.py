@@ -97,9 +97,9 @@ def test_findings_that_no_profile_settles_are_passed_over() -> None:
 def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
     """Sure enough, not too sure where someone wants that, and true now."""
     settings = CaptureTimingSettings(maximum_confidence_ratio=0.95)
-    told = why_not([host_bound(**facts)], settings=settings)
-    assert told is not None
-    assert told.startswith(why)
+    reason = why_not([host_bound(**facts)], settings=settings)
+    assert reason is not None
+    assert reason.startswith(why)
 
 
 def test_nobody_is_disturbed_against_somebodys_word() -> None:
@@ -121,8 +121,8 @@ def test_a_profile_that_still_counts_is_enough() -> None:
         replace(of_profile, key="slurm/other"),
     ]
     assert why_not([host_bound(), *others]) is None
-    told = why_not([host_bound(), of_profile])
-    assert told == "a profile that still counts says where the time goes"
+    reason = why_not([host_bound(), of_profile])
+    assert reason == "a profile that still counts says where the time goes"
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_a_profile_that_still_counts_is_enough() -> None:
 )
 def test_a_workload_must_be_in_its_stride(minutes: Any, why: str) -> None:
     """Past its start, at work, and in no checkpoint."""
-    told = why_not(courses={KEY: course(*minutes)})
-    assert told is not None
-    assert told.startswith(why)
+    reason = why_not(courses={KEY: course(*minutes)})
+    assert reason is not None
+    assert reason.startswith(why)
 
 
 def test_a_workload_that_is_not_there_is_not_profiled() -> None:
@@ -241,5 +241,5 @@ def test_workload_just_profiled_is_not_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
     """Whatever the workload does meanwhile."""
-    told = why_not(courses={KEY: course(*minutes)}, taken=[past(KEY, ago, is_fruitful=True)])
-    assert (told is not None) or ago >= 86400.0
+    reason = why_not(courses={KEY: course(*minutes)}, taken=[past(KEY, ago, is_fruitful=True)])
+    assert (reason is not None) or ago >= 86400.0

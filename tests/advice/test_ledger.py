@@ -274,18 +274,18 @@ VERDICTS = st.sampled_from([YES, QUIET, BETWEEN, ABSTAINED, judgement(id=OTHER)]
 def test_openings_and_closings_take_turns(steps: list[tuple[Judgement, int]]) -> None:
     """Whatever is judged: at most one is open, and none closes before its quiet time."""
     ledger, minute = Ledger(), 0
-    told: dict[str, AdviceEvent] = {}
+    last_events: dict[str, AdviceEvent] = {}
     for verdict, pause in steps:
         minute += pause
         for event in ledger.update([verdict], after(minute)):
-            before = told.get(event.advice.id)
+            before = last_events.get(event.advice.id)
             if event.kind is CLOSED:
                 assert before is not None
                 assert before.kind is OPENED
                 assert event.time - before.time >= after(10) - after(0)
             else:
                 assert before is None or before.kind is CLOSED
-            told[event.advice.id] = event
+            last_events[event.advice.id] = event
         assert sum(advice.is_open for advice in ledger.advice()) <= 1
 
 

@@ -124,8 +124,8 @@ def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
     """The trial is over, and nothing is said to be saved."""
     ledger, better = Ledger(), replace(WASTEFUL, waste_ratio=0.0)
     try_out(ledger, becomes=better)
-    told = ledger.update([YES], after(60), measured_as(WASTEFUL))
-    assert [event.kind for event in told] == [OPENED, AdviceEventKind.REGRESSED]
+    events = ledger.update([YES], after(60), measured_as(WASTEFUL))
+    assert [event.kind for event in events] == [OPENED, AdviceEventKind.REGRESSED]
     assert ledger.track_record.realized_gpu_hours == {"idle": 0.0}
     assert ledger.update([YES], after(30 + DAYS_TO_COMPARE), measured_as(WASTEFUL)) == []
 

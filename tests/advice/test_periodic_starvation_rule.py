@@ -53,14 +53,14 @@ def test_a_service_works_as_its_requests_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("teeth", "told"),
+    ("teeth", "expected"),
     [
         ((1.0, 0.0, 0.0, 0.0), "busy 25% of each 4 s"),
         ((0.06, 0.2, 0.34, 0.56), "busy 29% of each 4 s"),
     ],
 )
 def test_a_recording_of_periodic_starvation_is_a_finding(
-    tmp_path: Path, teeth: tuple[float, ...], told: str
+    tmp_path: Path, teeth: tuple[float, ...], expected: str
 ) -> None:
     """Busy one second in four, or a saw-tooth: by utilization alone."""
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
@@ -68,7 +68,7 @@ def test_a_recording_of_periodic_starvation_is_a_finding(
     found = {each.rule: each for each in complaints(replayed(tmp_path / "log.csv").findings)}
 
     assert "GPU-0: fed too little 9" in found["periodic_starvation"].summary
-    assert told in found["periodic_starvation"].summary
+    assert expected in found["periodic_starvation"].summary
 
 
 @pytest.mark.parametrize("seconds", [5, 15, 30])

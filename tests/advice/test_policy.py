@@ -33,7 +33,7 @@ def held_by(holder: Workload, uuid: str = "GPU-0") -> Snapshot:
     return snapshot(1.0, [device], {device: TRAINING}, holders={device: holder})
 
 
-def told(holder: Workload, *policies: Policy, uuid: str = "GPU-0") -> Workload:
+def with_policies(holder: Workload, *policies: Policy, uuid: str = "GPU-0") -> Workload:
     """The holder after the policies."""
     return apply_policies(held_by(holder, uuid), policies).holdings[uuid][0].workload
 
@@ -55,7 +55,7 @@ def told(holder: Workload, *policies: Policy, uuid: str = "GPU-0") -> Workload:
 def test_every_pattern_that_is_given_must_fit(match: PolicyMatch, fits: bool) -> None:  # noqa: FBT001
     """Patterns are the shell's, and letters count as they are written."""
     holder = replace(workload("llama"), namespace="prod")
-    found = told(holder, replace(SERVING, match=match))
+    found = with_policies(holder, replace(SERVING, match=match))
 
     assert (found.workload_class is WorkloadClass.SERVING) is fits
 
@@ -64,14 +64,18 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
     """A general policy can follow a special one."""
     special = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
 
-    assert told(workload("llama"), special, SERVING).workload_class is WorkloadClass.STANDBY
-    assert told(workload("other"), special, SERVING).workload_class is WorkloadClass.SERVING
+    assert (
+        with_policies(workload("llama"), special, SERVING).workload_class is WorkloadClass.STANDBY
+    )
+    assert (
+        with_policies(workload("other"), special, SERVING).workload_class is WorkloadClass.SERVING
+    )
 
 
 def test_setting_without_a_policy_keeps_its_value() -> None:
     """A policy on the allocator says nothing of the class."""
     holder = workload("llama", WorkloadClass.BATCH, Allocator.GROWING)
-    found = told(holder, Policy(allocator=Allocator.PREALLOCATING))
+    found = with_policies(holder, Policy(allocator=Allocator.PREALLOCATING))
 
     assert found == replace(holder, allocator=Allocator.PREALLOCATING)
 
@@ -80,8 +84,10 @@ def test_a_policy_can_be_about_one_gpu() -> None:
     """The pattern is matched against the uuid of the GPU that is held."""
     only_second = Policy(PolicyMatch(gpu="GPU-1"), class_=WorkloadClass.SERVING)
 
-    assert told(workload(), only_second).workload_class is WorkloadClass.BATCH
-    assert told(workload(), only_second, uuid="GPU-1").workload_class is WorkloadClass.SERVING
+    assert with_policies(workload(), only_second).workload_class is WorkloadClass.BATCH
+    assert (
+        with_policies(workload(), only_second, uuid="GPU-1").workload_class is WorkloadClass.SERVING
+    )
 
 
 def test_shares_stay_and_the_rest_of_the_snapshot_too() -> None:
@@ -115,10 +121,10 @@ def test_policies_of_another_pool_are_none_here() -> None:
     """Each machine says which pool it belongs to; none is the empty one."""
     training = replace(SERVING, match=PolicyMatch(pool="train-*"))
 
-    assert told(workload(), training).workload_class is WorkloadClass.BATCH
+    assert with_policies(workload(), training).workload_class is WorkloadClass.BATCH
     assert policies_of_pool([training, SERVING], "other") == (SERVING,)
     (here,) = policies_of_pool([training], "train-a100")
-    assert told(workload(), here).workload_class is WorkloadClass.SERVING
+    assert with_policies(workload(), here).workload_class is WorkloadClass.SERVING
 
 
 CONFIGURED = """

@@ -173,8 +173,8 @@ def test_figures_stay_within_what_they_are(
         if name.endswith("_ratio"):
             assert 0.0 <= each.profile <= 1.0
             assert 0.0 <= each.telemetry <= 1.0
-    told = [each.text for each in figures(found).values() if each.is_contradiction]
-    assert list(found.contradictions) == told
+    contradicting = [each.text for each in figures(found).values() if each.is_contradiction]
+    assert list(found.contradictions) == contradicting
 
 
 @pytest.mark.parametrize(

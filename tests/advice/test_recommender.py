@@ -216,15 +216,15 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
 @pytest.mark.parametrize("what", ["judge", "conduct"])
 def test_a_rule_that_raises_costs_its_own_verdict_only(what: str) -> None:
     """Someone is told; the others are judged, and what it had opened stays open."""
-    told: list[tuple[str, str, str]] = []
+    failures: list[tuple[str, str, str]] = []
 
     def failed(rule: str, key: str, error: Exception) -> None:
-        told.append((rule, key, str(error)))
+        failures.append((rule, key, str(error)))
 
     cases = [case([STALLED], JOB), case([STALLED], workload("other"))]
     rules = (broken(what), idle.RULE)
     judged = judge_all(lambda _: cases, rules, failed=failed)
-    assert told == [("broken", JOB.key, what)]
+    assert failures == [("broken", JOB.key, what)]
     assert [(each.key, each.finding.rule) for each in judged] == [
         (JOB.key, "broken"),
         ("slurm/other", "broken"),

@@ -43,13 +43,13 @@ def region(  # noqa: PLR0913 - one keyword for each thing that a test varies.
     id: str = ID,  # noqa: A002 - the advice's own word.
 ) -> Region:
     """What an annotation tells; by ana where it tells of a decision."""
-    told = replace(finding(), id=id, devices=(device,))
+    restored = replace(finding(), id=id, devices=(device,))
     actor, why = (None, "") if decided is None else ("ana", "mine")
-    advice = Advice(told, state, opened, opened, expires, actor=actor, why=why)
+    advice = Advice(restored, state, opened, opened, expires, actor=actor, why=why)
     return Region(advice, end, decided)
 
 
-def told_otherwise(mark: Region, **facts: Any) -> Region:
+def changed(mark: Region, **facts: Any) -> Region:
     """The region of other advice."""
     return replace(mark, advice=replace(mark.advice, **facts))
 
@@ -111,7 +111,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
     assert found.open_advice == {}
     assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
     assert (advice.actor, advice.why, advice.opened) == ("ana", "mine", NOW - 9 * DAY)
-    assert made(told_otherwise(mark, expires=NOW)) == Restoration()
+    assert made(changed(mark, expires=NOW)) == Restoration()
 
 
 def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
@@ -128,9 +128,9 @@ def test_repeatable_event_is_not_restored() -> None:
     dismissed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     assert made(region(AdviceState.SUCCEEDED, end=NOW - DAY, decided=NOW - DAY)) == Restoration()
     assert made(region(AdviceState.EXPIRED, end=NOW - DAY)) == Restoration()
-    assert made(told_otherwise(dismissed, expires=None)) == Restoration()
+    assert made(changed(dismissed, expires=None)) == Restoration()
     elsewhere = region(device="GPU-9").advice.finding
-    assert made(told_otherwise(dismissed, finding=elsewhere)) == Restoration()
+    assert made(changed(dismissed, finding=elsewhere)) == Restoration()
 
 
 def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
@@ -176,8 +176,8 @@ def test_ledger_is_rebuilt_from_any_events(
     quiet = [record.advice for record in found.quiet]
     ids = [advice.id for advice in quiet]
     assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
-    told = {each.id for each in metrics} | {each.advice.id for each in regions}
-    assert {*ids, *found.open_advice} <= told
+    sources = {each.id for each in metrics} | {each.advice.id for each in regions}
+    assert {*ids, *found.open_advice} <= sources
     for advice in quiet:
         assert not advice.is_open
         assert advice.expires is not None

@@ -52,9 +52,13 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
     services = services_of(advice_node, (BROKEN, idle.RULE))
     with capture_logs() as logs:
         services.advice_service.recommend()
-    (told,) = (each for each in logs if each["event"] == "rule_failed")
-    assert (told["rule"], told["workload"], told["log_level"]) == ("broken", "slurm/ana", "error")
-    assert isinstance(told["exc_info"], ZeroDivisionError)
+    (entry,) = (each for each in logs if each["event"] == "rule_failed")
+    assert (entry["rule"], entry["workload"], entry["log_level"]) == (
+        "broken",
+        "slurm/ana",
+        "error",
+    )
+    assert isinstance(entry["exc_info"], ZeroDivisionError)
     assert services.failures == {"broken": 1}
     assert [each.finding.rule for each in services.advice_service.advice] == ["idle"]
     (silent,) = (each for each in services.recommender.judgements if each.finding.rule == "broken")

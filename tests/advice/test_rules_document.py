@@ -28,7 +28,7 @@ PARTS: Final = ("Sees", "Says", "Needs", "Abstains", "Never", "Gives", "Example"
 EVERYWHERE: Final = {Reason.INSUFFICIENT_DATA, Reason.UNSUPPORTED_TELEMETRY}
 
 
-def told(section: str) -> set[str]:
+def documented(section: str) -> set[str]:
     """What stands between backticks, without the made tables."""
     return set(re.findall(r"`([^`\n]+)`", section.partition("<!--")[0]))
 
@@ -75,7 +75,7 @@ def test_a_section_tells_all_that_a_rule_can_say(page: str, rule: Any) -> None:
     reasons = set(named(rule, Reason)) - EVERYWHERE
     actions = set(named(rule, Action)) - {Action.NONE}
 
-    assert set(map(str, reasons | actions | set(named(rule, FindingKind)))) <= told(section)
+    assert set(map(str, reasons | actions | set(named(rule, FindingKind)))) <= documented(section)
     assert [part for part in PARTS if f"- **{part}" not in section] == []
 
 
@@ -96,7 +96,7 @@ def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None
         part = parts[rule.name]
         reasons = set(named(rule, Reason)) - EVERYWHERE
         actions = set(named(rule, Action)) - {Action.NONE}
-        assert set(map(str, reasons | actions)) <= told(part)
+        assert set(map(str, reasons | actions)) <= documented(part)
         assert f"<!-- {rule.name}: made" in part
         assert "- **Sees:**" in part
         assert "- **Gives:**" in part

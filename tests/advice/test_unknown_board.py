@@ -13,7 +13,7 @@ def test_a_board_that_is_known_needs_no_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "told"),
+    ("device", "expected"),
     [
         (
             gpu(board=None, name="R300", architecture="Rubin", facts={"cores": "20000"}),
@@ -28,6 +28,6 @@ def test_a_board_that_is_known_needs_no_words() -> None:
         ),
     ],
 )
-def test_board_document_has_only_what_the_driver_reports(device: Device, told: str) -> None:
+def test_board_document_has_only_what_the_driver_reports(device: Device, expected: str) -> None:
     """With the remedy."""
-    assert unknown_board(device) == told
+    assert unknown_board(device) == expected

@@ -93,9 +93,9 @@ def test_advice_that_a_full_ledger_refuses_is_reported(advice_node: AdviceNode) 
     name = "rightsizer_recommender_dropped_findings"
     dropped = {series_key(name, severity=each): 0.0 for each in Severity}
     assert service.gauges() == dropped | {series_key(name, severity="low"): 2.0}
-    (told,) = (entry for entry in logs if entry["event"] == "ledger_full")
-    assert told["dropped_low"] == 2
-    assert "most_records" in told["remedy"]
+    (warning,) = (entry for entry in logs if entry["event"] == "ledger_full")
+    assert warning["dropped_low"] == 2
+    assert "most_records" in warning["remedy"]
 
 
 def test_decisions_may_come_from_many_threads_during_a_run(advice_node: AdviceNode) -> None:

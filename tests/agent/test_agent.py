@@ -171,15 +171,22 @@ def test_it_tells_of_itself_in_counters_and_gauges() -> None:
     """From the first report on, so that rates and absence alerts work."""
     report = lived_through(Minutes(3)).accountant.latest()
     assert report is not None
-    told = report.agent
+    agent_report = report.agent
 
-    assert told.counters["rightsizer_samples_total"] == 3
-    assert told.counters["rightsizer_samples_late_total"] == 0
-    assert told.counters["rightsizer_history_writes_total"] == 0
-    assert told.gauges["rightsizer_config_last_reload_success_timestamp_seconds"] == EPOCH / SECOND
-    jobs = [job.name for job in told.jobs]
+    assert agent_report.counters["rightsizer_samples_total"] == 3
+    assert agent_report.counters["rightsizer_samples_late_total"] == 0
+    assert agent_report.counters["rightsizer_history_writes_total"] == 0
+    assert (
+        agent_report.gauges["rightsizer_config_last_reload_success_timestamp_seconds"]
+        == EPOCH / SECOND
+    )
+    jobs = [job.name for job in agent_report.jobs]
     assert jobs == ["recommend", "flush", "prune", "annotate", "label"]
-    assert (told.started, told.interval_seconds, told.source) == (EPOCH, 60.0, "minutes")
+    assert (agent_report.started, agent_report.interval_seconds, agent_report.source) == (
+        EPOCH,
+        60.0,
+        "minutes",
+    )
 
 
 def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: Path) -> None:
@@ -268,10 +275,10 @@ def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
     """Not once a minute."""
     with capture_logs() as logs:
         lived_through(Minutes(20, absent=range(3, 12)))
-    told = [entry for entry in logs if entry["event"].startswith("devices_")]
+    entries = [entry for entry in logs if entry["event"].startswith("devices_")]
 
-    assert [entry["event"] for entry in told] == ["devices_absent", "devices_found"]
-    assert told[0]["reason"] == "the driver is not loaded"
+    assert [entry["event"] for entry in entries] == ["devices_absent", "devices_found"]
+    assert entries[0]["reason"] == "the driver is not loaded"
 
 
 def test_a_driver_that_hangs_ever_longer_is_told_once() -> None:
@@ -286,9 +293,9 @@ def test_a_driver_that_hangs_ever_longer_is_told_once() -> None:
 
     with capture_logs() as logs:
         lived_through(Hanging(20, absent=range(3, 12)))
-    told = [entry["event"] for entry in logs if entry["event"].startswith("devices_")]
+    events = [entry["event"] for entry in logs if entry["event"].startswith("devices_")]
 
-    assert told == ["devices_absent", "devices_found"]
+    assert events == ["devices_absent", "devices_found"]
 
 
 def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
@@ -319,9 +326,9 @@ def test_a_history_that_was_broken_is_told(tmp_path: Path) -> None:
     with running(Minutes(1), str(path)) as agent, capture_logs() as logs:
         agent.start()
         agent.stop()
-    (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
+    (lost,) = (entry for entry in logs if entry["event"] == "history_set_aside")
 
-    assert Path(told["moved_to"]).read_bytes().startswith(b"no database")
+    assert Path(lost["moved_to"]).read_bytes().startswith(b"no database")
 
 
 def test_a_port_that_is_in_use_is_named() -> None:
@@ -370,8 +377,8 @@ def test_a_part_that_cannot_be_closed_keeps_no_other_open(
         agent.start()
         agent.run(threading.Event())
         agent.close()
-        told = [entry["part"] for entry in logs if entry["event"] == "close_failed"]
-        assert told == ["reloader", "jobs", "server"]
+        parts = [entry["part"] for entry in logs if entry["event"] == "close_failed"]
+        assert parts == ["reloader", "jobs", "server"]
         assert logs[-1]["event"] == "agent_stopped"
         assert source.is_closed
         storage = Storage(path)

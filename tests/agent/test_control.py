@@ -91,18 +91,18 @@ def test_all_of_them_are_for_the_local_socket_alone(control: ControlFixture) -> 
 
 def test_a_release_reaches_the_source_and_is_told(control: ControlFixture) -> None:
     """Times are wall time, in seconds since the epoch."""
-    told = control.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
+    answer = control.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
     release = control.controls.released(ReleasableResource.GPUS)
 
     assert release == ReleaseRequest(ReleasableResource.GPUS, EPOCH, EPOCH + 30 * MINUTE)
-    assert told == {
+    assert answer == {
         "held": "gpus",
         "since": (EPOCH + MINUTE) / SECOND,
         "until": (EPOCH + 31 * MINUTE) / SECOND,
         "is_done": False,
         "still_held": "2 handles of the gpus",
     }
-    assert control.releases() == [told]
+    assert control.releases() == [answer]
     assert control.controls.released(ReleasableResource.COUNTERS) is None
 
 

@@ -145,12 +145,12 @@ def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
 
 def test_port_in_use_is_told_before_the_days_before_are_simulated() -> None:
     """The refusal comes at once, and names the port."""
-    told: list[str] = []
+    lines: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(
             RightsizerError, match=f"cannot listen on {address}: the port is in use"
         ):
-            run_demo(DemoSettings(listen_address=address), told.append)
+            run_demo(DemoSettings(listen_address=address), lines.append)
 
-    assert told == []
+    assert lines == []

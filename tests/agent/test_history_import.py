@@ -154,12 +154,12 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))  # Room for a lock and no more.
     try:
-        with pytest.raises(HistoryError, match=rf"history '{path}' cannot be written") as told:
+        with pytest.raises(HistoryError, match=rf"history '{path}' cannot be written") as raised:
             filled_history(path).__enter__()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    assert ".partial" not in str(told.value)
+    assert ".partial" not in str(raised.value)
     if is_there:
         Storage(str(path)).close()
     assert {file.name for file in tmp_path.iterdir()} == (

@@ -153,9 +153,9 @@ def test_a_history_that_breaks_is_told_once_and_counted(history_node: HistoryNod
         history_node.history_writer.flush()
         history_node.history_writer.flush()
 
-    (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
-    assert told["log_level"] == "error"
-    assert Path(told["moved_to"]).exists()
+    (error,) = (entry for entry in logs if entry["event"] == "history_set_aside")
+    assert error["log_level"] == "error"
+    assert Path(error["moved_to"]).exists()
     assert history_node.history_writer.counts == {
         "history_writes": 3,
         "history_write_failures": 0,
@@ -183,9 +183,9 @@ def lived_after(path: Path, how: str) -> Counter[str]:
     harm(path)
     with capture_logs() as logs:
         history_node.history_writer.flush()
-    told = [entry for entry in logs if entry["event"] == event]
-    assert len(told) == history_node.history_writer.counts["history_breaks"] == bool(event)
-    assert all("while it was open" in entry["reason"] for entry in told)
+    entries = [entry for entry in logs if entry["event"] == event]
+    assert len(entries) == history_node.history_writer.counts["history_breaks"] == bool(event)
+    assert all("while it was open" in entry["reason"] for entry in entries)
     assert history_node.history_writer.counts["history_write_failures"] == 0
     for second in range(310, 330, 10):
         history_node.tick(55 * 3600 + second, 55 * 3600 + second + 10)
@@ -223,9 +223,9 @@ def test_writing_that_works_again_is_told(
     with capture_logs() as logs:
         history_node.history_writer.flush()
         history_node.history_writer.flush()
-    (told,) = logs
-    assert (told["event"], told["failed_flushes"]) == ("history_writes_recovered", 2)
-    assert told["log_level"] == "info"
+    (entry,) = logs
+    assert (entry["event"], entry["failed_flushes"]) == ("history_writes_recovered", 2)
+    assert entry["log_level"] == "info"
 
 
 def _refuse(*_: object) -> bool:
@@ -255,7 +255,7 @@ def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
     kept = history_node.accounted()
     history_node.storage.close()
 
-    (told,) = (entry for entry in logs if entry["event"] == "history_full")
-    assert "history.maximum_size" in told["remedy"]
+    (warning,) = (entry for entry in logs if entry["event"] == "history_full")
+    assert "history.maximum_size" in warning["remedy"]
     assert history_node.history_writer.counts["history_windows_forgotten"] > 0
     assert kept > 0

@@ -152,10 +152,12 @@ def test_the_command_checks_them_unless_told_otherwise(tmp_path: Path, capsys: C
     file.write_text("catalogue: {boards_file: /nowhere.yaml}\n")
 
     assert main(["check-config", str(file)]) == 78
-    told = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert main(["check-config", "--syntax-only", str(file)]) == 0
 
-    assert told.startswith(f"rightsizer: {file}: catalogue.boards_file: /nowhere.yaml: there is no")
+    assert errors.startswith(
+        f"rightsizer: {file}: catalogue.boards_file: /nowhere.yaml: there is no"
+    )
 
 
 def test_the_command_checks_the_environment(

@@ -123,13 +123,13 @@ def test_flags_and_environment_stay_in_force(tmp_path: Path) -> None:
             text = config(tmp_path).replace("1d", "2d, rules: {idle: {on_ratio: 0.55}}")
             reload(agent, tmp_path, text)
             found = threshold(agent, id_, "on_ratio"), agent.get("/metrics")[1]
-            told = agent.events("restart_needed")
+            entries = agent.events("restart_needed")
     finally:
         del os.environ[variable]
 
     assert found[0] == 0.88
     assert "process_max_fds" not in found[1]
-    assert told == []
+    assert entries == []
 
 
 def test_many_reloads_leave_nothing_behind(tmp_path: Path) -> None:

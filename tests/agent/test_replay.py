@@ -336,10 +336,10 @@ def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
     result = replayed(log)
-    told = json.dumps(encode_replay(result)) + replay_text(result)
+    text = json.dumps(encode_replay(result)) + replay_text(result)
 
     assert "pod-x" in verdict(result, "idle").summary
-    assert "GPU 0" not in told
+    assert "GPU 0" not in text
 
 
 def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:

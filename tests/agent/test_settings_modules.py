@@ -44,10 +44,10 @@ PACKAGES: Final = (
 def loaded_by(module: str) -> frozenset[str]:
     """What a fresh interpreter has loaded after an import."""
     program = f"import sys, {module}\nprint(*sys.modules)"
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    return frozenset(told.stdout.split())
+    return frozenset(result.stdout.split())
 
 
 def test_the_agents_settings_load_no_machinery() -> None:

@@ -159,8 +159,8 @@ def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:
         agent.reloader.reload()
         settings = agent.settings
 
-    (told,) = [each for each in logs if each["event"] == "restart_needed"]
-    assert told["keys"] == "history.path,log.format"
+    (entry,) = [each for each in logs if each["event"] == "restart_needed"]
+    assert entry["keys"] == "history.path,log.format"
     assert settings.history.retention == 9 * 86400.0
     assert settings.history.path == Settings().history.path
 

@@ -19,7 +19,7 @@ def snapshot(second: int, **postponed: tuple[str, ...]) -> Snapshot:
     return Snapshot(second * SECOND, second * SECOND, SECOND, DEVICES, {}, slow=slow)
 
 
-def told(*snapshots: Snapshot) -> list[dict[str, object]]:
+def log_lines(*snapshots: Snapshot) -> list[dict[str, object]]:
     """The lines that a course of snapshots gives."""
     log = SlowDriverLog(get_logger())
     with capture_logs() as lines:
@@ -34,7 +34,7 @@ def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
     course += [snapshot(second, GPU_0=("ecc",), GPU_1=("clocks",)) for second in range(10, 500)]
     course += [snapshot(second) for second in range(500, 600)]
 
-    slow, over = told(*course)
+    slow, over = log_lines(*course)
 
     assert (slow["event"], slow["gpus"]) == ("driver_slow", "0,1")
     assert slow["asked_less_often"] == "clocks,ecc"
@@ -47,14 +47,14 @@ def test_more_that_is_slow_is_told_now_and_then() -> None:
     course = [snapshot(second, GPU_0=()) for second in range(100)]
     course += [snapshot(second, GPU_0=(), GPU_1=("ecc",)) for second in range(100, 3000)]
 
-    lines = told(*course)
+    lines = log_lines(*course)
 
     assert [line["gpus"] for line in lines] == ["0", "0,1"]
 
 
 def test_a_quick_driver_is_not_talked_about() -> None:
     """Neither that it is quick nor that it has become so."""
-    assert told(*(snapshot(second) for second in range(100))) == []
+    assert log_lines(*(snapshot(second) for second in range(100))) == []
 
 
 def test_gauges_tell_what_is_slow_and_what_waits() -> None:

@@ -16,7 +16,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND
 SECOND = NANOSECONDS_PER_SECOND
 
 
-def told(*troubles: str | None) -> list[str]:
+def log_reasons(*troubles: str | None) -> list[str]:
     """The reasons that the log gives, one trouble a second; `back` where devices were found."""
     log = SourceLog(get_logger())
     with capture_logs() as lines:
@@ -29,19 +29,19 @@ def test_reasons_that_take_turns_are_told_once_each() -> None:
     """A driver that hangs here and there while it is opened; what is new is told at once."""
     turns = ["NVML is slow", "NVML hangs in a", "NVML is slow", "NVML hangs in b"]
 
-    assert told(*turns * 20) == ["NVML is slow", "NVML hangs in a", "NVML hangs in b"]
+    assert log_reasons(*turns * 20) == ["NVML is slow", "NVML hangs in a", "NVML hangs in b"]
 
 
 def test_turns_that_last_are_told_again() -> None:
     """After ten minutes each: the one who looks at the end of the log sees it."""
     turns = ["NVML is slow", "NVML hangs in a"]
 
-    assert told(*turns * 601) == turns * 3
+    assert log_reasons(*turns * 601) == turns * 3
 
 
 def test_device_that_comes_back_is_logged_as_new() -> None:
     """Its time has begun again."""
-    assert told("gone", None, "gone") == ["gone", "back", "gone"]
+    assert log_reasons("gone", None, "gone") == ["gone", "back", "gone"]
 
 
 GPUS = tuple(gpu(index) for index in range(8))

@@ -150,12 +150,12 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
-    assert "disk" in told["error"] or "full" in told["error"]
-    assert told["failures"] >= 2
-    assert told["before"] < told["saved"]
-    assert told["found"] == told["saved"]
+    assert "disk" in result["error"] or "full" in result["error"]
+    assert result["failures"] >= 2
+    assert result["before"] < result["saved"]
+    assert result["found"] == result["saved"]
 
 
 def damage(path: Path) -> None:

@@ -178,13 +178,13 @@ def test_memory_around_the_budget_is_told_once() -> None:
     """Again only after it was kept for five minutes."""
     world = World(hgx(1))
     state = asked(world, ticket("a", memory=30, may_share=True)).state
-    told = []
+    minutes = []
     for minute, gibibytes in ((0, 45), (1, 20), (2, 45), (6, 20), (7, 45), (8, 20), (13, 45)):
         world.running["a"] = Running(("GPU-0",), gibibytes * GIBIBYTE)
         step = BROKER.observe(state, minute * MINUTE, world.observations(state))
-        told += [minute for kind in kinds(step) if kind is EventKind.OVER_MEMORY]
+        minutes += [minute for kind in kinds(step) if kind is EventKind.OVER_MEMORY]
         state = step.state
-    assert told == [0]
+    assert minutes == [0]
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.observe(state, 18 * MINUTE, world.observations(state)).state
     assert EventKind.OVER_MEMORY not in state.leases[0].notified

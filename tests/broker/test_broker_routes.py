@@ -108,11 +108,11 @@ def test_ended_lease_stays_ended(tmp_path: Path) -> None:
         user = pwd.getpwuid(os.getuid()).pw_name
         for each, what in (("leaselease", "lease"), ("waitswaits", "ticket")):
             done = "ended" if what == "lease" else "withdrawn"
-            told = f"{what} {each} was {done} by {user}\n".encode()
+            expected = f"{what} {each} was {done} by {user}\n".encode()
             look = managed.ask("GET", f"/api/v1/leases/{each}", peer=mine)
-            assert (look.status, look.body) == (HTTPStatus.GONE, told)
+            assert (look.status, look.body) == (HTTPStatus.GONE, expected)
             again = managed.ask("POST", "/api/v1/leases", {"id": each}, mine)
-            assert (again.status, again.body) == (HTTPStatus.CONFLICT, told)
+            assert (again.status, again.body) == (HTTPStatus.CONFLICT, expected)
         managed.asked({"id": "backagain"}, mine)
         managed.manager.close()
         process.kill()
@@ -253,7 +253,7 @@ def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b"[" * 100_000, "the body is not JSON"),
         (b"\xff\xfe", "the body is not JSON"),
@@ -274,11 +274,11 @@ def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
         ({"command": "rm"}, "'command' is not a field"),
     ],
 )
-def test_invalid_request_is_refused_by_name(managed: ManagedNode, body: Any, told: str) -> None:
+def test_invalid_request_is_refused_by_name(managed: ManagedNode, body: Any, message: str) -> None:
     """And nothing is done."""
     answer = managed.ask("POST", "/api/v1/leases", body, ME)
     assert answer.status == HTTPStatus.BAD_REQUEST
-    assert told in answer.body.decode()
+    assert message in answer.body.decode()
     assert not managed.manager.overview.state.tickets
 
 

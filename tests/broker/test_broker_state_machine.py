@@ -201,7 +201,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         assert not self.holding
 
     @invariant()
-    def everybody_is_where_he_was_told(self) -> None:
+    def every_lease_has_its_promised_gpus(self) -> None:
         """No lease and no ticket is lost, none comes back, and none is in two places."""
         assert {each.id for each in self.state.tickets} == self.waiting
         assert {each.id for each in self.state.leases} == self.holding

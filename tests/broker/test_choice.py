@@ -177,13 +177,13 @@ def test_a_whole_gpu_goes_before_an_instance() -> None:
 
 def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -> None:
     """With how many of each; where there is none, that."""
-    for node, told in (
+    for node, expected in (
         (mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb"]]), "this node has 2 1g.10gb, 1 3g.40gb."),
         (hgx(), "this node has no MIG instances."),
     ):
         refusal = node.choose(GpuRequest(mig_profile="2g.20gb"))
         assert isinstance(refusal, PlacementRefusal)
-        assert refusal.reasons[-1].endswith(told)
+        assert refusal.reasons[-1].endswith(expected)
 
 
 def test_many_instances_are_looked_through_by_kind() -> None:

@@ -78,14 +78,16 @@ def test_a_process_is_bound_to_cpus_and_prefers_a_node() -> None:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        told: list[str] = []
-        bind(LaunchPlan({}, frozenset({cpu}), 0), told.append)
+        warnings: list[str] = []
+        bind(LaunchPlan({}, frozenset({cpu}), 0), warnings.append)
         policy = Path("/proc/self/numa_maps")
         text = policy.read_text() if policy.exists() else "prefer"
         is_near = "prefer" in text or "default" in text
-        good = os.sched_getaffinity(0) == {cpu} and not told and is_near
-        bind(LaunchPlan({}, frozenset({10**4}), 1000), told.append)
-        os.write(writer, b"well" if good and len(told) == 1 else repr(told).encode() or b"?")
+        good = os.sched_getaffinity(0) == {cpu} and not warnings and is_near
+        bind(LaunchPlan({}, frozenset({10**4}), 1000), warnings.append)
+        os.write(
+            writer, b"well" if good and len(warnings) == 1 else repr(warnings).encode() or b"?"
+        )
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(writer)

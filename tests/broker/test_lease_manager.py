@@ -130,30 +130,30 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
 
 def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
     """Forward and back by years: leases last, and end by the clock that never steps."""
-    told: list[BrokerEvent] = []
-    managed.manager.listener = told.append
+    events: list[BrokerEvent] = []
+    managed.manager.listener = events.append
     managed.manager.ask(ticket("a", limit_seconds=3600.0))
     managed.manager.turn()
     for step in (20 * 365 * DAY, -40 * 365 * DAY):
         managed.clock.wall += step
         managed.clock.now += SECOND
         managed.manager.turn()
-    assert [each.kind for each in told] == [EventKind.QUEUED, EventKind.GRANTED]
+    assert [each.kind for each in events] == [EventKind.QUEUED, EventKind.GRANTED]
     managed.clock.now += 2 * HOUR
     managed.manager.turn()
-    assert {each.kind for each in told} >= {EventKind.TIME_UP, EventKind.IDLE}
+    assert {each.kind for each in events} >= {EventKind.TIME_UP, EventKind.IDLE}
     assert managed.manager.overview.state.lease("a") is not None
 
 
 def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode) -> None:
     """In the answer to a client asks for the lease, and as JSON for webhooks."""
-    told: list[BrokerEvent] = []
-    managed.manager.listener = told.append
+    events: list[BrokerEvent] = []
+    managed.manager.listener = events.append
     managed.manager.ask(ticket("a"))
     for _ in range(4):
         managed.manager.turn()
         managed.clock.now += 2 * HOUR
-    (idle,) = [each for each in told if each.kind is EventKind.IDLE]
+    (idle,) = [each for each in events if each.kind is EventKind.IDLE]
     messages = managed.manager.messages_for("a")
     document = encode_lease_answer(managed.manager.overview, "a", managed.clock.now, 0, messages)
     assert document is not None
@@ -229,10 +229,10 @@ def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
-    assert told["taken"] > 0
-    assert "cannot save what it is asked" in told["refusal"]
-    assert told["leases_while_full"] == 0
-    assert "cannot be saved" in told["why"]
-    assert told["leases_with_room"] == 2
-    assert told["tickets_on_disk"] == told["taken"] - 2
+    result = json.loads(done.stdout)
+    assert result["taken"] > 0
+    assert "cannot save what it is asked" in result["refusal"]
+    assert result["leases_while_full"] == 0
+    assert "cannot be saved" in result["why"]
+    assert result["leases_with_room"] == 2
+    assert result["tickets_on_disk"] == result["taken"] - 2

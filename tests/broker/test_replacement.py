@@ -44,7 +44,7 @@ class LentNode:
             self.world.running[record.id] = Running(record.lease.uuids, 0.0)
         return step
 
-    def told(self, later: int = SECOND) -> list[str]:
+    def messages(self, later: int = SECOND) -> list[str]:
         """What the holder is told of lost GPUs by a look."""
         step = self.looks(later)
         return [each.message for each in step.events if each.kind is EventKind.GPU_LOST]
@@ -54,14 +54,14 @@ def test_a_lost_gpu_is_told_once_and_another_one_is_kept() -> None:
     """After the grace for a driver that is loaded again, and before those that wait."""
     node = LentNode(2)
     node.world.broken = {"GPU-0"}
-    assert node.told() == []
-    assert node.told(9 * SECOND) == []
-    (message,) = node.told()
+    assert node.messages() == []
+    assert node.messages(9 * SECOND) == []
+    (message,) = node.messages()
     assert message == (
         f"{LOST}; kept for you for 15 min: GPU 1; end your command and start it again with the "
         "same flags and --reservation aaaaaaaar"
     )
-    assert node.told(MINUTE) == []
+    assert node.messages(MINUTE) == []
     assert not node.asks("bbbbbbbb", user="bo").grants
     assert node.state.leases[0].notices == {EventKind.GPU_LOST}
 
@@ -90,7 +90,7 @@ def test_an_offer_that_is_not_used_ends() -> None:
     node.world.broken = {"GPU-0"}
     node.looks()
     node.looks(10 * SECOND)
-    assert node.told(15 * MINUTE) == []
+    assert node.messages(15 * MINUTE) == []
     assert node.state.bookings == ()
     assert node.asks("bbbbbbbb", user="bo").grants
 
@@ -102,13 +102,13 @@ def test_lease_holder_is_warned_when_no_gpu_is_free() -> None:
     node.asks("cccccccc", user="cy")
     node.world.broken = {"GPU-0"}
     node.looks()
-    (message,) = node.told(10 * SECOND)
+    (message,) = node.messages(10 * SECOND)
     assert (
         message == f"{LOST}; no other GPUs are free for it now, and you are notified when there are"
     )
-    assert node.told() == []
+    assert node.messages() == []
     del node.world.running["bbbbbbbb"]
-    (message,) = node.told()
+    (message,) = node.messages()
     assert "kept for you for 15 min: GPU 1" in message
     assert [each.id for each in node.state.tickets] == ["cccccccc"]
 
@@ -118,10 +118,10 @@ def test_a_further_lost_gpu_is_told_too() -> None:
     node = LentNode(4, leased=2)
     node.world.broken = {"GPU-0"}
     node.looks()
-    assert len(node.told(10 * SECOND)) == 1
+    assert len(node.messages(10 * SECOND)) == 1
     node.world.broken = {"GPU-0", "GPU-1"}
     node.looks()
-    (message,) = node.told(10 * SECOND)
+    (message,) = node.messages(10 * SECOND)
     assert message.startswith(f"{LOST} and GPU 1 (fell off the bus)")
     node.world.broken = set()
     node.looks()

@@ -160,14 +160,14 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "expected"),
     [
         (0, "its reservation begins in 3 h"),
         (2 * HOUR, "its reservation begins in 30 min"),
         (150 * MINUTE - 1, "its reservation begins in less than a minute"),
     ],
 )
-def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: str) -> None:
+def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, expected: str) -> None:
     """As the last of those who wait, in whole hours and minutes."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
@@ -176,4 +176,4 @@ def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: s
     state = BROKER.ask(state, 0, mine, world.observe()).state
     step = asked(world, ticket("other", limit_seconds=86400.0), state=state, now=now)
     assert [each.id for each, _ in step.waiting] == ["other", "mine"]
-    assert step.waiting[-1][1] == told
+    assert step.waiting[-1][1] == expected

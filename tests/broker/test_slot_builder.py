@@ -118,9 +118,9 @@ def test_slot_is_unhealthy_by_hardware_advice_after_a_restart() -> None:
     )
     about = replace(advice, finding=finding)
     report = replace(_WHOLE, devices=(device(),), advice=(about,))
-    told = f"unhealthy by advice {about.id}: see `rightsizer explain {about.id}`"
+    expected = f"unhealthy by advice {about.id}: see `rightsizer explain {about.id}`"
     assert about.is_open
-    assert slots_of(report, SlotView(_NOW))[0].trouble == told
+    assert slots_of(report, SlotView(_NOW))[0].trouble == expected
     lesser = replace(about, finding=replace(finding, severity=Severity.MEDIUM))
     elsewhere = replace(about, finding=replace(finding, culprits=("GPU-b",)))
     report = replace(report, advice=(lesser, elsewhere))

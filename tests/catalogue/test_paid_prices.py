@@ -83,9 +83,9 @@ def test_wrong_price_of_a_plan_is_told(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """With its key."""
-    told = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}\n", capsys)
+    output = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}\n", capsys)
 
-    assert message in told
+    assert message in output
 
 
 def test_wrong_price_of_the_configuration_is_told() -> None:

@@ -48,7 +48,7 @@ def served(
 
 
 @pytest.mark.parametrize(
-    ("advised", "told"),
+    ("advised", "message"),
     [
         ((), "nothing to do: no advice was open when the agent last looked"),
         (
@@ -59,7 +59,7 @@ def served(
     ],
 )
 def test_people_see_why_nothing_is_done(
-    advised: tuple[Reason, ...], told: str, tmp_path: Path, capsys: Captured
+    advised: tuple[Reason, ...], message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Each in one sentence, below the actions."""
     node = ActionNode(ActionRepository(Storage("").database), [workload("llama")])
@@ -73,8 +73,8 @@ def test_people_see_why_nothing_is_done(
 
     lines = capsys.readouterr().out
     assert lines.startswith("release (command, dry_run): IdleHeld\n")
-    assert told in " ".join(lines.split())
-    assert ("nothing to do" in lines) == told.startswith("nothing to do")
+    assert message in " ".join(lines.split())
+    assert ("nothing to do" in lines) == message.startswith("nothing to do")
 
 
 def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Captured) -> None:
@@ -90,6 +90,6 @@ def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Ca
     history = ("--history.path", str(tmp_path / "history.db"))
 
     assert main(["actions", *history, "--config.file", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "no agent was asked" in told
-    assert "dry_run" in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "no agent was asked" in output
+    assert "dry_run" in output.splitlines()[-1]

@@ -55,7 +55,7 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["demo", "--sped", "2"], "rightsizer: demo has no flag --sped; did you mean --speed?"),
         (["demo", "--sped=2"], "rightsizer: demo has no flag --sped; did you mean --speed=2?"),
@@ -70,23 +70,23 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
     ],
 )
 def test_unknown_flag_is_told_what_to_write(
-    arguments: list[str], told: str, capsys: Captured
+    arguments: list[str], message: str, capsys: Captured
 ) -> None:
     """The nearest, or what is meant by the words of other tools; in one line."""
     assert main(arguments) == 2
     (line,) = faults_of(capsys)
 
-    assert told in line
+    assert message in line
 
 
 def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured) -> None:
     """The one who reads thirty names has forgotten what for."""
     with pytest.raises(SystemExit) as ended:
         main(["repaly", "gpu.csv"])
-    told = faults_of(capsys)[-1]
+    fault = faults_of(capsys)[-1]
 
     assert ended.value.code == 2
-    assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in told
+    assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in fault
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
@@ -256,7 +256,7 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("listen_addresses: []", "listen_addresses: names no address to listen on"),
         ("listen_addresses: [':80', ':80']", "listen_addresses: ':80' is listed twice"),
@@ -265,7 +265,7 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
     ],
 )
 def test_web_settings_without_use_are_refused(
-    text: str, told: str, tmp_path: Path, capsys: Captured
+    text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """An agent that answers nobody runs only where it is told to wait for systemd's sockets."""
     file = tmp_path / "bad.yaml"
@@ -274,7 +274,7 @@ def test_web_settings_without_use_are_refused(
     assert main(["check-config", str(file)]) == 78
     (line,) = faults_of(capsys)
     assert ":1:7: web." in line
-    assert told in line
+    assert message in line
 
     file.write_text("web: {listen_addresses: [], systemd_socket: true}\n")
     assert main(["check-config", str(file)]) == 0
@@ -360,8 +360,8 @@ def test_hints_name_the_command_as_it_was_called() -> None:
     script = str(Path(sys.executable).with_name("rightsizer"))
     for path, named in (("/usr/bin", script), (f"{Path(script).parent}:/usr/bin", "rightsizer")):
         asked, environment = [script, "advise", "--zzz"], {"PATH": path}
-        told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
-        assert f"'{named} advise --help' lists what it takes" in told.stderr
+        result = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+        assert f"'{named} advise --help' lists what it takes" in result.stderr
 
 
 def test_locale_without_a_character_has_a_question_mark(tmp_path: Path) -> None:
@@ -370,12 +370,12 @@ def test_locale_without_a_character_has_a_question_mark(tmp_path: Path) -> None:
     file = tmp_path / "é.yaml"
     file.write_text("log: {level: info}\n")
     environment = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin", "LANG": "C.UTF-8"}
-    told = subprocess.run(
+    result = subprocess.run(
         [script, "config", "check", file],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.endswith("/?.yaml: ok\n")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("/?.yaml: ok\n")

@@ -48,8 +48,8 @@ def test_gpus_that_train_together_exchange_gradients(capsys: Captured, tmp_path:
     asked = {"workload": pair[3], "from": pair[0], "to": pair[1], "gpus": 8}
     served = asked | {"workload": "inference-cnn"}
     file.write_text(json.dumps([asked, asked | {"gpus": 0}, served]))
-    told, none, wrong = answer(capsys, file)
-    assert told["ratio"] == eight
+    valid, none, wrong = answer(capsys, file)
+    assert valid["ratio"] == eight
     assert "gpus: must be from 1" in none["error"]
     assert "gpus: inference-cnn is compared GPU by GPU" in wrong["error"]
 
@@ -89,7 +89,7 @@ def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "--workload, --from, --to missing"),
         (("--workload", "cooking", *FLAGS[2:]), "--workload: 'cooking'"),
@@ -99,10 +99,10 @@ def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
         (("asked.yaml", *FLAGS), "the file asks already"),
     ],
 )
-def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], message: str) -> None:
     """Exit code 2, and what to do about it."""
     assert main(["compare", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_configuration_names_boards_of_ones_own(capsys: Captured, tmp_path: Path) -> None:

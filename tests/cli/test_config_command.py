@@ -64,9 +64,9 @@ def test_show_tells_what_is_set_and_where(tmp_path: Path) -> None:
     path.write_text("web: {listen_addresses: ['127.0.0.1:0']}\nhistory:\n  retention: 3d\n")
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "a.yaml").write_text("history: {path: ''}\n")
-    told = shown(path, {"RIGHTSIZER_SAMPLING__INTERVAL": "2s"}, is_effective=False)
+    output = shown(path, {"RIGHTSIZER_SAMPLING__INTERVAL": "2s"}, is_effective=False)
 
-    assert told.splitlines() == [
+    assert output.splitlines() == [
         "sampling:",
         "  interval: 2s  # RIGHTSIZER_SAMPLING__INTERVAL",
         "history:",
@@ -82,10 +82,10 @@ def test_all_that_is_in_force_loads_back(tmp_path: Path) -> None:
     """Comments tell the defaults apart."""
     path = tmp_path / "rightsizer.yaml"
     path.write_text("policies: [{match: {owner: '*'}, class: standby}]\n")
-    told = shown(path, {}, is_effective=True)
+    output = shown(path, {}, is_effective=True)
 
-    assert load(WholeSettings, told, "told") == load(WholeSettings, path.read_text(), "file")
-    assert "  interval: 1s  # default" in told
+    assert load(WholeSettings, output, "told") == load(WholeSettings, path.read_text(), "file")
+    assert "  interval: 1s  # default" in output
 
 
 def test_a_file_that_sets_nothing_says_so(tmp_path: Path) -> None:

@@ -112,11 +112,11 @@ def test_the_rows_add_up_to_the_replay(tmp_path: Path, grain: str, capsys: Captu
     path = tmp_path / "history.db"
     files = [str(one), str(two), "--board", BOARD, "--into", str(path), "--json"]
     assert main(["replay", *files]) == 0
-    told = json.loads(capsys.readouterr().out)["devices"]
+    reported = json.loads(capsys.readouterr().out)["devices"]
     found = sums(exported(capsys, "--history.path", path, "--grain", grain))
 
-    assert [device["uuid"] for device in told] == ["GPU-0", "GPU-1"] == sorted(found)
-    for device in told:
+    assert [device["uuid"] for device in reported] == ["GPU-0", "GPU-1"] == sorted(found)
+    for device in reported:
         expected = of_replay(device)
         assert len(expected) > 20
         mine = found[device["uuid"]]

@@ -132,8 +132,8 @@ def test_a_verdict_is_explained(config: Path) -> None:
     at = ("--at", str(NOW / 1e9))
     findings = asked_in_process(config, *at, "--json", "--all").document["findings"]
     one = next(each["id"] for each in findings if each["rule"] == "idle_pool")
-    told = asked_in_process(config, *at, "--explain", one)
-    assert "fleet.rules.idle_pool.on_ratio" in told.out
+    explained = asked_in_process(config, *at, "--explain", one)
+    assert "fleet.rules.idle_pool.on_ratio" in explained.out
     document = asked_in_process(config, *at, "--explain", one, "--json").document
     assert document["advice"]["id"] == one
 

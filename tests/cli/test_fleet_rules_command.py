@@ -43,9 +43,9 @@ def test_a_store_without_them_is_told(capsys: pytest.CaptureFixture[str]) -> Non
     """No rules are better than rules that record nothing."""
     with loopback_store(8) as store:
         assert main(["fleet", "rules", "--store.url", store.url]) != 0
-    told = capsys.readouterr()
-    assert "no metrics of dcgm-exporter" in told.err
-    assert not told.out
+    captured = capsys.readouterr()
+    assert "no metrics of dcgm-exporter" in captured.err
+    assert not captured.out
 
 
 @pytest.mark.parametrize("flag", ["--json", "--save", "--dry-run", "--serve"])

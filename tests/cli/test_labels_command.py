@@ -26,10 +26,10 @@ def test_labels_are_written_whole_where_they_are_asked_for(tmp_path: Path) -> No
 def test_labels_are_told_in_json(capsys: Captured) -> None:
     """Without an expiry: it is an answer and no file."""
     assert main(["labels", "--scenario", "t4-pair", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    labels = json.loads(capsys.readouterr().out)
 
-    assert told["rightsizer.gpu-count"] == "2"
-    assert told["rightsizer.gpu-product"] == "Tesla-T4"
+    assert labels["rightsizer.gpu-count"] == "2"
+    assert labels["rightsizer.gpu-product"] == "Tesla-T4"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: Captured) -> None:

@@ -81,9 +81,9 @@ def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
 
     assert [plan.get("model") for plan in plans] == ["one", None, None, None, None, "last"]
     assert all(list(plan) == ["error"] for plan in plans[1:5])
-    told = [plan["error"] for plan in plans[1:5]]
+    errors = [plan["error"] for plan in plans[1:5]]
     for fault, message in zip(
-        told,
+        errors,
         (
             "model.layers: 0 is not above 0",
             "gpus: board 'H999' is not in the catalogue",
@@ -315,10 +315,10 @@ def test_error_message_escapes_control_characters(key: str, file: Path, capsys: 
         "gpus": {"model": SHAPE, "gpus": [hostile]},
         "config": {"model": {"config": "config.json"}},
     }
-    told = refusal(file, json.dumps(asked[key]), capsys)
+    message = refusal(file, json.dumps(asked[key]), capsys)
 
-    assert "?[31mH100?" in told
-    assert all(letter.isprintable() for letter in told)
+    assert "?[31mH100?" in message
+    assert all(letter.isprintable() for letter in message)
 
 
 @pytest.mark.parametrize(

@@ -119,15 +119,15 @@ def test_a_part_that_is_missing_is_one_error(
 ) -> None:
     """It names the file, and what to do."""
     (pipeline / part / "config.json").unlink()
-    told = refusal(pipeline.parent / "plan.yaml", asked("flux"), capsys)
+    message = refusal(pipeline.parent / "plan.yaml", asked("flux"), capsys)
 
-    assert len(told.splitlines()) == 1
-    assert f"{pipeline}/{part}/config.json: no such file" in told
-    assert "download those too" in told
+    assert len(message.splitlines()) == 1
+    assert f"{pipeline}/{part}/config.json: no such file" in message
+    assert "download those too" in message
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "message"),
     [
         ("vae/config.json", "{", "vae/config.json: is no JSON"),
         ("vae/config.json", '{"_class_name": "AutoencoderTiny"}', "'AutoencoderTiny' is no"),
@@ -152,19 +152,19 @@ def test_a_part_that_is_missing_is_one_error(
     ],
 )
 def test_a_part_that_is_broken_is_one_error(
-    file: str, text: str, told: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
+    file: str, text: str, message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the file, and what is wrong with it."""
     (pipeline / file).write_text(text, encoding="utf-8")
     error = refusal(pipeline.parent / "plan.yaml", asked("flux"), capsys)
 
     assert len(error.splitlines()) == 1
-    assert told in error
+    assert message in error
     assert re.search("kind: diffusion|name the|take the file", error)
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"image": 8}, "model.image: 8 pixels are fewer than the 16 of one token"),
         ({"image": 0}, "model.image: 0 pixels are fewer"),
@@ -174,13 +174,13 @@ def test_a_part_that_is_broken_is_one_error(
     ],
 )
 def test_an_image_that_cannot_be_is_told_of_the_plan(
-    more: dict[str, Any], told: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
+    more: dict[str, Any], message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With its place there, not of the model's files."""
     error = refusal(pipeline.parent / "plan.yaml", asked("flux", **more), capsys)
 
     assert len(error.splitlines()) == 1
-    assert told in error
+    assert message in error
     assert "config.json" not in error
 
 

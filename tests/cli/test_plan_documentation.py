@@ -36,7 +36,7 @@ PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
 )
-TOLD: Final = WORDS | {f"{word}_{end}" for word in WORDS for end in ("low", "high")}
+DOCUMENTED: Final = WORDS | {f"{word}_{end}" for word in WORDS for end in ("low", "high")}
 """With the ends of intervals, which are told once for all."""
 PLAN: Final = """\
 model: {parameters: 8e9}
@@ -54,7 +54,7 @@ gpus: [L40S, H100-SXM5-80GB]
 )
 def test_every_key_that_is_taken_is_told(kind: type) -> None:
     """Of each part of a requirement."""
-    assert {each.name for each in dataclasses.fields(kind)} - TOLD == set()
+    assert {each.name for each in dataclasses.fields(kind)} - DOCUMENTED == set()
 
 
 def test_every_part_and_every_word_that_is_taken_is_told() -> None:
@@ -63,7 +63,7 @@ def test_every_part_and_every_word_that_is_taken_is_told() -> None:
     words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
 
     top |= {each.name for each in dataclasses.fields(RequestedImage)}
-    assert (top | words | {"per_month", "months", CARBON}) - TOLD == set()
+    assert (top | words | {"per_month", "months", CARBON}) - DOCUMENTED == set()
 
 
 def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
     assert document["growth"]
     assert document["growth_outlook"]
     assert document["alternatives"]
-    assert set(keys(document)) - TOLD == set()
+    assert set(keys(document)) - DOCUMENTED == set()
 
 
 def keys(document: Any) -> Iterator[str]:

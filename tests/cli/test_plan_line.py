@@ -341,10 +341,10 @@ def test_invalid_load_names_the_right_format(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Never that of another unit."""
-    told = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}", capsys)
+    output = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}", capsys)
 
-    assert message.replace("load.requests_per_second", "load.rps says how much already") in told
-    assert text.startswith("load: {rps") or "tokens_per_second'" not in told
+    assert message.replace("load.requests_per_second", "load.rps says how much already") in output
+    assert text.startswith("load: {rps") or "tokens_per_second'" not in output
 
 
 @pytest.mark.parametrize(

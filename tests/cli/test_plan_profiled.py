@@ -144,7 +144,7 @@ def test_a_recording_and_a_trace_of_one_run_go_together(file: Path, capsys: Capt
 
 
 @pytest.mark.parametrize(
-    ("asked", "text", "told"),
+    ("asked", "text", "message"),
     [
         (SERVES, summary("Samples per second: 10", validity="INVALID"), "the run is invalid"),
         (SERVES, summary("", mode="AccuracyOnly", validity=""), "holds no result"),
@@ -154,13 +154,13 @@ def test_a_recording_and_a_trace_of_one_run_go_together(file: Path, capsys: Capt
     ],
 )
 def test_incomparable_profile_is_refused(
-    file: Path, capsys: Captured, asked: Any, text: str, told: str
+    file: Path, capsys: Captured, asked: Any, text: str, message: str
 ) -> None:
     """With the file, the reason and the remedy."""
     said = refused(file, asked, capsys, log(file.parent, text))
 
     assert "mlperf_log.txt: " in said
-    assert told in said
+    assert message in said
 
 
 def test_a_gpu_that_nobody_knows_is_refused_until_it_is_named(file: Path, capsys: Captured) -> None:
@@ -181,14 +181,14 @@ def test_a_board_is_never_taken_from_a_list_of_candidates(file: Path, capsys: Ca
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"),
+    ("missing", "message"),
     [
         ("parallel", "does not count its GPUs; state `parallel` as it ran"),
         ("training", "counts samples; state training.sequence"),
     ],
 )
 def test_missing_facts_of_a_training_log_are_requested(
-    file: Path, capsys: Captured, missing: str, told: str
+    file: Path, capsys: Captured, missing: str, message: str
 ) -> None:
     """GPUs and tokens of a sample: two that were assumed wrongly can cancel each other."""
     asked = {"task": "finetune-lora", "model": SHAPE, **H100, "training": {"sequence": 8192}}
@@ -196,7 +196,7 @@ def test_missing_facts_of_a_training_log_are_requested(
     compared(file, asked, capsys, run)
 
     asked.pop(missing)
-    assert told in refused(file, asked, capsys, run)
+    assert message in refused(file, asked, capsys, run)
 
 
 def test_replicas_of_the_plan_must_make_the_gpus_of_the_trace(file: Path, capsys: Captured) -> None:

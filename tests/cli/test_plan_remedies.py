@@ -81,6 +81,6 @@ def test_people_see_it_under_why_nothing_fits(file: Path, capsys: Captured) -> N
     assert "what would fit on what is asked for:" in text
     assert " GiB of each" in text
     assert " h, " in text
-    (told,) = (line for line in page.read_text("utf-8").splitlines() if "QLoRA" in line)
-    assert " GiB of each, " in told
-    assert " h" in told
+    (row,) = (line for line in page.read_text("utf-8").splitlines() if "QLoRA" in line)
+    assert " GiB of each, " in row
+    assert " h" in row

@@ -144,7 +144,7 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (
             "--model llama-3.1-8b --concurrency 1 --in 1M --gpus b200",
@@ -157,6 +157,6 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
         ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure to keep all latencies"),
     ],
 )
-def test_numbers_read_as_people_write_them(words: str, told: str, capsys: Captured) -> None:
+def test_numbers_read_as_people_write_them(words: str, expected: str, capsys: Captured) -> None:
     """No powers of ten, nothing certain, and the limit that a search keeps to."""
-    assert told in " ".join(" ".join(summary(capsys, "plan", *words.split())).split())
+    assert expected in " ".join(" ".join(summary(capsys, "plan", *words.split())).split())

@@ -128,7 +128,7 @@ def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "it is empty"),
         (b"hello", "of no known format: it begins with 'hello'"),
@@ -136,7 +136,7 @@ def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured)
     ],
 )
 def test_a_file_that_is_no_profile_is_told(
-    content: bytes, told: str, tmp_path: Path, capsys: Captured
+    content: bytes, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """With its place; nothing is printed of the others."""
     file = tmp_path / "odd.json"
@@ -146,7 +146,7 @@ def test_a_file_that_is_no_profile_is_told(
     out, err = capsys.readouterr()
     assert out == ""
     assert f"rightsizer: {file}" in err
-    assert told in err
+    assert message in err
 
 
 def test_broken_files_of_a_folder_are_named(tmp_path: Path, capsys: Captured) -> None:

@@ -65,9 +65,9 @@ def test_telemetry_stands_beside_the_profile(
     assert device["start"] == pytest.approx(EPOCH / 1e9 + 1801.0, abs=0.1)
     assert device["telemetry"]["start"] <= device["start"] <= device["telemetry"]["end"]
     assert device["telemetry"]["states"] == {"compute_bound": 1.0}
-    told = {each["figure"] for each in device["comparisons"] if each["is_contradiction"]}
-    assert told == {"busy_ratio", "host_wait_ratio"}
-    assert len(found["contradictions"]) == len(told)
+    contradicted = {each["figure"] for each in device["comparisons"] if each["is_contradiction"]}
+    assert contradicted == {"busy_ratio", "host_wait_ratio"}
+    assert len(found["contradictions"]) == len(contradicted)
 
 
 def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys: Captured) -> None:

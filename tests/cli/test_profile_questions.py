@@ -40,13 +40,13 @@ def test_it_is_projected_or_refused_with_a_remedy(
     """To another board, from the one that it names or that is named for it."""
     question = asked(profile.parent, {"gpu": BOARD, "to": ["L40S"]})
     code = main(["project", str(question), "--profile", str(profile), "--json"])
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     if (reason := NO_TIME_LINE.get(profile.name)) is not None:
         assert code == 1
-        assert f"{profile.name}: {reason}" in told.err
-        assert "take a trace" in told.err or "a benchmark's log" in told.err
+        assert f"{profile.name}: {reason}" in captured.err
+        assert "take a trace" in captured.err or "a benchmark's log" in captured.err
         return
-    (found,) = json.loads(told.out)
+    (found,) = json.loads(captured.out)
     assert found["time_ratio_low"] < found["time_ratio"] < found["time_ratio_high"]
     assert sum(found["profile"]["time_shares"].values()) == pytest.approx(1.0, abs=1e-5)
 
@@ -58,12 +58,12 @@ def test_it_is_held_against_a_plan_or_refused(
     load = {"input_tokens": 1000, "output_tokens": 200}
     question = asked(profile.parent, {"model": SHAPE, "load": load})
     code = main(["plan", str(question), "--measured", str(profile), "--board", BOARD, "--json"])
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     if profile.name == "report.csv":
         assert code == 1
-        assert NO_TIME_LINE[profile.name] in told.err
+        assert NO_TIME_LINE[profile.name] in captured.err
         return
-    measured = json.loads(told.out)["measured"]
+    measured = json.loads(captured.out)["measured"]
     figures = {each["what"]: each["measured"] for each in measured["comparisons"]}
     assert measured["candidate"]["gpu"] == BOARD
     if profile.name in NO_TIME_LINE:

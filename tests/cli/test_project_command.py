@@ -171,8 +171,8 @@ def test_an_item_that_fails_is_marked_in_the_text(
     """As the other commands mark it, and with nothing but what is wrong."""
     assert main(["project", str(asked(tmp_path, json.dumps([QUESTION, 3])))]) == 0
 
-    (told,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
-    assert told.startswith("error: ")
+    (output,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
+    assert output.startswith("error: ")
 
 
 def test_a_family_is_each_of_its_boards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

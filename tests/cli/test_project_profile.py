@@ -110,7 +110,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("result.txt", summary(), "no GPU and no kernel in it"),
         ("ncu.csv", details_page([(SECTION, "Duration", "ns", "2,000")]), "no timeline"),
@@ -118,7 +118,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
     ],
 )
 def test_a_profile_that_cannot_carry_it_is_refused(
-    tmp_path: Path, capsys: Captured, name: str, content: str, told: str
+    tmp_path: Path, capsys: Captured, name: str, content: str, message: str
 ) -> None:
     """With the place of the key, or of the file where the command line names it."""
     (tmp_path / name).write_text(content, encoding="utf-8")
@@ -126,9 +126,9 @@ def test_a_profile_that_cannot_carry_it_is_refused(
     assert main(["project", str(asked(tmp_path, profile=name))]) == 1
     key = capsys.readouterr().err
     assert "question.yaml:1:" in key
-    assert told in key
+    assert message in key
     assert "gpu: is required" not in key
     assert main(["project", str(asked(tmp_path)), "--profile", str(tmp_path / name)]) == 1
     flag = capsys.readouterr().err
-    assert told in flag
+    assert message in flag
     assert "question.yaml" not in flag

@@ -94,11 +94,11 @@ def test_it_waits_until_all_is_let_go(agent: Agent, capsys: Captured) -> None:
     """A script may go on once it has ended."""
     agent.polls_until_done = 3
     assert main(at(agent, "release", "gpus", "--json")) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
     assert agent.polls_until_done < 0
-    assert (told["held"], told["is_done"], told["still_held"]) == ("gpus", True, None)
-    assert told["until"] is None
+    assert (document["held"], document["is_done"], document["still_held"]) == ("gpus", True, None)
+    assert document["until"] is None
 
 
 def test_release_timeout_names_what_is_still_held(agent: Agent, capsys: Captured) -> None:

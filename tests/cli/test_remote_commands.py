@@ -167,8 +167,8 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
     assert all(each.id in text for each in still_open)
 
     assert main(["advise", "--url", url, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["advice"]
-    assert {each["id"] for each in told} >= {each.id for each in still_open}
+    listed = json.loads(capsys.readouterr().out)["advice"]
+    assert {each["id"] for each in listed} >= {each.id for each in still_open}
 
     assert main(["advise", "--url", url, "--save"]) != 0
     assert "leave out --save or --url" in capsys.readouterr().err
@@ -203,9 +203,9 @@ def test_decisions_of_strangers_are_refused(place: Place, capsys: Captured) -> N
 def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
     """With what to look after; what is no address at all is a matter of usage."""
     assert main(["top", "--once", "--url", "http://127.0.0.1:9"]) != 0
-    told = capsys.readouterr().err
-    assert "http://127.0.0.1:9: " in told
-    assert "check that an agent listens there, or give --url" in told
+    errors = capsys.readouterr().err
+    assert "http://127.0.0.1:9: " in errors
+    assert "check that an agent listens there, or give --url" in errors
     assert main(["top", "--once", "--url", "node:19400"]) != 0
     assert "--url: " in capsys.readouterr().err
 
@@ -235,10 +235,10 @@ def test_address_of_another_server_is_refused(
         thread.start()
         assert main([*command, "--url", f"http://127.0.0.1:{server.server_port}"]) == 1
         thread.join()
-    told = capsys.readouterr().err
+    errors = capsys.readouterr().err
     is_own = status == 404 and command[0] == "claim"  # Agents answer so of what they do not know.
-    assert ("what answers there is no agent of Rightsizer" in told) is not is_own
-    assert "Traceback" not in told
+    assert ("what answers there is no agent of Rightsizer" in errors) is not is_own
+    assert "Traceback" not in errors
 
 
 def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
@@ -359,11 +359,11 @@ def test_faults_of_a_login_are_told(place: Place, capsys: Captured, tmp_path: Pa
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}")
     wrong = tmp_path / "wrong"
     wrong.write_text("guess")
-    for flags, told in (
+    for flags, expected in (
         ([], "the agent wants a user; give --user and --password-file"),
         (["--user", "ana", "--password-file", wrong], "refuses user 'ana'; check the name and"),
         (["--user", "ana", "--password-file", tmp_path / "none"], "none cannot be read: no such"),
         (["--password-file", wrong], "--user tells; give both"),
     ):
         assert main(["advise", "--url", url, *map(str, flags)]) != 0
-        assert told in capsys.readouterr().err
+        assert expected in capsys.readouterr().err

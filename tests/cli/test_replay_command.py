@@ -123,18 +123,18 @@ def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captu
         for index, busy, watts in ((0, 99, 300), (1, 0, 60))
     )
     heading = "timestamp, index, utilization.gpu [%], power.draw [W], "
-    told = {}
+    by_column = {}
     for column in ("memory.used [MiB]", "temperature.gpu"):
         (folder / "log.csv").write_text(heading + column + "\n" + rows)
         assert main(["replay", "log.csv", "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         idle = next(found for found in document["findings"] if found["finding"] == "idle")
-        told[column] = [device["caveats"] for device in document["devices"]], idle["summary"]
+        by_column[column] = [device["caveats"] for device in document["devices"]], idle["summary"]
     stall = "power without its limit shows no stall: name the board with --board"
-    caveats, summary = told["memory.used [MiB]"]
+    caveats, summary = by_column["memory.used [MiB]"]
     assert caveats == [[stall], []]
     assert summary.startswith("GPU 1: held but idle")
-    caveats, summary = told["temperature.gpu"]
+    caveats, summary = by_column["temperature.gpu"]
     assert caveats == [
         [stall],
         ["held by what is not known: without memory and processes it may be empty"],

@@ -216,12 +216,14 @@ def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Cap
     recording = write_states(tmp_path / "one.csv", *chapters, device="GPU-0")
     path = tmp_path / "replayed.db"
     assert main(["replay", str(recording), "--board", BOARD, "--into", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["devices"][0]
+    replayed = json.loads(capsys.readouterr().out)["devices"][0]
     document = reported(capsys, path)
 
     assert document["advice_is_judged_now"]
     states = {state: hours * 3600 for state, hours in document["devices"][0]["states"].items()}
-    assert states == pytest.approx({state: time for state, time in told["states"].items() if time})
+    assert states == pytest.approx(
+        {state: time for state, time in replayed["states"].items() if time}
+    )
 
 
 def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:

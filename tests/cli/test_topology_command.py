@@ -205,7 +205,7 @@ def linked(*can_read: bool | None) -> NodeSurvey:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("access", "words"),
     [
         ([None] * 6, "the driver does not say who can read whose"),
         ([True] * 6, "each GPU can read every other's"),
@@ -218,9 +218,9 @@ def linked(*can_read: bool | None) -> NodeSurvey:
         ([True, True, False, None, None, None], "2 of 6 pairs can read each other's"),
     ],
 )
-def test_peer_access_is_summarized_in_one_line(told: list[bool | None], words: str) -> None:
+def test_peer_access_is_summarized_in_one_line(access: list[bool | None], words: str) -> None:
     """In one line, however many pairs there are."""
-    assert f"\nPeer memory: {words}\n" in topology_text(linked(*told))
+    assert f"\nPeer memory: {words}\n" in topology_text(linked(*access))
 
 
 def test_without_any_gpu_it_fails(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:

@@ -97,7 +97,7 @@ policies:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("job: {zzz: 1}", "unknown key; known keys: interval, jitter, share, workers, enabled"),
         ("job: {interval: 600}", "600 has no unit; write it like '600s' or '10m'"),
@@ -152,11 +152,11 @@ policies:
         ("[" * 5000 + "]" * 5000, "nests too deeply"),
     ],
 )
-def test_each_fault_names_its_place_and_its_remedy(text: str, told: str) -> None:
+def test_each_fault_names_its_place_and_its_remedy(text: str, message: str) -> None:
     """Wrong types, bounds, words and syntax give one line with a place, whatever they are."""
     (line,) = faults(text)
 
-    assert told in line
+    assert message in line
     assert re.match(r"sample\.yaml:\d+:\d+: ", line)
 
 
@@ -170,13 +170,13 @@ def test_long_values_and_line_breaks_do_not_break_the_line() -> None:
 @given(st.text())
 def test_any_text_loads_or_is_a_configuration_error(text: str) -> None:
     """No text makes the loader raise anything else."""
-    told = ""
+    message = ""
     try:
         load(Settings, text, "any.yaml")
     except ConfigurationError as error:
-        told = str(error)
+        message = str(error)
 
-    assert not told or told.startswith("any.yaml:")
+    assert not message or message.startswith("any.yaml:")
 
 
 _KEYS = st.sampled_from(
@@ -192,13 +192,13 @@ _VALUES = st.recursive(
 @given(st.dictionaries(_KEYS, _VALUES))
 def test_any_tree_loads_or_every_line_of_the_error_has_a_place(data: dict[str, Any]) -> None:
     """Values of any kind under keys of any kind never escape as another exception."""
-    told = ""
+    message = ""
     try:
         load(Settings, dump_yaml(data), "any.yaml")
     except ConfigurationError as error:
-        told = str(error)
+        message = str(error)
 
-    for line in told.splitlines():
+    for line in message.splitlines():
         assert re.match(r"any\.yaml:\d+:\d+: ", line)
 
 
@@ -238,7 +238,7 @@ def _locked(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (_missing, "/missing.yaml: there is no such file; check the path, or leave the flag out"),
         (Path, ": is a directory; name the file in it, such as /"),
@@ -252,24 +252,24 @@ def _locked(folder: Path) -> Path:
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
-    tmp_path: Path, make: Any, told: str
+    tmp_path: Path, make: Any, message: str
 ) -> None:
     """Missing, a directory, not text, a loop of links, forbidden: each names the path."""
     with pytest.raises(ConfigurationError) as caught:
         load_file(Settings, make(tmp_path))
 
     assert str(caught.value).startswith(str(tmp_path))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("job.interval: 2h", "keys nest; write it like job: {interval: 2h}"),
         ("listen: 80", "must be a list of text (got 80); write it like ['80']"),
     ],
 )
-def test_a_form_that_others_have_is_told_the_right_one(text: str, told: str) -> None:
+def test_a_form_that_others_have_is_told_the_right_one(text: str, message: str) -> None:
     """Flat keys, and one value in place of a list."""
     (fault,) = faults(text)
-    assert told in fault
+    assert message in fault

@@ -310,11 +310,11 @@ def test_dashboard_is_not_editable(board: dict[str, Any]) -> None:
 
 def test_annotations_ask_for_our_tag(board: dict[str, Any]) -> None:
     """What agents post is shown; what their metrics tell can be switched on in its place."""
-    posted, *told = board["annotations"]["list"]
+    posted, *queries = board["annotations"]["list"]
     assert (posted["target"]["type"], posted["target"]["tags"]) == ("tags", ["rightsizer"])
     assert posted["enable"] is True
-    assert [query["enable"] for query in told] == [False, False]
-    assert all(query["datasource"] == SOURCE and query["expr"] for query in told)
+    assert [query["enable"] for query in queries] == [False, False]
+    assert all(query["datasource"] == SOURCE and query["expr"] for query in queries)
 
 
 def test_panels_do_not_overlap(board: dict[str, Any]) -> None:
@@ -367,8 +367,8 @@ def test_money_needs_a_price() -> None:
     for query in QUERIES:
         panel = panel_of(query.board, query.panel)
         if panel["fieldConfig"]["defaults"]["unit"].startswith("currency"):
-            is_told = "rightsizer_advice_savings_dollars_per_hour" in query.expression
-            assert is_told or "* $dollars_per_gpu_hour" in query.expression, query.name
+            is_needed = "rightsizer_advice_savings_dollars_per_hour" in query.expression
+            assert is_needed or "* $dollars_per_gpu_hour" in query.expression, query.name
     (price,) = [
         variable
         for variable in BOARDS["rightsizer-waste"]["templating"]["list"]

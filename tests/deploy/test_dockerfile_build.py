@@ -123,9 +123,9 @@ def test_the_image_is_small_and_runs_without_root(buildah: Any, container: str) 
 
 def test_the_image_says_how_it_is_run(buildah: Any, container: str) -> None:
     """User, volumes, health check and version reach the image's own configuration."""
-    told = json.loads(buildah("inspect", "--type", "image", IMAGE))["Docker"]["config"]
-    assert told["User"] == "19400:19400"
-    assert set(told["Volumes"]) == {"/var/lib/rightsizer", "/run/rightsizer"}
-    assert told["Labels"]["org.opencontainers.image.version"] == __version__
-    assert told["Healthcheck"]["Test"][:2] == ["CMD", "python"]
-    assert "NVIDIA_DRIVER_CAPABILITIES=utility" in told["Env"]
+    config = json.loads(buildah("inspect", "--type", "image", IMAGE))["Docker"]["config"]
+    assert config["User"] == "19400:19400"
+    assert set(config["Volumes"]) == {"/var/lib/rightsizer", "/run/rightsizer"}
+    assert config["Labels"]["org.opencontainers.image.version"] == __version__
+    assert config["Healthcheck"]["Test"][:2] == ["CMD", "python"]
+    assert "NVIDIA_DRIVER_CAPABILITIES=utility" in config["Env"]

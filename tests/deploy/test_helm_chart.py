@@ -144,10 +144,10 @@ def test_dashboards_come_as_the_sidecar_wants_them() -> None:
         if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("rightsizer-dash")
     ]
     folder = CHART.parents[2] / "grafana" / "dashboards"
-    told = {name: text for each in maps for name, text in each["data"].items()}
-    assert told == {path.name: path.read_text("utf-8") for path in folder.glob("*.json")}
+    mounted = {name: text for each in maps for name, text in each["data"].items()}
+    assert mounted == {path.name: path.read_text("utf-8") for path in folder.glob("*.json")}
     assert {each["metadata"]["labels"]["grafana_dashboard"] for each in maps} == {"1"}
-    assert max(len(text.encode()) for text in told.values()) < 900_000  # An object holds 1 MiB.
+    assert max(len(text.encode()) for text in mounted.values()) < 900_000  # An object holds 1 MiB.
 
 
 def test_the_configuration_loads(tmp_path: Any) -> None:

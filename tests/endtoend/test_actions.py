@@ -77,7 +77,7 @@ def acting_agent(folder: Path, mode: str, second: int) -> Iterator[AgentProcess]
         yield agent
 
 
-def told(agent: AgentProcess) -> dict[str, Any]:
+def action_status(agent: AgentProcess) -> dict[str, Any]:
     """What the API says of actions; always as it is described."""
     answer: dict[str, Any] = agent.json("/api/v1/actions")
     assert list(faults(answer, json_schema_of("GET", "/api/v1/actions"))) == []
@@ -86,7 +86,7 @@ def told(agent: AgentProcess) -> dict[str, Any]:
 
 def entries(agent: AgentProcess, outcome: str) -> list[dict[str, Any]]:
     """Those with an outcome."""
-    return [each for each in told(agent)["entries"] if each["outcome"] == outcome]
+    return [each for each in action_status(agent)["entries"] if each["outcome"] == outcome]
 
 
 def test_from_advice_over_a_claim_to_its_verification(

@@ -45,7 +45,7 @@ def test_decision_survives_a_kill(tmp_path: Path, id_: str) -> None:
         status, said = command(tmp_path, "snooze", id_, "--for", "7d", "--actor", "ana")
         shown = agent.json(f"/api/v1/advice/{id_}")
         eventually(lambda: agent.metric("rightsizer_advice_info", id=id_, state="snoozed") == 1.0)
-        (told,) = agent.events("snooze_requested")
+        (entry,) = agent.events("snooze_requested")
         agent.end(signal.SIGKILL)
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         after = eventually(lambda: agent.json("/api/v1/advice?state=snoozed")["advice"])
@@ -54,7 +54,7 @@ def test_decision_survives_a_kill(tmp_path: Path, id_: str) -> None:
 
     assert (status, "Snoozed by ana" in said) == (0, True)
     assert shown["lifecycle"]["state"] == "snoozed"
-    assert told["actor"] == "ana"
+    assert entry["actor"] == "ana"
     assert [(each["id"], each["actor"]) for each in after] == [(id_, "ana")]
     assert explained[0] == 0
     assert "snoozed by ana" in explained[1]

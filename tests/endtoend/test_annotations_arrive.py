@@ -66,14 +66,14 @@ def test_advice_is_a_region_from_its_opening_to_its_closing(tmp_path: Path) -> N
         ended = grafana.annotations[posted["id"]]
         about = [note for note in grafana.annotations.values() if note["tags"] == ended["tags"]]
         advice = {each.id: each for each in agent.advice_service.advice}
-    (told,) = (each for id_, each in advice.items() if any(id_ in tag for tag in ended["tags"]))
+    (tagged,) = (each for id_, each in advice.items() if any(id_ in tag for tag in ended["tags"]))
 
-    assert told.finding.workload is not None
-    assert "forgotten-session" in told.finding.workload
+    assert tagged.finding.workload is not None
+    assert "forgotten-session" in tagged.finding.workload
     assert "held by forgotten-session but idle" in first["text"]
     assert (ended["time"], ended["timeEnd"]) == (
-        told.opened // 10**6,
-        (told.closed or 0) // 10**6,
+        tagged.opened // 10**6,
+        (tagged.closed or 0) // 10**6,
     )
     assert len(about) == 1
 

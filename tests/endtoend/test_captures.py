@@ -125,12 +125,12 @@ def test_a_kill_in_the_middle_of_a_capture_leaves_nothing_held(tmp_path: Path) -
         (left,) = captures(agent)
         eventually(lambda: agent.metric("rightsizer_job_runs_total", name="capture") >= 4)
         (still,) = captures(agent)
-        told = agent.events("released")
+        released = agent.events("released")
         status = agent.end()
     assert running["outcome"] == "running"
     assert (left["id"], left["outcome"]) == (running["id"], "interrupted")
     assert left["detail"].endswith("what it had called was ended with the next start")
     assert still == left
-    assert told == []
+    assert released == []
     assert not marker.exists()
     assert status == 0

@@ -41,8 +41,8 @@ def test_jobs_go_on_whichever_way_the_clock_is_set(library: Path, tmp_path: Path
     ) as process:
         assert process.stdout is not None
         # Beside the runs it logs that it has put its schedule right.
-        told = (int(line) for line in process.stdout if line.strip().isdigit())
-        reader = threading.Thread(target=ran.extend, args=(told,))
+        counts = (int(line) for line in process.stdout if line.strip().isdigit())
+        reader = threading.Thread(target=ran.extend, args=(counts,))
         reader.start()
         try:
             eventually(lambda: ran)

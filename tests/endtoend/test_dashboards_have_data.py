@@ -106,13 +106,13 @@ def test_every_query_finds_something(prometheus: Prometheus) -> None:
     wanted = {query.name: concrete(query.expression) for query in QUERIES}
     deadline = time.monotonic() + SECONDS
     while wanted.keys() - MAY_BE_EMPTY and time.monotonic() < deadline:
-        wanted = {name: text for name, text in wanted.items() if not told(prometheus, text)}
+        wanted = {name: text for name, text in wanted.items() if not has_number(prometheus, text)}
         time.sleep(1.0)
 
     assert sorted(wanted.keys() - MAY_BE_EMPTY) == []
 
 
-def told(prometheus: Prometheus, promql: str) -> bool:
+def has_number(prometheus: Prometheus, promql: str) -> bool:
     """Whether a query finds a number that is one."""
     return any(not math.isnan(value) for _, value in prometheus.query(promql))
 

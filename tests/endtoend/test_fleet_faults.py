@@ -33,7 +33,7 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "told", "tries"),
+    ("reply", "message", "tries"),
     [
         (Reply(body=NOTHING * 50, is_cut=True), "broke off: .*; see its log, and that of any", 4),
         (Reply(body=NOTHING[:-7]), r"JSON that is broken or cut off \('\{.status.*; ask again", 1),
@@ -60,14 +60,14 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_that_is_none_is_told_in_a_line(
-    tmp_path: Path, reply: Reply, told: str, tries: int
+    tmp_path: Path, reply: Reply, message: str, tries: int
 ) -> None:
     """With the place, in words that harm no terminal; what may pass is tried again, no other."""
     with faulty_store() as store:
         said = asked_in_process(configured(tmp_path, always(store, reply)))
     assert said.status == 1
     assert said.refusal.startswith(f"the store at {store.url} ")
-    assert re.search(told, said.refusal)
+    assert re.search(message, said.refusal)
     assert said.refusal.isprintable()
     assert len(store.asked) == tries
 
@@ -83,7 +83,7 @@ def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "status", "told"),
+    ("settings", "status", "message"),
     [
         ({"token_file": "{folder}/none"}, 1, "was not asked: .*'{folder}/none'; check fleet.store"),
         ({"token_file": "{folder}/empty"}, 1, "'{folder}/empty' of fleet.store.token_file is empt"),
@@ -97,7 +97,7 @@ def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_credentials_and_addresses_that_cannot_be_used_are_told(
-    tmp_path: Path, settings: dict[str, str], status: int, told: str
+    tmp_path: Path, settings: dict[str, str], status: int, message: str
 ) -> None:
     """With the key and the remedy, before anything is asked; what is secret is not repeated."""
     (tmp_path / "empty").write_text("\n")
@@ -106,7 +106,7 @@ def test_credentials_and_addresses_that_cannot_be_used_are_told(
         placed = {key: text.format(folder=tmp_path) for key, text in settings.items()}
         said = asked_in_process(configured(tmp_path, url, placed))
     assert said.status == status
-    assert re.search(told.format(folder=tmp_path), said.refusal)
+    assert re.search(message.format(folder=tmp_path), said.refusal)
     assert "s3cret" not in said.refusal
     assert not store.asked
 

@@ -127,7 +127,7 @@ def test_decisions_are_restored(tmp_path: Path) -> None:
             snoozed: ("snoozed", "ben", "after the fair", True),
             dismissed: ("dismissed", "cem", "for demonstrations", True),
         }
-        marks, told = dict(grafana.annotations), len(inbox.bodies)
+        marks, delivered = dict(grafana.annotations), len(inbox.bodies)
         lose(tmp_path)
         for flags in (["--json"], ["--json", "--save"], ["--json", "--save"]):
             found = asked_in_process(config, *flags).document
@@ -136,7 +136,7 @@ def test_decisions_are_restored(tmp_path: Path) -> None:
             assert expiries(found) == pytest.approx(expiries(before), abs=0.002)
             assert found["notes"] == before["notes"]
         assert grafana.annotations == marks
-        assert inbox.bodies[told:] == []
+        assert inbox.bodies[delivered:] == []
         assert "demonstrations" in asked_in_process(config, "--explain", dismissed).out
 
 
@@ -179,7 +179,7 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
             assert {each.finding.devices[0] for each in service.advice} == WASTED
             eventually(lambda: len(Prometheus(url).query(OPENED)) == len(before))
         assert len(grafana.annotations) == len(before)
-        told = len(inbox.bodies)
+        delivered = len(inbox.bodies)
 
         lose(tmp_path)
         assert opened_times(asked_in_process(config, "--json").document) == pytest.approx(before)
@@ -188,7 +188,7 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
         again = asked_in_process(config, "--json", "--save").document
         assert opened_times(again) == pytest.approx(before)
         assert len(grafana.annotations) == len(before)
-        assert "opened" not in str(inbox.bodies[told:])
+        assert "opened" not in str(inbox.bodies[delivered:])
 
 
 def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("estate", "told"),
+    ("estate", "message"),
     [
         ("twice", "4 devices are scraped more than once"),
         ("ahead", "the clocks of the nodes of 4 devices are ahead of the store's by up to 10 min"),
@@ -113,12 +113,12 @@ def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
     ],
 )
 def test_oddities_are_reported_as_warnings(
-    tmp_path: Path, url: str, estate: str, told: str
+    tmp_path: Path, url: str, estate: str, message: str
 ) -> None:
     """As a warning, on the page for people too."""
     config = configured(tmp_path, url, matchers=f'estate="{estate}"')
     text = asked_in_process(config, "--at", str(END)).out
-    assert told.partition(":")[0] in " ".join(text.split())
+    assert message.partition(":")[0] in " ".join(text.split())
     assert "! " in text
 
 

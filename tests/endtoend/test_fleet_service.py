@@ -112,8 +112,8 @@ def test_a_service_looks_tells_and_takes_decisions(config: Path) -> None:
 
         claimed = run_rightsizer("claim", "--fleet", kept, "--config.file", config)
         assert claimed.returncode == 0, claimed.stderr
-        told = run_rightsizer("explain", "--fleet", "--json", kept, "--config.file", config)
-        assert json.loads(told.stdout)["lifecycle"]["state"] == "claimed"
+        result = run_rightsizer("explain", "--fleet", "--json", kept, "--config.file", config)
+        assert json.loads(result.stdout)["lifecycle"]["state"] == "claimed"
         assert f'id="{kept}"' in service.get("/metrics")[1]
         assert 'state="claimed"' in service.get("/metrics")[1]
 

@@ -115,7 +115,9 @@ def test_types_and_help_arrive_alike(prometheus: Prometheus) -> None:
         }
         for job in ("open", "text")
     }
-    counters = {name: told[1] for name, told in data["text"].items() if told[0] == "counter"}
+    counters = {
+        name: metadata[1] for name, metadata in data["text"].items() if metadata[0] == "counter"
+    }
     assert len(counters) > 10
     for name, sentence in counters.items():
         assert data["open"][name.removesuffix("_total")] == ("counter", sentence)

@@ -72,7 +72,7 @@ def test_the_gpus_are_let_go_and_taken_back(place: Path) -> None:
     with agent_at(place) as agent:
         eventually(lambda: is_ready(agent))
         with watched(agent) as seen:
-            told = rightsizer(place, "release", "gpus", "--wait", "15s")
+            result = rightsizer(place, "release", "gpus", "--wait", "15s")
             eventually(lambda: agent.metric("rightsizer_device_up") == 0)
             reason = eventually(lambda: not is_ready(agent) and agent.get("/-/ready")[1])
             released = eventually(lambda: agent.events("released"))
@@ -83,7 +83,7 @@ def test_the_gpus_are_let_go_and_taken_back(place: Path) -> None:
         asked = agent.events("release_requested")
         status = agent.end()
 
-    assert (told["held"], told["is_done"], told["until"]) == ("gpus", True, None)
+    assert (result["held"], result["is_done"], result["until"]) == ("gpus", True, None)
     assert "released" in str(reason)
     assert "gpus" in released[0]["what"].lower()
     assert resumed == {"resumed": ["gpus"]}
@@ -97,12 +97,12 @@ def test_gpus_that_are_let_go_for_a_time_come_back_by_themselves(place: Path) ->
     """No one has to remember."""
     with agent_at(place) as agent:
         eventually(lambda: is_ready(agent))
-        told = rightsizer(place, "release", "gpus", "--for", "4s", "--wait", "15s")
+        result = rightsizer(place, "release", "gpus", "--for", "4s", "--wait", "15s")
         eventually(lambda: agent.metric("rightsizer_device_up") == 0)
         eventually(lambda: agent.metric("rightsizer_device_up") == 1)
         left = LocalClient(place).get("/api/v1/releases")
 
-    assert told["until"] == pytest.approx(told["since"] + 4.0)
+    assert result["until"] == pytest.approx(result["since"] + 4.0)
     assert left == {"releases": []}
 
 
@@ -112,7 +112,7 @@ def test_counters_are_let_go_while_all_else_is_read_on(place: Path) -> None:
     with agent_at(place) as agent:
         eventually(lambda: names(agent, sm_active))
         with watched(agent) as seen:
-            told = rightsizer(place, "release", "counters", "--wait", "15s")
+            result = rightsizer(place, "release", "counters", "--wait", "15s")
             eventually(lambda: not names(agent, sm_active))
             up, samples = agent.metric("rightsizer_device_up"), "rightsizer_samples_total"
             before = agent.metric(samples)
@@ -120,7 +120,7 @@ def test_counters_are_let_go_while_all_else_is_read_on(place: Path) -> None:
             rightsizer(place, "resume", "counters")
             eventually(lambda: names(agent, sm_active))
 
-    assert (told["held"], told["is_done"]) == ("counters", True)
+    assert (result["held"], result["is_done"]) == ("counters", True)
     assert up == 1
     assert set(seen) == {OK}
 
@@ -165,7 +165,7 @@ def test_without_a_folder_for_its_socket_it_samples_all_the_same(tmp_path: Path)
     """One line says what is missing and what to do."""
     with agent_at(tmp_path / "nowhere" / "api.sock") as agent:
         eventually(lambda: is_ready(agent))
-        (told,) = agent.events("local_socket_unavailable")
+        (entry,) = agent.events("local_socket_unavailable")
 
-    assert told["level"] == "warning"
-    assert f"there is no folder {tmp_path}/nowhere; create it" in told["error"]
+    assert entry["level"] == "warning"
+    assert f"there is no folder {tmp_path}/nowhere; create it" in entry["error"]

@@ -105,10 +105,10 @@ def test_a_history_that_is_deleted_under_an_agent_is_there_at_the_next_start(
             file.unlink()
         eventually(lambda: agent.metric("rightsizer_history_breaks_total") == 1)
         after = flushed(agent)
-        (told,) = agent.events("history_lost")
+        (entry,) = agent.events("history_lost")
         agent.end(signal.SIGKILL)
 
-    assert "deleted" in told["reason"]
+    assert "deleted" in entry["reason"]
     assert (tmp_path / "history.db").stat().st_mode & 0o777 == 0o600
     assert is_in(before, accounted(tmp_path))
     assert is_in(after, accounted(tmp_path))

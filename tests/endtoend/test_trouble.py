@@ -50,15 +50,15 @@ def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> Non
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 10)
         healthy, ready = agent.get("/-/healthy"), agent.get("/-/ready")
         page = agent.get("/")
-        told = agent.events("devices_absent")
+        absences = agent.events("devices_absent")
         status = agent.end()
 
     assert healthy[0] == 200
     assert ready[0] == 503
     assert "NVML" in ready[1] or "libnvidia-ml" in ready[1]
     assert page[0] == 200
-    assert len(told) == 1
-    assert told[0]["reason"] in ready[1]
+    assert len(absences) == 1
+    assert absences[0]["reason"] in ready[1]
     assert status == 0
 
 
@@ -157,9 +157,9 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
         resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         before = agent.metric(writes)
         eventually(lambda: agent.metric(writes) > before)
-        told = [event for event in agent.events("job_failed") if event["job"] == "flush"]
+        failed = [event for event in agent.events("job_failed") if event["job"] == "flush"]
         status = agent.end()
 
     assert ready[0] == 200
-    assert told
+    assert failed
     assert status == 0

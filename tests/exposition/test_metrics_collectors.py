@@ -155,7 +155,7 @@ def test_names_and_collectors_select_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collect", "exclude", "told"),
+    ("collect", "exclude", "message"),
     [
         (["memory"], ["power"], "collect[] and exclude[]"),
         (["gpus"], [], "there is no collector 'gpus'"),
@@ -164,14 +164,14 @@ def test_names_and_collectors_select_together() -> None:
     ],
 )
 def test_a_selection_that_cannot_be_is_refused(
-    collect: list[str], exclude: list[str], told: str
+    collect: list[str], exclude: list[str], message: str
 ) -> None:
     """With what is wrong, and what to do; node_exporter answers 400 too."""
     exposition = exposition_of(full_report())
     with pytest.raises(UsageError) as refusal:
         exposition.render(collect=collect, exclude=exclude)
 
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize(("level", "most"), [(Level.ESSENTIAL, 40), (Level.STANDARD, 90)])

@@ -237,8 +237,8 @@ def test_xids_outlive_the_readings() -> None:
 def test_telemetry_says_what_it_rests_on(origins: Mapping[Signal, str], source: str) -> None:
     """The tier, and which source tells how busy the device is."""
     report = report_of(reading=Reading(UUID, NOW, {}, origins=origins))
-    (told,) = labels_of(samples_of(report), "rightsizer_device_telemetry_info")
-    assert told == {"uuid": UUID, "tier": report.devices[0].tier, "source": source}
+    (labels,) = labels_of(samples_of(report), "rightsizer_device_telemetry_info")
+    assert labels == {"uuid": UUID, "tier": report.devices[0].tier, "source": source}
 
 
 def test_stale_device_has_no_telemetry() -> None:

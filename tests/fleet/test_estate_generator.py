@@ -230,8 +230,8 @@ def test_findings_of_waiting_work_are_compared_with_the_truth() -> None:
         ({"offers": []}, False),
         ({"key": "kubernetes:nobody/nothing"}, False),
     ):
-        told = {"waiting_work": [anywhere | change], "findings": []}
-        result = wait_score(SMALL, Metrics.OWN, told)
+        document = {"waiting_work": [anywhere | change], "findings": []}
+        result = wait_score(SMALL, Metrics.OWN, document)
         assert (len(result.found), len(result.wrong)) == ((1, 0) if is_found else (0, 1))
         assert len(result.found) + len(result.missed) == 7
 

@@ -39,7 +39,7 @@ SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Told:
+class SourceResult:
     """What a source says of a store, and how far its times may be off."""
 
     report: SourceReport
@@ -62,26 +62,26 @@ def nodes() -> tuple[ScrapedDay, ...]:
 
 
 @pytest.fixture(scope="module")
-def stores(nodes: tuple[ScrapedDay, ...]) -> dict[str, Told]:
+def stores(nodes: tuple[ScrapedDay, ...]) -> dict[str, SourceResult]:
     """What is told over the scrapes, and over the recorded series alone."""
     scrapes = "".join(node.text for node in nodes)
     with prometheus_server(scrape_config(), past=f"{scrapes}# EOF\n") as raw:
         rules = recorded(raw)
-        by_scrapes = _told(raw.url, SCRAPE)
+        by_scrapes = _read(raw.url, SCRAPE)
     with prometheus_server(scrape_config(), past=f"{rules}# EOF\n") as server:
-        by_rules = _told(server.url, FIVE_MINUTES)
+        by_rules = _read(server.url, FIVE_MINUTES)
     with victoria_server(past=f"{scrapes}# EOF\n") as server:
-        by_victoria = _told(server.url, SCRAPE)
+        by_victoria = _read(server.url, SCRAPE)
     return {"scrapes": by_scrapes, "rules": by_rules, "victoria": by_victoria}
 
 
 @pytest.fixture(params=["scrapes", "rules", "victoria"])
-def told(stores: dict[str, Told], request: pytest.FixtureRequest) -> Told:
+def result(stores: dict[str, SourceResult], request: pytest.FixtureRequest) -> SourceResult:
     """Each in turn."""
     return stores[request.param]
 
 
-def _told(url: str, off_seconds: float) -> Told:
+def _read(url: str, off_seconds: float) -> SourceResult:
     store, source = PrometheusStore(StoreSettings(url=url)), AgentSource(built_in())
     try:
         report = source.probe(store, LAST, LOOKBACK)
@@ -94,7 +94,7 @@ def _told(url: str, off_seconds: float) -> Told:
         both = source.day(store, report, devices, Grid(NUMBER - 1, COARSE_STEP, 2))
     finally:
         store.close()
-    return Told(report, estate, days, both, off_seconds)
+    return SourceResult(report, estate, days, both, off_seconds)
 
 
 def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
@@ -112,17 +112,19 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
                     )
 
 
-def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+def test_all_devices_with_states_have_a_day(
+    nodes: tuple[ScrapedDay, ...], result: SourceResult
+) -> None:
     """GPUs that are divided have none of their own, their instances have."""
     expected = {uuid for uuid, _, _ in truths(nodes, COARSE_STEP)}
-    assert told.days[COARSE_STEP].frames.keys() == expected
+    assert result.days[COARSE_STEP].frames.keys() == expected
     assert any(uuid.startswith("MIG-") for uuid in expected)
 
 
 @pytest.mark.parametrize("step", [COARSE_STEP, FINE_STEP])
-def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) -> None:
+def test_states_of_a_stretch_sum_to_its_length(result: SourceResult, step: Nanoseconds) -> None:
     """Unknown is what is left, where the device was there; nothing is said of other stretches."""
-    for track in told.days[step].frames.values():
+    for track in result.days[step].frames.values():
         states = [
             column for name, column in track.columns.items() if kind_of(name) is ColumnKind.STATE
         ]
@@ -144,15 +146,15 @@ def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) ->
     ],
 )
 def test_seconds_are_the_accounts_own(
-    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told], kind: str, step: Nanoseconds
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult], kind: str, step: Nanoseconds
 ) -> None:
     """By state, condition and cause, and those used; within what scrapes and rules leave open."""
-    told, seen = stores[kind], set()
+    result, seen = stores[kind], set()
     for uuid, place, window in truths(nodes, step):
         for column, expected in _seconds(window).items():
-            values = told.track(uuid, step).columns.get(column)
+            values = result.track(uuid, step).columns.get(column)
             found = 0.0 if values is None else values[place]
-            assert found == pytest.approx(expected, abs=told.off_seconds), (uuid, column)
+            assert found == pytest.approx(expected, abs=result.off_seconds), (uuid, column)
             seen |= {kind_of(column)} if expected > 0 else set()
     assert seen == {ColumnKind.STATE, ColumnKind.CONDITION, ColumnKind.WASTE, ColumnKind.USED}
 
@@ -168,11 +170,11 @@ def _seconds(window: Window) -> dict[str, float]:
     return states | conditions | waste | used
 
 
-def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """What was drawn, and what of it while idle, within what is not read of the hours' ends."""
     for uuid, window in wholes(nodes):
-        columns = told.track(uuid).columns
-        slack = 2 * told.off_seconds * window.energy_joules / seconds(LAST - START) + 10
+        columns = result.track(uuid).columns
+        slack = 2 * result.off_seconds * window.energy_joules / seconds(LAST - START) + 10
         expected = {
             ColumnKind.ENERGY.column("joules"): window.energy_joules,
             ColumnKind.WASTE_JOULES.column(Cause.IDLE.value): window.waste_joules.get(
@@ -186,30 +188,30 @@ def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -
 
 @pytest.mark.parametrize("measure", [*Measure])
 def test_means_are_the_accounts_own(
-    nodes: tuple[ScrapedDay, ...], told: Told, measure: Measure
+    nodes: tuple[ScrapedDay, ...], result: SourceResult, measure: Measure
 ) -> None:
     """By the hour, as shares of the device: a scrape in a minute is not every second of it."""
     compared = 0
     for uuid, place, window in truths(nodes, COARSE_STEP):
-        columns = told.track(uuid).columns
+        columns = result.track(uuid).columns
         truth = _mean(window, measure)
         if truth is None or ColumnKind.MEAN.column(measure) not in columns:
             # What stands for the compute of MIG instances, and links of what has none.
             continue
         unit = 80 * 2.0**30 if measure is Measure.MEMORY_BYTES else 1.0
         found = columns[ColumnKind.MEAN.column(measure)][place] / unit
-        assert found == pytest.approx(truth / unit, abs=SHARE + told.off_seconds / 3600), uuid
+        assert found == pytest.approx(truth / unit, abs=SHARE + result.off_seconds / 3600), uuid
         compared += 1
     assert compared >= 2
 
 
 def test_peaks_are_what_scrapes_have_seen(
-    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
 ) -> None:
     """At least the mean, and no more than the largest reading that there was."""
-    told = stores["scrapes"]
+    result = stores["scrapes"]
     for uuid, place, window in truths(nodes, COARSE_STEP):
-        columns = told.track(uuid).columns
+        columns = result.track(uuid).columns
         bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
         if ColumnKind.TIER.column(Tier.PROFILING) not in columns:
             # The busiest second and that of the highest draw are taken for the same.
@@ -225,9 +227,9 @@ def test_peaks_are_what_scrapes_have_seen(
                 )
 
 
-def test_bounds_of_compute_hold(told: Told) -> None:
+def test_bounds_of_compute_hold(result: SourceResult) -> None:
     """The lower is never above the upper."""
-    for track in told.days[FINE_STEP].frames.values():
+    for track in result.days[FINE_STEP].frames.values():
         lower = track.columns.get(ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST))
         if lower is not None:
             upper = track.columns[ColumnKind.MEAN.column(Measure.COMPUTE)]
@@ -251,7 +253,7 @@ def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
                 yield device.uuid, node.accounts.device(device.uuid).windows.window(START, LAST)
 
 
-def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """The upper end of all known seconds; never below what was, by more than a scrape misses."""
     signals = {
         Resource.COMPUTE: Signal.SM_WORK,
@@ -262,7 +264,7 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told)
     for node in nodes:
         for uuid, _ in wholes((node,)):
             truth = node.accounts.device(uuid).totals.totals().distributions
-            for resource, histogram in told.track(uuid).demands.items():
+            for resource, histogram in result.track(uuid).demands.items():
                 signal = signals.get(resource)
                 if signal is not None and signal in truth and histogram.total:
                     expected, found = truth[signal].quantile(0.95), histogram.quantile(0.95)
@@ -271,12 +273,12 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told)
     assert compared == signals.keys()
 
 
-def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """By what was there to be read, for all the known time."""
     for node in nodes:
         for each in node.latest.devices:
-            if each.device.uuid in told.days[COARSE_STEP].frames:
-                columns = told.track(each.device.uuid).columns
+            if each.device.uuid in result.days[COARSE_STEP].frames:
+                columns = result.track(each.device.uuid).columns
                 tiers = {
                     name.partition(":")[2]
                     for name, values in columns.items()
@@ -289,9 +291,11 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
     }
 
 
-def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(told: Told) -> None:
+def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
+    result: SourceResult,
+) -> None:
     """Hour by hour, with their holders; what a day ends with is known where it was there then."""
-    day, both = told.days[COARSE_STEP], told.both
+    day, both = result.days[COARSE_STEP], result.both
     assert both.frames.keys() == day.frames.keys()
     for uuid, mine in both.frames.items():
         theirs = day.frames[uuid]
@@ -310,17 +314,17 @@ def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(told: Tol
         assert [(each.workload, each.first, each.last) for each in parts] == known
 
 
-def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
+def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """At the end each device has the holders that its agent says, with their parts and classes."""
     for node in nodes:
         for each in node.latest.devices:
             uuid = each.device.uuid
-            if uuid not in told.days[COARSE_STEP].frames:
+            if uuid not in result.days[COARSE_STEP].frames:
                 continue
             last = (LAST - NUMBER * DAY) // COARSE_STEP - 1
             found = {
                 held.workload.key: held.workload.workload_class
-                for held in told.days[COARSE_STEP].holdings.get(uuid, ())
+                for held in result.days[COARSE_STEP].holdings.get(uuid, ())
                 if held.last >= last
             }
             expected = {
@@ -329,9 +333,9 @@ def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], told: Told) -
             assert expected.items() <= found.items()
 
 
-def test_parts_of_a_stretch_are_at_most_all(told: Told) -> None:
+def test_parts_of_a_stretch_are_at_most_all(result: SourceResult) -> None:
     """However many held a device one after the other."""
-    for day in told.days.values():
+    for day in result.days.values():
         for parts in day.holdings.values():
             for place in range(288):
                 shares = [each.share_ratio for each in parts if each.first <= place <= each.last]
@@ -339,7 +343,7 @@ def test_parts_of_a_stretch_are_at_most_all(told: Told) -> None:
 
 
 def test_estate_is_what_the_agents_say(
-    nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
 ) -> None:
     """Devices as their agents have them, by node, with the demands that their needs come from."""
     estate = stores["scrapes"].estate
@@ -366,12 +370,14 @@ def test_estate_is_what_the_agents_say(
                 assert workload.key not in estate.teams
 
 
-def test_recorded_devices_are_found_without_scrapes(stores: dict[str, Told]) -> None:
+def test_recorded_devices_are_found_without_scrapes(stores: dict[str, SourceResult]) -> None:
     """When the scrapes are gone the rules still say who was there."""
     assert stores["rules"].estate.devices.keys() == stores["scrapes"].estate.devices.keys()
 
 
-def test_probe_says_what_there_is(nodes: tuple[ScrapedDay, ...], stores: dict[str, Told]) -> None:
+def test_probe_says_what_there_is(
+    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
+) -> None:
     """How many devices, how dense, how far back, and what follows."""
     report = stores["scrapes"].report
     assert report.source == "rightsizer"
@@ -394,7 +400,7 @@ def test_probe_says_what_there_is(nodes: tuple[ScrapedDay, ...], stores: dict[st
     assert not report.warnings
 
 
-def test_probe_finds_recording_rules(stores: dict[str, Told]) -> None:
+def test_probe_finds_recording_rules(stores: dict[str, SourceResult]) -> None:
     """Without scrapes of the present nothing is said of now."""
     report = stores["rules"].report
     assert any("recording rules" in each for each in report.can)

@@ -98,8 +98,8 @@ def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
     grid = Grid(FIRST_DAY, COARSE_STEP, 2)
     known = np.array([[3600.0] * 30 + [1800.0] * 18])
     labels = {"uuid": "GPU-0", "resource": "compute", "figure": "saturated"}
-    told = [SampledSeries(labels, np.array([grid.start + 2 * DAY]), np.array([0.5]))]
-    limits = limits_of(told, {"GPU-0": 0}, grid)
+    series = [SampledSeries(labels, np.array([grid.start + 2 * DAY]), np.array([0.5]))]
+    limits = limits_of(series, {"GPU-0": 0}, grid)
     (column,) = pressure_columns(limits, known, grid)[ColumnKind.SATURATED.column("compute")]
     assert all(math.isnan(value) for value in column[:24])
     assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

@@ -152,8 +152,8 @@ def columns_of(**means: list[float]) -> dict[str, list[float]]:
     presence = presence_of({"productive": np.full((1, 24), 3600.0)}, GRID)
     used = {"seconds": whole.pop("used")} if "used" in whole else {}
     power = {"power": whole.pop("power")} if "power" in whole else {}
-    told = DayAnswers(means=whole, power=power, totals=used)
-    found = measure_columns(told, presence, [gpu()], UsageSettings())
+    answers = DayAnswers(means=whole, power=power, totals=used)
+    found = measure_columns(answers, presence, [gpu()], UsageSettings())
     return {name: values[0].tolist() for name, values in found.items()}
 
 

@@ -41,11 +41,14 @@ def with_memory(of: FleetPool, gibibytes: float) -> FleetPool:
 
 def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
     """Advice to let go of all that a workload holds."""
-    told: dict[str, Any] = {"devices": tuple(each.uuid for each in workload.case.devices), **facts}
-    return judgement(key=workload.case.key, id=advice, workload=workload.case.key, **told)
+    fields: dict[str, Any] = {
+        "devices": tuple(each.uuid for each in workload.case.devices),
+        **facts,
+    }
+    return judgement(key=workload.case.key, id=advice, workload=workload.case.key, **fields)
 
 
-def told(served: WaitingOutcome) -> list[tuple[str, float, bool, dict[str, float]]]:
+def outcomes(served: WaitingOutcome) -> list[tuple[str, float, bool, dict[str, float]]]:
     """Pool, GPUs, whether now, and nodes of each offer."""
     return [(each.pool, each.gpus, each.is_now, dict(each.nodes)) for each in served.offers]
 
@@ -60,7 +63,7 @@ def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
     here = a_pool("a", {"a-0": 8, "a-1": 3})
     (found,) = place_waiting(view([here], waiting=[WaitingWork("w", "a", 4.0, gpus_each=2.0)]), [])
 
-    assert told(found) == [("a", 4.0, True, {"a-0": 2.0, "a-1": 2.0})]
+    assert outcomes(found) == [("a", 4.0, True, {"a-0": 2.0, "a-1": 2.0})]
     assert (found.now_gpus, found.after_gpus, found.left_gpus) == (4.0, 0.0, 0.0)
 
 
@@ -93,7 +96,7 @@ def test_the_own_pool_comes_first_then_the_smallest_gpus_that_hold_it() -> None:
     (found,) = place_waiting(view([large, tiny, small, own], [like], [waiting]), [])
 
     assert found.memory_bytes == 40 * GIBIBYTE
-    assert [pool for pool, *_ in told(found)] == ["own", "small", "large"]
+    assert [pool for pool, *_ in outcomes(found)] == ["own", "small", "large"]
     assert found.left_gpus == 1.0
 
 
@@ -105,7 +108,7 @@ def test_work_of_unknown_need_stays_off_gpus_smaller_than_its_own() -> None:
         view([own, small], waiting=[WaitingWork("w", "own", 1.0, gpus_each=1.0)]), []
     )
 
-    assert told(found) == []
+    assert outcomes(found) == []
     assert found.left_gpus == 1.0
 
 
@@ -123,8 +126,8 @@ def test_a_scheduler_gets_its_own_nodes_alone() -> None:
     ]
     queue, pod = place_waiting(view([pods, jobs], workloads, waiting), [])
 
-    assert [pool for pool, *_ in told(queue)] == ["jobs"]
-    assert [pool for pool, *_ in told(pod)] == ["pods"]
+    assert [pool for pool, *_ in outcomes(queue)] == ["jobs"]
+    assert [pool for pool, *_ in outcomes(pod)] == ["pods"]
 
 
 def test_idle_work_is_let_go_where_nothing_is_free() -> None:
@@ -134,7 +137,7 @@ def test_idle_work_is_let_go_where_nothing_is_free() -> None:
     waiting = WaitingWork("w", "a", 2.0, gpus_each=2.0)
     (found,) = place_waiting(view([here], [holder], [waiting]), [idle(holder, "abc")])
 
-    assert told(found) == [("a", 2.0, False, {"a-0": 2.0})]
+    assert outcomes(found) == [("a", 2.0, False, {"a-0": 2.0})]
     assert steps(found.offers[0]) == [("release", "abc", ("web/nb",))]
     assert found.offers[0].steps[0].frees == (("a-0", 2),)
 
@@ -181,7 +184,7 @@ def test_moves_make_room_on_one_node_where_gpus_are_scattered() -> None:
     waiting = WaitingWork("w", "a", 4.0, gpus_each=4.0)
     (found,) = place_waiting(view([here], [service], [waiting]), [])
 
-    assert told(found) == [("a", 4.0, False, {"a-0": 4.0})]
+    assert outcomes(found) == [("a", 4.0, False, {"a-0": 4.0})]
     assert steps(found.offers[0]) == [("move_gpus", "", ("web/api",))]
     assert found.offers[0].steps[0].target == "a-1"
 
@@ -268,7 +271,7 @@ def test_the_rules_own_advice_on_small_work_makes_room() -> None:
     seen = view([full], small, [WaitingWork("w", "b", 5.0, gpus_each=1.0)])
     (found,) = place_waiting(seen, advised(seen))
 
-    assert told(found) == [("a", 3.0, False, {"a-0": 3.0})]
+    assert outcomes(found) == [("a", 3.0, False, {"a-0": 3.0})]
     assert [(step[0], step[2]) for step in steps(found.offers[0])] == [
         ("share_mps", tuple(f"web/{name}" for name in names))
     ]

@@ -138,10 +138,12 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
         column: np.tile(values, 3)
         for column, values in day_frame(FIRST_DAY, COARSE_STEP).columns.items()
     }
-    told = FleetDay({"GPU-0": DayFrame.of(grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)})
+    fleet_day = FleetDay(
+        {"GPU-0": DayFrame.of(grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)}
+    )
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of(FIRST_DAY + 1))
-        day_cache.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
+        day_cache.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, fleet_day))
         for day in range(FIRST_DAY, FIRST_DAY + 3):
             (kept,) = day_cache.frames(["GPU-0"], day, day)["GPU-0"]
             assert kept.frame.grid == grid

@@ -73,14 +73,14 @@ def test_holders_have_the_agent_s_own_keys(
     holders = (
         holding.workload for device in full_report(GPUS).devices for holding in device.holdings
     )
-    told = {
+    expected = {
         workload_of_pod(PodName(each.namespace, each.pod, each.container)).key
         for each in holders
         if each.pod
     }
     found = {run.workload.key for runs in looked[2].holdings.values() for run in runs}
-    assert found == told
-    assert set(looked[1].workloads) == told
+    assert found == expected
+    assert set(looked[1].workloads) == expected
 
 
 def test_every_second_has_a_state(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:

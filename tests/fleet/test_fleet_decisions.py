@@ -34,8 +34,8 @@ def test_a_claim_is_kept(settings: FleetConfig) -> None:
     """With who and why."""
     kept = keep_advice(ledger_path(settings))
     decide(settings, kept, AdviceState.CLAIMED)
-    told = explain_from_ledger(settings, kept)["lifecycle"]
-    assert (told["state"], told["actor"], told["why"]) == ("claimed", "ana", "mine")
+    lifecycle = explain_from_ledger(settings, kept)["lifecycle"]
+    assert (lifecycle["state"], lifecycle["actor"], lifecycle["why"]) == ("claimed", "ana", "mine")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_decision_is_told_by_the_next_look(
 def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: FleetConfig) -> None:
     """As they stand in the configuration."""
     kept = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
-    told = explain_from_ledger(settings, kept)["thresholds"]
-    assert {each["setting"].rpartition(".idle_pool.")[0] for each in told} == {"fleet.rules"}
+    thresholds = explain_from_ledger(settings, kept)["thresholds"]
+    assert {each["setting"].rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
 
 
 def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:

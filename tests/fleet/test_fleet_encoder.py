@@ -36,14 +36,14 @@ def test_the_form_is_plain_and_as_described() -> None:
 
 def test_every_key_is_explained() -> None:
     """In the table of the page, by its own name."""
-    told = set(re.findall(r"^\| `([a-z_]+)`", PAGE.read_text("utf-8"), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([a-z_]+)`", PAGE.read_text("utf-8"), re.MULTILINE))
     document = encode_answer(fleet_answer())
     own = keys_of(document) - keys_of(
         {"findings": document["findings"], "advice": document["advice"]}
     )
-    assert own | {"key", "findings", "advice"} <= told
+    assert own | {"key", "findings", "advice"} <= documented
     plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0.0)
-    assert set(plan) <= told
+    assert set(plan) <= documented
 
 
 def test_a_verdict_names_what_it_is_about() -> None:

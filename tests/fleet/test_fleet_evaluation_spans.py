@@ -102,13 +102,13 @@ def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
 
     broken = replace(RULE, name="broken", judge_with=fails)
     view = FleetView(0, LONG, (), (), coverage_ratio=0.9)
-    told: list[tuple[str, str, str]] = []
+    failures: list[tuple[str, str, str]] = []
     found: tuple[Judgement, ...] = evaluate_fleet(
         lambda _: view,
         (broken, RULE),
-        failed=lambda rule, key, error: told.append((rule, key, str(error))),
+        failed=lambda rule, key, error: failures.append((rule, key, str(error))),
     )
-    assert told == [("broken", "", "pools")]
+    assert failures == [("broken", "", "pools")]
     assert [each.key for each in found] == [KEY]
     with pytest.raises(ZeroDivisionError):
         evaluate_fleet(lambda _: view, (broken,))

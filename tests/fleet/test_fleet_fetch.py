@@ -30,10 +30,10 @@ def planned(day_cache: DayCache, now: int = NOW) -> FetchPlan:
 
 def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
     """Read what is left; the progress that was told."""
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     reading = FetchTask(NoStore, {"rightsizer": (source, REPORT)})
-    fetch(planned(day_cache), day_cache, reading, workers, lambda *each: told.append(each))
-    return told
+    fetch(planned(day_cache), day_cache, reading, workers, lambda *each: progress.append(each))
+    return progress
 
 
 def kept(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
@@ -54,8 +54,8 @@ def kept(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[object, ...]], ...]:
     """What a run without any trouble keeps."""
     with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as day_cache:
-        told = read(day_cache, MadeUp(HOLDERS))
-        assert told == [(done, 8) for done in range(9)]
+        progress = read(day_cache, MadeUp(HOLDERS))
+        assert progress == [(done, 8) for done in range(9)]
         return kept(day_cache)
 
 

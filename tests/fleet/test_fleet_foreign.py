@@ -39,20 +39,20 @@ def test_series_without_a_uuid_are_refused_with_the_remedy(look: Look) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "told"),
+    ("metric", "message"),
     [
         ("nvidia_smi_utilization_gpu_ratio", "is by nvidia_gpu_exporter, which reads nvidia-smi"),
         ("gpu_gfx_activity", "is by AMD's device-metrics-exporter, and AMD's GPUs are not read"),
         ("nv_gpu_utilization", "is by a Triton server, for itself"),
     ],
 )
-def test_exporter_that_is_not_read_is_named(look: Look, metric: str, told: str) -> None:
+def test_exporter_that_is_not_read_is_named(look: Look, metric: str, message: str) -> None:
     """With what to scrape in its place."""
     past = EstatePast()
     past.series(metric, {"gpu_id": "0"}, 1)
     refusal = look(past).refusal
 
-    assert f"{metric} {told}" in refusal
+    assert f"{metric} {message}" in refusal
     assert "let it scrape the agents or dcgm-exporter" in refusal
 
 
@@ -65,14 +65,14 @@ def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
     """By their profile; all of the time that was looked at is known."""
     past, (number, profile) = EstatePast(), labels
     for each in (1, 2):
-        told = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
-        past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **told)
+        instance_labels = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
+        past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **instance_labels)
     document = look(past).document
 
     assert document["gpus"] == pytest.approx(2 / 7 if profile else 0, abs=1e-6)
     assert document["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
-    is_told = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(document)
-    assert is_told is (profile is None)
+    has_warning = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(document)
+    assert has_warning is (profile is None)
 
 
 def test_gpus_whose_exporters_lack_fields_count_too(look: Look) -> None:

@@ -44,25 +44,25 @@ def of(workload: Workload, uuid: str) -> Any:
 
 def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
     """Class and allocator; what stands elsewhere is left alone."""
-    told = informed(ESTATE, HOLDERS, (SERVING,)).workloads
-    assert told[CHAT.key].workload_class is WorkloadClass.SERVING
-    assert told[CHAT.key].allocator is Allocator.GROWING
-    assert told[LAB.key] == LAB
+    workloads = informed(ESTATE, HOLDERS, (SERVING,)).workloads
+    assert workloads[CHAT.key].workload_class is WorkloadClass.SERVING
+    assert workloads[CHAT.key].allocator is Allocator.GROWING
+    assert workloads[LAB.key] == LAB
 
 
 def test_a_policy_without_a_pool_holds_everywhere() -> None:
     """Of a workload that holds nothing now, too."""
     everywhere = replace(SERVING, match=PolicyMatch(namespace="*"))
     gone = {CHAT.key: "GPU-0"}
-    told = informed(ESTATE, gone, (everywhere,)).workloads
-    assert told[LAB.key].workload_class is WorkloadClass.SERVING
+    workloads = informed(ESTATE, gone, (everywhere,)).workloads
+    assert workloads[LAB.key].workload_class is WorkloadClass.SERVING
 
 
 def test_the_first_policy_that_fits_decides() -> None:
     """As on a node."""
     special = Policy(PolicyMatch(owner="chat"), class_=WorkloadClass.STANDBY)
-    told = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
-    assert told[CHAT.key].workload_class is WorkloadClass.STANDBY
+    workloads = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
+    assert workloads[CHAT.key].workload_class is WorkloadClass.STANDBY
 
 
 def test_without_policies_nothing_changes() -> None:

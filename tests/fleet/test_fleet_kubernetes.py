@@ -35,7 +35,7 @@ OWNED: Final = {
 }
 
 
-def told_of(past: EstatePast, pod: str, exported: str = "") -> None:
+def add_metrics(past: EstatePast, pod: str, exported: str = "") -> None:
     """What kube-state-metrics says of who made a pod."""
     kind, name = OWNED[pod][:2]
     names = {f"{exported}namespace": "chat", f"{exported}pod": pod}
@@ -53,7 +53,7 @@ def store() -> Iterator[PrometheusStore]:
     """A cluster with a pod of each kind of owner, and two that wait."""
     past = EstatePast(interval_seconds=120)
     for number, pod in enumerate(OWNED):
-        told_of(past, pod, "exported_" if number % 2 else "")
+        add_metrics(past, pod, "exported_" if number % 2 else "")
         labels = {"UUID": gpu(number), "Hostname": f"node-{number % 2}.example.org"}
         past.device(
             [Phase(20, 24, BUSY, {"pod": pod, "namespace": "chat", "container": "main"})],

@@ -84,11 +84,11 @@ def test_the_last_state_counts(kind: str) -> None:
     states = ["active", "snoozed", "claimed", "claimed"]
     for time, state in zip(range(NOON, NOON + 16, 4), states, strict=True):
         lines[COVERAGE].append(f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n")
-        for advice_id, told in (("kept", state), ("odd", "unheard_of")):
+        for advice_id, last_state in (("kept", state), ("odd", "unheard_of")):
             label = f'id="{advice_id}",{FLEET}'
             lines[OPENED].append(f"{OPENED}{{{label}}} {NOON - HOUR} {time}\n")
             lines[INFO] += [
-                f'{INFO}{{uuid="{uuid}",state="{told}",{label}}} 1 {time}\n'
+                f'{INFO}{{uuid="{uuid}",state="{last_state}",{label}}} 1 {time}\n'
                 for uuid in ("GPU-1", "GPU-2")
             ]
     text = "".join(line for name in lines for line in sorted(lines[name], key=_series))

@@ -100,10 +100,10 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
         answer = run_once(judge, settings, FastClock(NOW))
         of_estate = next(each for each in answer.findings if each.rule == "idle_pool")
         of_node = next(each for each in answer.findings if each.rule == "idle")
-        told = explain_once(judge, settings, of_estate.id)
+        explained = explain_once(judge, settings, of_estate.id)
         beside = explain_once(judge, settings, of_node.id)
-    assert told["lifecycle"] is None
-    assert told["thresholds"][0]["setting"] == "fleet.rules.idle_pool.on_ratio"
+    assert explained["lifecycle"] is None
+    assert explained["thresholds"][0]["setting"] == "fleet.rules.idle_pool.on_ratio"
     assert beside["thresholds"][0]["setting"] == "recommender.rules.idle.on_ratio"
     assert beside["queries"]
 

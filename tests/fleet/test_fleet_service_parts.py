@@ -133,8 +133,8 @@ def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
         client = LocalClient(Path(settings.fleet.api_socket))
         with capture_logs():
             client.post(f"/api/v1/advice/{kept}/claim", {"actor": "ana", "why": "mine"})
-        told = client.get(f"/api/v1/advice/{kept}")
-        assert (told["lifecycle"]["state"], told["lifecycle"]["actor"]) == ("claimed", "ana")
+        decided = client.get(f"/api/v1/advice/{kept}")
+        assert (decided["lifecycle"]["state"], decided["lifecycle"]["actor"]) == ("claimed", "ana")
         assert service.answer is not None
         states = {each.id: each.state for each in service.answer.advice}
         assert states[kept] is AdviceState.CLAIMED

@@ -47,13 +47,13 @@ ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
 def store() -> Iterator[PrometheusStore]:
     """An engine of each kind on a device of its own, and one whose device rests."""
     past = EstatePast()
-    for number, (pod, told, _) in enumerate((*ENGINES, ("rests-0", {"tgi_queue_size": 9}, 0))):
+    for number, (pod, metrics, _) in enumerate((*ENGINES, ("rests-0", {"tgi_queue_size": 9}, 0))):
         held = {"pod": pod, "namespace": "chat", "container": "engine"}
         values = HELD if pod == "rests-0" else FULL
         past.device(
             [Phase(0, 24, values, held)], UUID=gpu(number), modelName="NVIDIA H100 80GB HBM3"
         )
-        for name, value in told.items():
+        for name, value in metrics.items():
             for replica in ("a", "b"):
                 labels = {"pod": pod, "namespace": "chat", "model_name": "m", "replica": replica}
                 past.series(name, labels, 0, 0, 6)
@@ -81,8 +81,8 @@ def test_a_label_tells_what_waits() -> None:
         labels = {**held, "model": "llm", "version": "1", "request_type": state}
         past.series("nv_trt_llm_request_metrics", labels, count)
     with stored(past) as store:
-        told = ServingMetrics().signals(store, [Pod("chat", "trt-0")], YESTERDAY)
-    (found,) = told.values()
+        by_pod = ServingMetrics().signals(store, [Pod("chat", "trt-0")], YESTERDAY)
+    (found,) = by_pod.values()
     assert {max(filter(math.isfinite, column)) for column in found.values()} == {3, 8}
     assert found.keys() == {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING}
 

@@ -83,10 +83,10 @@ def test_any_span_is_answered_alike(first: int, hours: int) -> None:
 def test_days_at_once_come_apart_again() -> None:
     """The same numbers, and of a distribution the part of the time that is known."""
     joined = at_once(DAYS)
-    told = DayFrame(
+    frame = DayFrame(
         joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})}
     )
-    found = list(frames_by_day([told]))
+    found = list(frames_by_day([frame]))
     assert [each.grid for each in found] == [each.grid for each in DAYS]
     assert [each.values.tobytes() for each in found] == [each.values.tobytes() for each in DAYS]
     parts = [each.demands[Resource.COMPUTE].total for each in found]

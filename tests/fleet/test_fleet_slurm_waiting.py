@@ -93,7 +93,7 @@ EXPORTERS: Final = (slurmctld, sckyzo, former_sckyzo, rivosinc, soperator)
 
 
 @contextmanager
-def told(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
+def store_with(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
     """A node with a GPU, and what an exporter tells."""
     past = EstatePast(interval_seconds=120)
     past.device(
@@ -115,7 +115,7 @@ def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_job_that_a_free_gpu_would_start_is_waiting(exporter: Callable[[EstatePast], None]) -> None:
     """Five jobs: neither what is held or comes later, nor what wants no GPU."""
-    with told(exporter) as store:
+    with store_with(exporter) as store:
         assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
         assert "How many jobs wait is known by partition." in SlurmState().probe(store, NOW).can
 
@@ -127,7 +127,7 @@ def test_a_queue_without_partitions_is_known_as_a_whole() -> None:
         past.series("slurm_queue_pending", {}, 9, LATE)
         past.series("slurm_queue_pending_dependency", {}, 4, LATE)
 
-    with told(vpenso) as store:
+    with store_with(vpenso) as store:
         assert waiting(store) == (WaitingWork("slurm", "", 5.0),)
 
 
@@ -140,7 +140,7 @@ def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
             past.series("slurm_node_cpu_total", labels, 96, LATE)
         past.series("slurm_partition_jobs_pending", {"partition": "gpu"}, 5, LATE)
 
-    with told(two) as store:
+    with store_with(two) as store:
         assert waiting(store) == (WaitingWork("gpu", "debug", 5.0),)
 
 
@@ -153,7 +153,7 @@ def test_jobs_wait_for_gpus_that_are_drained() -> None:
         past.series("slurm_node_cpu_total", {"node": "gpu-1", "partition": "gpu"}, 96, LATE)
         past.series("slurm_queue_pending", {"partition": "gpu", "reason": "Resources"}, 5, LATE)
 
-    with told(drained) as store:
+    with store_with(drained) as store:
         assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
 
 
@@ -166,7 +166,7 @@ def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
             past.series("slurm_partition_jobs_pending", labels, pending, LATE)
             past.series("slurm_partition_jobs_hold", labels, held, LATE)
 
-    with told(uneven) as store:
+    with store_with(uneven) as store:
         assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
 
 
@@ -178,5 +178,5 @@ def test_a_queue_of_nothing_but_held_jobs_is_empty() -> None:
         past.series("slurm_partition_jobs_hold", {"partition": "gpu"}, 4, LATE)
         rivosinc(past)
 
-    with told(held) as store:
+    with store_with(held) as store:
         assert waiting(store) == ()

@@ -152,7 +152,7 @@ class RestartingStore:
 def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
     """For longer than the tries take, with waits that grow to half a minute; each wait is told."""
     slept: list[float] = []
-    told: list[tuple[float, float]] = []
+    waits: list[tuple[float, float]] = []
     with faulty_store() as faulty:
         faulty.judge = RestartingStore(9, fault)
         settings = StoreSettings(url=faulty.url, timeout_seconds=5.0)
@@ -160,14 +160,14 @@ def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
             settings,
             sleep=slept.append,
             jitter=lambda: 1.0,
-            waiting=lambda waited, patience: told.append((waited, patience)),
+            waiting=lambda waited, patience: waits.append((waited, patience)),
         )
         asked(of)
         assert asked(of) == [0, 300, 600, 900]
 
     assert slept == [1, 2, 4, 8, 16, 30, 30, 30, 30]
-    assert told[0] == (0.0, 600.0)
-    assert told[-1] == (121.0, 600.0)
+    assert waits[0] == (0.0, 600.0)
+    assert waits[-1] == (121.0, 600.0)
 
 
 def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
@@ -253,10 +253,10 @@ def test_stop_event_ends_the_retries() -> None:
 )
 def test_permanent_fault_is_reported_at_once(reply: Reply, message: str) -> None:
     """With the store's own words and what to do, and without a second try."""
-    with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as told:
+    with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as raised:
         asked(store(faulty))
 
-    assert faulty.url in str(told.value)
+    assert faulty.url in str(raised.value)
     assert len(faulty.asked) == 1
 
 

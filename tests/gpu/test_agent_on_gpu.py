@@ -52,13 +52,15 @@ def readings(agent: AgentProcess) -> Readings:
 
 def test_it_agrees_with_nvidia_smi(agent: AgentProcess) -> None:
     """In most looks every number lies within what nvidia-smi saw just before and after it."""
-    told: Counter[str] = Counter()
+    differing: Counter[str] = Counter()
     for _ in range(LOOKS):
         before = nvidia_smi()
         time.sleep(1.5)  # A reading of its own lies in between.
         between = readings(agent)
-        told.update({each.split(" ")[1] for each in differences(before, between, nvidia_smi())})
-    assert [metric for metric, times in told.items() if times > LOOKS // 2] == []
+        differing.update(
+            {each.split(" ")[1] for each in differences(before, between, nvidia_smi())}
+        )
+    assert [metric for metric, times in differing.items() if times > LOOKS // 2] == []
 
 
 def test_each_gpu_is_there_once_and_up(agent: AgentProcess, smi: Readings) -> None:

@@ -35,11 +35,11 @@ def test_each_number_that_is_off_or_missing_is_told(field: object) -> None:
     metric = getattr(field, "metric", "")
     agent = {uuid: dict(values) for uuid, values in before.items()}
     agent["GPU-1"][metric] += 10 * (1 + before["GPU-1"][metric])
-    (told,) = differences(before, agent, before)
-    assert told.startswith(f"GPU-1: {metric}")
+    (difference,) = differences(before, agent, before)
+    assert difference.startswith(f"GPU-1: {metric}")
     del agent["GPU-1"][metric]
-    (told,) = differences(before, agent, before)
-    assert f"{metric} None" in told
+    (difference,) = differences(before, agent, before)
+    assert f"{metric} None" in difference
 
 
 def test_a_gpu_of_one_side_alone_is_told() -> None:

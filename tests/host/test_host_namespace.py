@@ -67,5 +67,5 @@ steps = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4)
 @given(steps, steps)
 def test_relative_path_is_resolved_from_its_folder(own: list[str], other: list[str]) -> None:
     """Whatever both have in common."""
-    told = os.path.relpath("/".join(other), "/".join(own))
-    assert seen_from("/".join(own), f"/{told}") == "/".join(other)
+    relative = os.path.relpath("/".join(other), "/".join(own))
+    assert seen_from("/".join(own), f"/{relative}") == "/".join(other)

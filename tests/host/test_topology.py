@@ -31,9 +31,9 @@ def devices_of(tree: SysfsTree) -> list[Device]:
     ]
 
 
-def topology_of(tree: SysfsTree, told: TopologyFacts | None = None) -> Topology:
+def topology_of(tree: SysfsTree, facts: TopologyFacts | None = None) -> Topology:
     """What is read of the tree."""
-    return read_topology(tree.root, devices_of(tree), told or TopologyFacts())
+    return read_topology(tree.root, devices_of(tree), facts or TopologyFacts())
 
 
 def matrix(topology: Topology) -> list[str]:
@@ -187,30 +187,30 @@ def test_a_flat_virtual_machine_shows_no_ways(tmp_path: Path) -> None:
 
 def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None:
     """As `nvidia-smi` shows it in a virtual machine."""
-    told = TopologyFacts(
+    facts = TopologyFacts(
         peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.PHB, can_read=False)}
     )
-    (link,) = topology_of(flat_virtual_machine(tmp_path), told).links
+    (link,) = topology_of(flat_virtual_machine(tmp_path), facts).links
 
     assert (link.kind, link.pcie_kind, link.can_read_peer) == (LinkKind.PHB, LinkKind.PHB, False)
 
 
 def test_bus_takes_precedence_over_the_driver(tmp_path: Path) -> None:
     """The two GPUs are below one switch, whatever the driver says."""
-    told = TopologyFacts(peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.SYSTEM)})
+    facts = TopologyFacts(peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.SYSTEM)})
 
-    assert topology_of(hgx(tmp_path), told).links[0].kind is LinkKind.PIX
+    assert topology_of(hgx(tmp_path), facts).links[0].kind is LinkKind.PIX
 
 
 def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
     """The way over PCIe stands beside it; links that no one counts are links."""
-    told = TopologyFacts(
+    facts = TopologyFacts(
         peers={
             ("GPU-0", "GPU-1"): GpuPairFacts(nvlinks=18, can_read=True),
             ("GPU-2", "GPU-0"): GpuPairFacts(nvlinks=None),
         }
     )
-    topology = topology_of(hgx(tmp_path), told)
+    topology = topology_of(hgx(tmp_path), facts)
     joined, uncounted = topology.link("GPU-1", "GPU-0"), topology.link("GPU-0", "GPU-2")
 
     assert joined is not None
@@ -222,13 +222,13 @@ def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
 
 def test_grace_hopper_has_a_domain_and_a_memory_node_for_each_gpu(tmp_path: Path) -> None:
     """Nodes that are memory alone hold no CPUs, and are not where the slot is."""
-    told = TopologyFacts(
+    facts = TopologyFacts(
         placements={
             "GPU-0": GpuPlacementFacts(memory_numa_node=2),
             "GPU-1": GpuPlacementFacts(memory_numa_node=10),
         }
     )
-    topology = topology_of(grace_hopper(tmp_path), told)
+    topology = topology_of(grace_hopper(tmp_path), facts)
     first, second = topology.placements.values()
 
     assert (first.pci_bus_id, second.pci_bus_id) == ("0009:01:00.0", "0019:01:00.0")
@@ -264,10 +264,10 @@ def test_a_gpu_that_is_asleep_is_not_asked_for_its_link(tmp_path: Path) -> None:
 def test_a_container_without_the_hosts_sysfs_goes_by_the_driver(tmp_path: Path) -> None:
     """And says no more than it was told."""
     device = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:19:00.0", pcie_generation_maximum=5)
-    told = TopologyFacts(
+    facts = TopologyFacts(
         placements={"GPU-0": GpuPlacementFacts(numa_node=1, cpus=(4, 5), generation=4, width=16)}
     )
-    placement = read_topology(tmp_path, [device], told).placements["GPU-0"]
+    placement = read_topology(tmp_path, [device], facts).placements["GPU-0"]
 
     assert (placement.pci_bus_id, placement.numa_node) == ("0000:19:00.0", 1)
     assert (placement.cpus, placement.bridges) == ((4, 5), ())

@@ -66,9 +66,9 @@ def _remote_info(wires: Wires, gpu: str, link: int, info: Any) -> int:
 
 
 def _remote_kind(wires: Wires, gpu: str, link: int, kind: Any) -> int:
-    told = wires.links[gpu][link][1]
-    kind._obj.value = told or 0
-    return int(ABSENT) if told is None else 0
+    kind_ = wires.links[gpu][link][1]
+    kind._obj.value = kind_ or 0
+    return int(ABSENT) if kind_ is None else 0
 
 
 def _ancestor(wires: Wires, gpu: str, other: str, level: Any) -> int:
@@ -115,7 +115,7 @@ def at(index: int) -> bytes:
     return f"00000000:{index + 1:02X}:00.0".encode()
 
 
-def told_by(wires: Wires, gpus: int = 2) -> TopologyFacts:
+def facts_of(wires: Wires, gpus: int = 2) -> TopologyFacts:
     """What is read of it."""
     with installed(wires):
         return PeerReader(NvmlLibrary()).read(inventory(gpus))
@@ -140,7 +140,7 @@ def test_links_to_switches_join_all_alike() -> None:
     """The address behind a switch is no device's; the weaker end counts."""
     wires = Wires({"A": [(SWITCH, 2)] * 18, "B": [(SWITCH, 2)] * 18, "C": [(SWITCH, 2)] * 17})
 
-    peers = told_by(wires, 3).peers
+    peers = facts_of(wires, 3).peers
     assert {pair: peer.nvlinks for pair, peer in peers.items()} == {
         ("A", "B"): 18,
         ("A", "C"): 17,
@@ -152,14 +152,14 @@ def test_switches_are_known_by_their_own_addresses_too() -> None:
     """Older drivers tell them."""
     end = (b"00000000:C4:00.0", 2)
 
-    assert told_by(Wires({"A": [end] * 12, "B": [end] * 12})).pair_of("A", "B").nvlinks == 12
+    assert facts_of(Wires({"A": [end] * 12, "B": [end] * 12})).pair_of("A", "B").nvlinks == 12
 
 
 def test_a_hidden_end_of_unknown_kind_is_a_switch() -> None:
     """A driver that does not tell kinds hides nothing else."""
     end = (SWITCH, None)
 
-    assert told_by(Wires({"A": [end] * 6, "B": [end] * 6})).pair_of("A", "B").nvlinks == 6
+    assert facts_of(Wires({"A": [end] * 6, "B": [end] * 6})).pair_of("A", "B").nvlinks == 6
 
 
 def test_direct_links_join_only_their_ends() -> None:
@@ -172,17 +172,17 @@ def test_direct_links_join_only_their_ends() -> None:
         }
     )
 
-    peers = told_by(wires, 3).peers
+    peers = facts_of(wires, 3).peers
     assert [peers[pair].nvlinks for pair in (("A", "B"), ("A", "C"), ("B", "C"))] == [2, 1, 0]
 
 
 def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
     """Their number stays unknown, as in a virtual machine with single GPUs of a mesh."""
     wires = Wires({"A": [(None, None)] * 4, "B": [(None, None)] * 4}, statuses={2: 0})
-    assert told_by(wires).pair_of("A", "B").nvlinks is None
+    assert facts_of(wires).pair_of("A", "B").nvlinks is None
 
     wires.statuses = {2: pynvml.NVML_P2P_STATUS_NOT_SUPPORTED}
-    assert told_by(wires).pair_of("A", "B").nvlinks == 0
+    assert facts_of(wires).pair_of("A", "B").nvlinks == 0
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
 )
 def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) -> None:
     """One that is not known stays unknown."""
-    assert told_by(Wires(levels={("A", "B"): level})).pair_of("B", "A").pcie_kind is kind
+    assert facts_of(Wires(levels={("A", "B"): level})).pair_of("B", "A").pcie_kind is kind
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) 
 )
 def test_peer_access_is_reported_per_pair(status: int, *, can_read: bool | None) -> None:
     """`UNKNOWN` is an answer too, and not a refusal."""
-    assert told_by(Wires(statuses={0: status})).pair_of("A", "B").can_read is can_read
+    assert facts_of(Wires(statuses={0: status})).pair_of("A", "B").can_read is can_read
 
 
 def test_a_gpu_that_is_a_numa_node_says_which() -> None:
     """All others do not support the question."""
-    told = told_by(Wires(memory_nodes={"A": 2}))
+    facts = facts_of(Wires(memory_nodes={"A": 2}))
 
-    assert (told.placement_of("A").memory_numa_node, told.placement_of("B").memory_numa_node) == (
+    assert (facts.placement_of("A").memory_numa_node, facts.placement_of("B").memory_numa_node) == (
         2,
         None,
     )
@@ -228,10 +228,10 @@ def test_a_gpu_that_is_a_numa_node_says_which() -> None:
 
 def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
     """Every call is refused, and none raises."""
-    told = told_by(Wires())
+    facts = facts_of(Wires())
 
-    assert told.peers == {("A", "B"): GpuPairFacts()}
-    assert told.placements == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
+    assert facts.peers == {("A", "B"): GpuPairFacts()}
+    assert facts.placements == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
 
 
 def test_constant_facts_are_read_once() -> None:

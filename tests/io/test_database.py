@@ -264,14 +264,16 @@ def test_killed_writer_loses_nothing_that_was_committed(path: Path) -> None:
         [sys.executable, "-c", ENDLESS_WRITER, str(path)], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(50)][-1]
+        written = [int(writer.stdout.readline()) for _ in range(50)][-1]
         writer.send_signal(signal.SIGKILL)
-        told = max([told, *(int(line) for line in writer.stdout.read().split("\n")[:-1] if line)])
+        written = max(
+            [written, *(int(line) for line in writer.stdout.read().split("\n")[:-1] if line)]
+        )
     with closing(Database(path, ("",))) as database, database.transaction() as connection:
         pairs = [pair for (pair,) in connection.execute("SELECT pair FROM note ORDER BY id")]
     whole = len(pairs) // 2
     assert pairs == [number for number in range(whole) for _ in range(2)]
-    assert whole in (told + 1, told + 2)
+    assert whole in (written + 1, written + 2)
 
 
 def test_log_is_folded_into_the_file_on_closing(path: Path) -> None:

@@ -98,10 +98,10 @@ def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) 
 def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> None:
     """With the path of the one who gave it."""
     path = peer(said)
-    told = refusal(path)
+    message = refusal(path)
 
-    assert words in told
-    assert str(path) in told
+    assert words in message
+    assert str(path) in message
 
 
 def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> None:
@@ -115,10 +115,12 @@ def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> No
 
 def test_missing_socket_error_names_the_agent_command(tmp_path: Path) -> None:
     """The command that starts one is named."""
-    told = refusal(tmp_path / "no" / "api.sock")
+    message = refusal(tmp_path / "no" / "api.sock")
 
-    assert told.startswith(f"no agent runs here: there is no socket {tmp_path}/no/api.sock; start")
-    assert "systemctl start rightsizer" in told
+    assert message.startswith(
+        f"no agent runs here: there is no socket {tmp_path}/no/api.sock; start"
+    )
+    assert "systemctl start rightsizer" in message
 
 
 def test_stale_socket_error_differs_from_a_missing_one(tmp_path: Path) -> None:
@@ -142,11 +144,11 @@ def test_whoever_may_not_is_told_who_may(tmp_path: Path, monkeypatch: pytest.Mon
         Path("api.sock").chmod(0o660)
         os.seteuid(65534)
         try:
-            told = refusal(Path("api.sock"))
+            message = refusal(Path("api.sock"))
         finally:
             os.seteuid(0)
 
-    assert told == (
+    assert message == (
         "user 65534 may not use api.sock; run as root, as the user that the agent runs as, or as "
         "a member of its group"
     )

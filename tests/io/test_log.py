@@ -229,5 +229,5 @@ def test_repeat_interval_changes_at_run_time() -> None:
     tune(LogLevel.INFO, 0.0)
     log.error("disk_full")
 
-    told = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [each.get("suppressed") for each in told] == [None, 2]
+    entries = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [each.get("suppressed") for each in entries] == [None, 2]

@@ -41,8 +41,8 @@ def test_the_first_after_the_interval_tells_how_many_were_suppressed() -> None:
     for time.seconds in (0, 1, 59.9, 60, 61, 200):
         answers.append(say(repeater))
 
-    told = [answer and answer.get("suppressed", 0) for answer in answers]
-    assert told == [0, None, None, 2, None, 1]
+    suppressed = [answer and answer.get("suppressed", 0) for answer in answers]
+    assert suppressed == [0, None, None, 2, None, 1]
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
@@ -80,14 +80,14 @@ def test_the_same_exception_is_the_same_fault_however_it_is_handed_over() -> Non
         lambda error: (type(error), error, error.__traceback__),
     )
 
-    told = []
+    logged = []
     for document in forms:
         try:
             Path("/nonexistent").read_bytes()
         except OSError as error:
-            told.append(say(repeater, exc_info=document(error)) is not None)
+            logged.append(say(repeater, exc_info=document(error)) is not None)
 
-    assert told == [True, False, False]
+    assert logged == [True, False, False]
 
 
 def test_the_memory_for_faults_is_bounded() -> None:
@@ -107,13 +107,13 @@ def test_logged_and_suppressed_counts_add_up(
     """After a quiet interval, lines plus their `suppressed` counts are the faults themselves."""
     time = Time()
     repeater = Repeater(30, time)
-    told = 0
+    counted = 0
     for wait, event in faults:
         time.seconds += wait
         answer = say(repeater, event)
-        told += 1 + answer.get("suppressed", 0) if answer else 0
+        counted += 1 + answer.get("suppressed", 0) if answer else 0
     time.seconds += 30
     for event in {event for _, event in faults}:
-        told += say(repeater, event).get("suppressed", 0)
+        counted += say(repeater, event).get("suppressed", 0)
 
-    assert told == len(faults)
+    assert counted == len(faults)

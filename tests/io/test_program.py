@@ -41,8 +41,8 @@ def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:
     ran = run_program(words, tmp_path, LIMITS, note=note)
     assert [has_run for _, has_run in seen] == [False, True]
     assert ran.said == str(seen[1][0])
-    told = run_program(("grep", "SigIgn", "/proc/self/status"), tmp_path, LIMITS).said
-    ignored = int(told.split()[1], 16)
+    output = run_program(("grep", "SigIgn", "/proc/self/status"), tmp_path, LIMITS).said
+    ignored = int(output.split()[1], 16)
     # What the shell of these tests ignores is none of it.
     assert not any(ignored >> number - 1 & 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
 

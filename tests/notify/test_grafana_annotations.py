@@ -346,13 +346,13 @@ def test_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
 def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
     """A token file that is not there delays annotations; it does not raise."""
     settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
-    told: list[str] = []
-    context = DeliveryContext(tuple, FastClock(NOW), lambda _, message: told.append(message))
+    messages: list[str] = []
+    context = DeliveryContext(tuple, FastClock(NOW), lambda _, message: messages.append(message))
     sink = GrafanaAnnotations(settings, AnnotationOutbox(Storage("").database), context)
     sink.offer([event(OPENED)])
     assert sink.deliver().pending == 1
-    assert str(tmp_path / "none") in told[0]
-    assert "grafana.token_file" in told[0]
+    assert str(tmp_path / "none") in messages[0]
+    assert "grafana.token_file" in messages[0]
 
 
 def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
@@ -375,14 +375,14 @@ def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Gr
     """Within the hour, claimed ones as claimed; what has ended stays away."""
     setup = GrafanaFixture(grafana.url)
     claimed = event(DECIDED, id="claimed", state=AdviceState.CLAIMED)
-    told = [event(OPENED, id="open"), event(OPENED, id="claimed"), claimed]
+    events = [event(OPENED, id="open"), event(OPENED, id="claimed"), claimed]
     ended = [event(OPENED, id="ended"), event(CLOSED, id="ended", state=AdviceState.EXPIRED)]
-    setup.sink.offer([*told, *ended])
+    setup.sink.offer([*events, *ended])
     setup.sink.deliver()
     before = {
         each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()
     }
-    setup.advice = [told[0].advice, claimed.advice, ended[1].advice]
+    setup.advice = [events[0].advice, claimed.advice, ended[1].advice]
 
     grafana.annotations.clear()
     setup.sink.deliver()
@@ -401,10 +401,10 @@ def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Gr
 def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
     """The others are there, so that the database is."""
     setup = GrafanaFixture(grafana.url)
-    told = [event(OPENED, id="kept"), event(OPENED, id="deleted")]
-    setup.sink.offer(told)
+    events = [event(OPENED, id="kept"), event(OPENED, id="deleted")]
+    setup.sink.offer(events)
     setup.sink.deliver()
-    setup.advice = [each.advice for each in reversed(told)]
+    setup.advice = [each.advice for each in reversed(events)]
     gone = [id_ for id_, each in grafana.annotations.items() if "advice:deleted" in each["tags"]]
     for id_ in gone:
         del grafana.annotations[id_]

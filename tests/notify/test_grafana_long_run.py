@@ -92,11 +92,11 @@ def test_a_day_brings_no_more_than_the_store_is_meant_for(grafana: Grafana) -> N
         setup.wait(60)
     notes = list(grafana.annotations.values())
     sums = [note for note in notes if "event:rollup" in note["tags"]]
-    told = sum(int(note["text"].split()[0]) for note in sums) + len(notes) - len(sums)
+    announced = sum(int(note["text"].split()[0]) for note in sums) + len(notes) - len(sums)
 
     assert len(notes) <= 48 + 6
     assert sums
-    assert told + setup.sink.report.pending == 24 * 60
+    assert announced + setup.sink.report.pending == 24 * 60
 
 
 def test_regions_end_although_the_day_is_used_up(grafana: Grafana) -> None:

@@ -105,9 +105,9 @@ def test_roll_up_names_the_first_and_counts_the_rest() -> None:
 @pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.ACTIVE])
 def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) -> None:
     """It says who, until when and why, on a line each, for people; and its data for programs."""
-    told = event(AdviceEventKind.DECIDED, opened=NOW - 9 * SECOND, state=state)
-    advice = replace(told.advice, actor="ana", why="after\nthe fair", expires=NOW + SECOND)
-    note = body_of(replace(told, advice=advice))
+    decided = event(AdviceEventKind.DECIDED, opened=NOW - 9 * SECOND, state=state)
+    advice = replace(decided.advice, actor="ana", why="after\nthe fair", expires=NOW + SECOND)
+    note = body_of(replace(decided, advice=advice))
     opening = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
     assert (note.start, note.end, note.tags) == (opening.start, opening.end, opening.tags)
     assert (note.changes_region, note.closes_region) == (True, False)
@@ -132,8 +132,8 @@ def test_points_and_openings_have_no_data() -> None:
 
 def test_duration_beyond_the_calendar_is_shown() -> None:
     """Someone may dismiss advice for ten thousand years."""
-    told = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
-    note = body_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))
+    dismissed = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
+    note = body_of(replace(dismissed, advice=replace(dismissed.advice, expires=NOW + 10**21)))
     assert "By: until 2255-03-14 16:00 UTC" in note.text.splitlines()
     assert note.data is not None
     assert note.data["expires"] == 9 * 10**12

@@ -20,8 +20,8 @@ def annotation(
     kind: AdviceEventKind, state: AdviceState, *, knows_data: bool = True, **facts: Any
 ) -> dict[str, Any]:
     """As Grafana gives it back."""
-    told = event(kind, opened=NOW - DAY, state=state)
-    note = body_of(replace(told, advice=replace(told.advice, **facts)))
+    source_event = event(kind, opened=NOW - DAY, state=state)
+    note = body_of(replace(source_event, advice=replace(source_event.advice, **facts)))
     return {
         "id": 7,
         "time": milliseconds(note.start),
@@ -59,9 +59,9 @@ def test_a_decision_is_read_back(
 
 def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
     """From tags and text, the one who wrote them."""
-    told = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
-    assert told is not None
-    found = told.advice.finding
+    region = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
+    assert region is not None
+    found = region.advice.finding
     assert (found.id, found.workload, found.devices) == ("a1b2c3", "team-a/notebook", ("GPU-0",))
     assert (found.kind, found.reasons) == (FindingKind.IDLE, (Reason.IDLE_HELD,))
     assert (found.action, found.severity) == (Action.SCALE_TO_ZERO, Severity.LOW)

@@ -226,10 +226,10 @@ def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
         (tmp_path / "token").write_text("t0ken2")
         fixture.wait(61)
         fixture.send()
-    told = " ".join([*fixture.errors, str(failed)])
+    messages = " ".join([*fixture.errors, str(failed)])
 
-    assert "chat: " in told
-    assert not [secret for secret in ("t0ken", "k3y", "s3cret", "q3ry") if secret in told]
+    assert "chat: " in messages
+    assert not [secret for secret in ("t0ken", "k3y", "s3cret", "q3ry") if secret in messages]
     assert [each["Authorization"] for each in inbox.headers] == ["Bearer t0ken", "Bearer t0ken2"]
     assert inbox.headers[0]["X-Api-Key"] == "k3y"
 

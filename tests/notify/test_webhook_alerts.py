@@ -61,8 +61,8 @@ def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
         fixture.send()
     (alerts,) = inbox.bodies
 
-    told = {each["labels"]["uuid"]: each["annotations"]["summary"] for each in alerts}
-    assert told == {
+    summaries = {each["labels"]["uuid"]: each["annotations"]["summary"] for each in alerts}
+    assert summaries == {
         "GPU-0": "GPU 3 of node-1 (team-a/notebook): scale to zero, idle.",
         "GPU-1": "GPU-1 of node-1 (team-a/notebook): scale to zero, idle.",
     }

@@ -78,7 +78,7 @@ def running(profiles: ProfileSettings) -> Iterator[Agent]:
         storage.close()
 
 
-def told(agent: Agent) -> Any:
+def capture_status(agent: Agent) -> Any:
     """What its API says of captures."""
     with urlopen(f"http://{agent.server.addresses[0]}/api/v1/captures", timeout=10) as answer:
         return json.loads(answer.read())
@@ -92,7 +92,12 @@ def jobs(agent: Agent) -> list[str]:
 def test_an_agent_that_nobody_asked_captures_nothing() -> None:
     """No job, no counter, and an answer that says so."""
     with running(ProfileSettings()) as agent:
-        assert told(agent) == {"kind": "none", "captures": [], "candidates": [], "files": []}
+        assert capture_status(agent) == {
+            "kind": "none",
+            "captures": [],
+            "candidates": [],
+            "files": [],
+        }
     report = agent.accountant.latest()
     assert report is not None
     assert not {"profiles", "capture"} & set(jobs(agent))
@@ -102,7 +107,7 @@ def test_an_agent_that_nobody_asked_captures_nothing() -> None:
 def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
     """No one is called for it."""
     with running(ProfileSettings(drop_folder=DropFolderSettings(str(tmp_path)))) as agent:
-        assert told(agent)["kind"] == "none"
+        assert capture_status(agent)["kind"] == "none"
         assert set(jobs(agent)) >= {"profiles"}
         assert "capture" not in jobs(agent)
 
@@ -110,7 +115,7 @@ def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
 def test_an_agent_that_captures_counts_every_outcome_from_the_start(tmp_path: Path) -> None:
     """So that rates and alerts work with the first."""
     with running(capturing(tmp_path)) as agent:
-        assert told(agent)["kind"] == "command"
+        assert capture_status(agent)["kind"] == "command"
         assert set(jobs(agent)) >= {"profiles", "capture"}
     report = agent.accountant.latest()
     assert report is not None

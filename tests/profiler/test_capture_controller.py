@@ -146,8 +146,8 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
         (node.folder / "capture-001").mkdir()
         (node.folder / "capture-001" / "unread").write_bytes(bytes(2**20))
         node.pass_minutes(PAST_ITS_START)
-        told = "captures take 1048576 bytes, and profiles.capture.room.quota allows no more"
-        assert node.waits == told
+        reason = "captures take 1048576 bytes, and profiles.capture.room.quota allows no more"
+        assert node.waits == reason
         assert (node.folder / "capture-001" / "unread").exists()
 
 
@@ -275,8 +275,8 @@ def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> N
         node.pass_minutes(9)
         node.judgements = (host_bound(confidence=0.3),)
         node.pass_minutes(5)
-    told = [each["why"] for each in log if each["event"] == "capture_waits"]
-    assert [" ".join(each.split()[:3]) for each in told] == [
+    reasons = [each["why"] for each in log if each["event"] == "capture_waits"]
+    assert [" ".join(each.split()[:3]) for each in reasons] == [
         "no process is",
         "it was seen",
         "its confidence of",

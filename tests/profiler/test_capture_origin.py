@@ -7,7 +7,7 @@ from rightsizer.profiler.capture.drop_folder import with_origin
 
 
 @pytest.mark.parametrize(
-    ("index", "uuid", "devices", "told"),
+    ("index", "uuid", "devices", "expected"),
     [
         (0, "", ("GPU-5",), "GPU-5"),
         (5, "", ("GPU-5",), "GPU-5"),
@@ -20,9 +20,9 @@ from rightsizer.profiler.capture.drop_folder import with_origin
     ],
 )
 def test_a_gpu_without_a_name_is_one_of_those_asked_for(
-    index: int | None, uuid: str, devices: tuple[str, ...], told: str
+    index: int | None, uuid: str, devices: tuple[str, ...], expected: str
 ) -> None:
     """By its number among them; what a profile says itself stands."""
     device = ProfiledDevice("k", index, "NVIDIA H100", uuid)
     profile = Profile(ProfileFormat.PYTORCH, "a.json", devices=(DeviceProfile(device, None),))
-    assert with_origin(profile, devices).devices[0].device.uuid == told
+    assert with_origin(profile, devices).devices[0].device.uuid == expected

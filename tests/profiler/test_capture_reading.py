@@ -60,9 +60,9 @@ def test_invalid_profile_is_reported_by_its_name(tmp_path: Path) -> None:
     """Without the way that it was read by."""
     path = tmp_path / "notes.txt"
     path.write_text("buy milk")
-    told = why_not(path)
-    assert told.startswith("notes.txt: of no known format: it begins with 'buy milk'")
-    assert "rightsizer-" not in told
+    reason = why_not(path)
+    assert reason.startswith("notes.txt: of no known format: it begins with 'buy milk'")
+    assert "rightsizer-" not in reason
 
 
 def test_of_a_torn_profile_the_whole_part_is_read(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ def test_a_file_that_takes_too_much_memory_ends_its_reader_alone(tmp_path: Path)
         file.write('{"traceEvents":[{"ph":"X","name":"')
         for _ in range(40):
             file.write("x" * 2**20)
-    told = why_not(path, replace(SETTINGS, read_memory_bytes=8 * 2**20))
-    assert "takes more than 8 MiB to read" in told or "whatever reads it ended" in told
+    reason = why_not(path, replace(SETTINGS, read_memory_bytes=8 * 2**20))
+    assert "takes more than 8 MiB to read" in reason or "whatever reads it ended" in reason
 
 
 def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
     """And says what to do."""
     path = tmp_path / "slow.json"
     path.write_text(json.dumps(trace_of().document()))
-    told = why_not(path, replace(SETTINGS, read_timeout=0.01))
-    assert told == (
+    reason = why_not(path, replace(SETTINGS, read_timeout=0.01))
+    assert reason == (
         "slow.json: was not read within 0.01 s; record a shorter time, or raise "
         "profiles.drop_folder.read_timeout"
     )

@@ -117,16 +117,16 @@ def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path
     controller = RecordingConsumer()
     (folder / "a.json").write_text("good")
     (folder / "b.json").write_text("broken")
-    told = []
+    reasons = []
     for _ in range(2):
         with repository_at(tmp_path / "history.db") as repository, capture_logs() as log:
             place = intake(folder, controller, repository)
             place.poll()
             place.poll()
             known = {each.path: each.fault for each in repository.files().values()}
-        told.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
+        reasons.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
         assert known == {"a.json": "", "b.json": "b.json: is broken"}
-    assert told == [["b.json: is broken"], []]
+    assert reasons == [["b.json: is broken"], []]
     assert controller.taken == [["a.json"]]
     assert sorted(each.name for each in folder.iterdir()) == ["a.json", "b.json"]
 
@@ -164,9 +164,9 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
     with capture_logs() as log:
         for _ in range(3):
             place.poll()
-    told = [each["file"] for each in log if each["event"] == "profile_not_read"]
+    files = [each["file"] for each in log if each["event"] == "profile_not_read"]
     assert controller.taken == []
-    assert sorted(told) == ["link.json", "pipe.json", "socket.json"]
+    assert sorted(files) == ["link.json", "pipe.json", "socket.json"]
 
 
 def test_files_of_others_are_opened_where_only_a_group_may_write(folder: Path) -> None:

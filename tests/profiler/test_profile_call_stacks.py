@@ -24,7 +24,7 @@ WAIT = ("wait", 1, "cudaStreamSynchronize", (50, 60))
 
 def test_a_wait_is_told_with_its_operator_and_line() -> None:
     """The outermost operator is what the program wrote, the innermost line is where."""
-    told = _waits(
+    names = _waits(
         ("frame", 1, "/home/me/train.py(1): <module>", (0, 1000)),
         ("frame", 1, "/home/me/train.py(42): step", (10, 900)),
         ("frame", 1, "torch/_tensor.py(9): item", (20, 800)),
@@ -33,19 +33,19 @@ def test_a_wait_is_told_with_its_operator_and_line() -> None:
         ("operator", 1, "aten::_local_scalar_dense", (40, 65)),
         WAIT,
     )
-    assert told == ["cudaStreamSynchronize in aten::item, train.py(42): step"]
+    assert names == ["cudaStreamSynchronize in aten::item, train.py(42): step"]
 
 
 def test_ended_and_foreign_call_issues_no_kernel() -> None:
     """Nor what ends within the wait."""
-    told = _waits(
+    names = _waits(
         ("operator", 1, "aten::add", (10, 40)),
         ("operator", 2, "aten::item", (30, 70)),
         ("operator", 1, "aten::mul", (45, 55)),
         ("frame", 1, "train.py(1): before", (0, 49)),
         WAIT,
     )
-    assert told == ["cudaStreamSynchronize"]
+    assert names == ["cudaStreamSynchronize"]
 
 
 _SPAN = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))
@@ -101,6 +101,6 @@ def test_threads_are_bounded_and_no_wait_is_lost() -> None:
     for thread in range(5000):
         stacks.operator(thread, "aten::item", (0, 10))
         stacks.wait(thread, "wait", (2, 5))
-    told = [name for name, _ in stacks.waits()]
+    names = [name for name, _ in stacks.waits()]
     assert len({stacks.thread(number) for number in range(5000)}) == 4097
-    assert (told.count("wait in aten::item"), told.count("wait")) == (4096, 904)
+    assert (names.count("wait in aten::item"), names.count("wait")) == (4096, 904)

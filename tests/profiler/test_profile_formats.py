@@ -115,9 +115,9 @@ def test_a_file_that_nobody_knows_says_what_was_looked_for(tmp_path: Path) -> No
     """And how it begins, without what may be a secret."""
     path = tmp_path / "notes.txt"
     path.write_bytes(b"HF_TOKEN=hf_s3cret\nSome notes of mine\n")
-    with pytest.raises(ProfileError) as told:
+    with pytest.raises(ProfileError) as raised:
         open_profile(path, LIMITS)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"{path}: of no known format: it begins with '.. Some notes of mine'; looked for "
         + ", ".join(dict.fromkeys(each.format.value for each in FORMATS))
     )
@@ -136,18 +136,18 @@ UNFINISHED: Final = {
 @pytest.mark.parametrize("odd", UNFINISHED)
 def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, odd: str) -> None:
     """With what to do; in a folder it is named as broken beside what can be read."""
-    data, told = UNFINISHED[odd]
+    data, expected = UNFINISHED[odd]
     path = tmp_path / "trace.json"
     path.write_bytes(data)
     with pytest.raises(ProfileError) as raised:
         open_profile(path, LIMITS)
     assert str(raised.value).startswith(f"{path}: ")
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
     (tmp_path / "whole.json").write_bytes(FILES[ProfileFormat.PYTORCH])
     read = read_files([tmp_path], LIMITS)
     assert [each.source for each in read.profiles] == ["whole.json"]
-    is_unknown = "known" in told
+    is_unknown = "known" in expected
     assert [each.source for each in read.broken] == ([] if is_unknown else ["trace.json"])
 
 
@@ -210,9 +210,9 @@ def test_nothing_to_read_is_said(tmp_path: Path, data: bytes, words: str) -> Non
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """With the whole path."""
-    with pytest.raises(ProfileError) as told:
+    with pytest.raises(ProfileError) as raised:
         open_profile(tmp_path / "nowhere" / "a.json", LIMITS)
-    assert str(told.value).startswith(f"{tmp_path / 'nowhere' / 'a.json'}: No such file")
+    assert str(raised.value).startswith(f"{tmp_path / 'nowhere' / 'a.json'}: No such file")
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -226,9 +226,9 @@ def test_a_fault_within_a_file_names_the_whole_path(tmp_path: Path) -> None:
     """Whichever reader found it."""
     path = tmp_path / "some.pb"
     path.write_bytes(space(WORKED)[:-5])
-    with pytest.raises(ProfileError) as told:
+    with pytest.raises(ProfileError) as raised:
         open_profile(path, LIMITS)
-    assert str(told.value).startswith(f"{path}: byte ")
+    assert str(raised.value).startswith(f"{path}: byte ")
 
 
 def test_a_folder_of_ranks_comes_in_their_order(tmp_path: Path) -> None:

@@ -68,31 +68,33 @@ def test_other_boards_and_counts_are_told() -> None:
         )
     ]
     before, after, unnamed = boards
-    (told,) = encode_profile_answer([after], [before])["workloads"]
-    assert told["against"]["warnings"] == [
+    (workload,) = encode_profile_answer([after], [before])["workloads"]
+    assert workload["against"]["warnings"] == [
         "Recorded on other boards: NVIDIA A100-SXM4-80GB before, NVIDIA H100 80GB HBM3 after.",
         "Recorded on another number of GPUs: 1 before, 2 after.",
     ]
     assert "on other boards" in profile_text(encode_profile_answer([after], [before]))
     assert "on other boards" in profile_document(encode_profile_answer([after], [before]))
-    (told,) = encode_profile_answer([unnamed], [before])["workloads"]
-    assert told["against"]["warnings"] == []
+    (workload,) = encode_profile_answer([unnamed], [before])["workloads"]
+    assert workload["against"]["warnings"] == []
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ("NVIDIA A100", "NVIDIA A100-SXM4-80GB", 0),
         ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", 1),
         ("NVIDIA L40S", "NVIDIA L4", 1),
     ],
 )
-def test_a_name_that_says_more_may_be_of_the_same_board(before: str, after: str, told: int) -> None:
+def test_a_name_that_says_more_may_be_of_the_same_board(
+    before: str, after: str, expected: int
+) -> None:
     """Up to the end of a word, so that no A10 is taken for an A100."""
     first, second = (
         (profile(device(device=ProfiledDevice("0", 0, name))),) for name in (before, after)
     )
-    assert len(differences(first, second)) == told
+    assert len(differences(first, second)) == expected
 
 
 def test_without_steps_they_are_compared_per_gpu() -> None:
@@ -106,10 +108,10 @@ def test_a_regression_is_named_by_its_family() -> None:
     """In the text and on the page alike, even where another family gained more."""
     answer = json.loads(json.dumps(encode_profile_answer((AFTER,), (BEFORE,))))
     against = answer["workloads"][0]["against"]
-    told = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
-    assert kernels_changed_text(against) == told
-    assert told in profile_text(answer).replace("\n  ", " ")
-    assert f"M{told[1:]}." in profile_document(answer)
+    sentence = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
+    assert kernels_changed_text(against) == sentence
+    assert sentence in profile_text(answer).replace("\n  ", " ")
+    assert f"M{sentence[1:]}." in profile_document(answer)
     assert family_change_row(against["kernels"][0]) == ("gemm_c", "0 s", "250 ms", "new")
     assert family_change_row(against["families"][0])[0] == "matrix product"
 

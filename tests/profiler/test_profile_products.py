@@ -65,8 +65,8 @@ def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None
     """An operator's product; `values` are those of its arguments that are no tensors."""
     types = [BF16 if each else "Scalar" for each in dims]
     concrete = [values.get(place, "") for place in range(len(dims))]
-    told = {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete}
-    return tensor_product(name, told)
+    arguments = {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete}
+    return tensor_product(name, arguments)
 
 
 IMAGE, FILTERS = [2, 6, 9, 7], [8, 3, 3, 5]

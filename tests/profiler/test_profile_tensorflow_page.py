@@ -18,11 +18,11 @@ GPU = ("stepnum", "deviceComputeTimeMs", "kernelLaunchTimeMs", "infeedTimeMs", "
 TPU = ("stepnum", "computeTimeMs", "inputTimeMs", "idleTimeMs")
 
 
-def table(ids: tuple[str, ...], *rows: tuple[object, ...], **told: str) -> dict[str, Any]:
+def table(ids: tuple[str, ...], *rows: tuple[object, ...], **properties: str) -> dict[str, Any]:
     """As Google's charts take it."""
     columns = [{"id": each, "label": each, "type": "number"} for each in (*ids, "tooltip")]
     cells = [{"c": [*({"v": each} for each in row), {"v": "step"}]} for row in rows]
-    return {"cols": columns, "rows": cells, "p": told}
+    return {"cols": columns, "rows": cells, "p": properties}
 
 
 def read(document: object, folder: Path, name: str = "overview_page.json") -> Profile:
@@ -117,7 +117,7 @@ def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, rem
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("\x80\x04\x95.}(segments", "a pickle"),
         ("<html><title>GPU Memory Timeline HTML</title>", "a view of PyTorch's memory"),
@@ -137,9 +137,9 @@ def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, rem
         ('[{"name": "x", "ph": "X", "ts": 1}]', "of no profiler that is known"),
     ],
 )
-def test_other_files_are_named_with_what_to_export(tmp_path: Path, text: str, told: str) -> None:
+def test_other_files_are_named_with_what_to_export(tmp_path: Path, text: str, message: str) -> None:
     """By how they begin, in one line."""
     path = tmp_path / "run"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ProfileError, match=rf"run: [^;]*{told}[^;]*; (?:record|name|run) .+"):
+    with pytest.raises(ProfileError, match=rf"run: [^;]*{message}[^;]*; (?:record|name|run) .+"):
         open_profile(path, ReadLimits())

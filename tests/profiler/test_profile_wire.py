@@ -102,12 +102,12 @@ def test_a_cut_message_ends_at_a_field_or_is_refused(
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     """Both ways agree on which."""
     try:
-        told = list(fields(data))
+        parsed = list(fields(data))
     except ProtobufError:
         with pytest.raises(ProtobufError):
             scanned(data)
     else:
-        assert scanned(data) == told
+        assert scanned(data) == parsed
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

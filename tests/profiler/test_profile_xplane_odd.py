@@ -110,9 +110,9 @@ def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
         hostnames=["s3cret.somebody.example"],
         errors=["s3cret", "see /home/somebody"],
     )
-    told = repr(read_bytes(tmp_path, data))
-    assert "s3cret" not in told
-    assert "somebody" not in told
+    text = repr(read_bytes(tmp_path, data))
+    assert "s3cret" not in text
+    assert "somebody" not in text
 
 
 def test_a_long_file_is_never_in_memory(tmp_path: Path) -> None:
@@ -173,6 +173,6 @@ def test_a_torn_file_is_refused_or_ends_with_a_plane(
     if place in {len(space(WORKED[:count])) for count in range(len(WORKED))}:
         assert read_bytes(folder, space(WORKED)[:place]).events <= 17
         return
-    with pytest.raises(ProfileError, match="copy it again") as told:
+    with pytest.raises(ProfileError, match="copy it again") as raised:
         read_bytes(folder, space(WORKED)[:place])
-    assert str(folder / "host.xplane.pb") in str(told.value)
+    assert str(folder / "host.xplane.pb") in str(raised.value)

@@ -44,10 +44,10 @@ def main(path: str) -> None:
     with Path(path).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
-                told: dict[str, float | str] = dict(estimate(row))
+                answer: dict[str, float | str] = dict(estimate(row))
             except Exception as error:  # noqa: BLE001 - whatever a row makes it stumble over.
-                told = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:80]}
-            print(f"\nTOLD {json.dumps({'id': row['id'], **told})}", flush=True)
+                answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:80]}
+            print(f"\nTOLD {json.dumps({'id': row['id'], **answer})}", flush=True)
 
 
 if __name__ == "__main__":

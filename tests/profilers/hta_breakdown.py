@@ -19,11 +19,11 @@ def breakdown(path: Path) -> dict[str, float]:
     )
     (temporal,) = analysis.get_temporal_breakdown(visualize=False).to_dict("records")
     idle, _ = analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
-    told = {name: float(value) for name, value in temporal.items() if "time" in name}
+    seconds = {name: float(value) for name, value in temporal.items() if "time" in name}
     for row in idle.to_dict("records"):
         cause = str(row["idle_category"])
-        told[cause] = told.get(cause, 0.0) + float(row["idle_time"])
-    return told
+        seconds[cause] = seconds.get(cause, 0.0) + float(row["idle_time"])
+    return seconds
 
 
 def main(paths: list[str]) -> None:
@@ -31,10 +31,10 @@ def main(paths: list[str]) -> None:
     logging.disable()
     for path in paths:
         try:
-            told = breakdown(Path(path))
+            answer = breakdown(Path(path))
         except Exception as error:  # noqa: BLE001 - whatever a trace makes it stumble over.
-            told = {"error": f"{type(error).__name__}: {error}"[:80].strip(": ")}
-        print(f"\nTOLD {json.dumps(told)}", flush=True)
+            answer = {"error": f"{type(error).__name__}: {error}"[:80].strip(": ")}
+        print(f"\nTOLD {json.dumps(answer)}", flush=True)
 
 
 if __name__ == "__main__":

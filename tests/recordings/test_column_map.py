@@ -98,7 +98,7 @@ def test_all_faults_are_told_at_once(write: Writes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "map.yaml:1:1: time.column: is missing; name it"),
         ("- a\n", "map.yaml:1:1: must be a mapping of keys to values"),
@@ -109,11 +109,11 @@ def test_all_faults_are_told_at_once(write: Writes) -> None:
         ("time: [\n", "a column map is a YAML file"),
     ],
 )
-def test_a_map_of_another_shape_is_refused(write: Writes, text: str, told: str) -> None:
+def test_a_map_of_another_shape_is_refused(write: Writes, text: str, message: str) -> None:
     """No shape of YAML leads to anything but a clear error."""
     with pytest.raises(ConfigurationError) as error:
         load_column_map(write(text, "map.yaml"))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_map_that_is_not_there_is_refused(tmp_path: Path) -> None:

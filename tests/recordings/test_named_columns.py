@@ -91,7 +91,7 @@ def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("time,gpu,util\n1614031442,0,1\n", "the unit of 'util' is not known"),
         ('"Time","GPU 0","GPU 1"\n1614031442,0,90\n', "of several GPUs in a row gpu0_util_pct"),
@@ -100,8 +100,8 @@ def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) ->
     ],
 )
 def test_ambiguous_column_is_refused_with_the_remedy(
-    replay: Replays, write: Writes, text: str, told: str
+    replay: Replays, write: Writes, text: str, message: str
 ) -> None:
     """The error says how to tell it."""
-    with pytest.raises(RecordingError, match=told):
+    with pytest.raises(RecordingError, match=message):
         replay(write(text))

@@ -185,7 +185,7 @@ def test_short_and_long_spellings_are_one(heading: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("index, utilization.gpu [%]\n0, 5 %\n", "no timestamp among the columns index, util"),
         ("2024/01/31 12:34:56.789, 0, 5 %\n", "no heading; name its columns in their"),
@@ -195,10 +195,10 @@ def test_short_and_long_spellings_are_one(heading: str, expected: str) -> None:
     ],
 )
 def test_a_log_without_what_it_needs_is_refused(
-    replay: Replays, write: Writes, text: str, told: str
+    replay: Replays, write: Writes, text: str, message: str
 ) -> None:
     """The error says what is not there, and where."""
-    with pytest.raises(RecordingError, match=told) as error:
+    with pytest.raises(RecordingError, match=message) as error:
         replay(write(text))
     assert "log.csv" in str(error.value)
 

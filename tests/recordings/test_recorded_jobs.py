@@ -109,8 +109,8 @@ def test_gpus_with_a_process_in_common_are_of_one_job(tmp_path: Path) -> None:
         )
     )
     played = open_recording([log, apps], catalogue=built_in())
-    (told,) = (each for each in played.warnings if "one job" in each)
-    assert "0-3 are read as one job, since a process is on several of them" in told
+    (warning,) = (each for each in played.warnings if "one job" in each)
+    assert "0-3 are read as one job, since a process is on several of them" in warning
 
 
 def test_devices_that_go_by_names_of_pods_are_of_no_node(tmp_path: Path) -> None:
@@ -135,16 +135,16 @@ def test_jobs_are_stated_by_indexes_and_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "told"),
+    ("stated", "message"),
     [
         (["0-8"], "'0-8' is not in the recording; its GPUs are 0, 1, 2"),
         (["a"], "'a' is not in the recording"),
         (["0-1", "1"], "GPU 1 is named in --job 0-1 too"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused(stated: list[str], told: str) -> None:
+def test_a_job_that_cannot_be_is_refused(stated: list[str], message: str) -> None:
     """With what is there."""
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         stated_jobs(stated, [gpu(index) for index in range(8)])
 
 
@@ -169,15 +169,15 @@ def test_eight_gpus_of_which_one_works_are_one_story(
     log = tmp_path / "smi.csv"
     write_log(log)
     assert main(["replay", str(log)]) == 0
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     lines = [
-        line for line in told.out.splitlines() if "[Find the rank that the others wait" in line
+        line for line in captured.out.splitlines() if "[Find the rank that the others wait" in line
     ]
     assert len(lines) == 1
     assert "of inferred job 0-7" in lines[0]
     assert "they wait for GPU 3" in lines[0]
-    assert "GPUs: 0-7 are read as one job" in told.err
-    assert "--job none" in told.err
+    assert "GPUs: 0-7 are read as one job" in captured.err
+    assert "--job none" in captured.err
 
     def stall(*flags: str) -> dict[str, object]:
         assert main(["replay", str(log), "--json", *flags]) == 0
@@ -199,7 +199,7 @@ def test_commands_agree_on_an_inferred_job(
     log, history = tmp_path / "smi.csv", str(tmp_path / "history.db")
     write_log(log)
 
-    def told(*arguments: str) -> set[tuple[str, str, float]]:
+    def figures_of(*arguments: str) -> set[tuple[str, str, float]]:
         assert main(list(arguments)) == 0
         findings = json.loads(capsys.readouterr().out)["findings"]
         return {
@@ -209,7 +209,7 @@ def test_commands_agree_on_an_inferred_job(
             and "held_back" not in each.get("evidence", {})
         }
 
-    replayed = told("replay", str(log), "--into", history, "--json")
+    replayed = figures_of("replay", str(log), "--into", history, "--json")
     assert replayed
-    assert told("advise", "--history.path", history, "--json") == replayed
-    assert told("report", "--history.path", history, "--format", "json") == replayed
+    assert figures_of("advise", "--history.path", history, "--json") == replayed
+    assert figures_of("report", "--history.path", history, "--format", "json") == replayed

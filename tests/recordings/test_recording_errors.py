@@ -64,7 +64,7 @@ def test_an_empty_gzip(replay: Replays, tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"\x7fELF\x00\x01", "is a binary file; a recording is text"),
         (gzip.compress(b"SQLite format 3\x00", mtime=0), "is a binary file"),
@@ -73,11 +73,11 @@ def test_an_empty_gzip(replay: Replays, tmp_path: Path, content: bytes) -> None:
         (b"PAR1\x15\x04....", "is a Parquet table.*write it as CSV first"),
     ],
 )
-def test_a_binary_file(replay: Replays, tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_binary_file(replay: Replays, tmp_path: Path, content: bytes, message: str) -> None:
     """The error says what it is and what to do."""
     path = tmp_path / "log.bin"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match=told):
+    with pytest.raises(RecordingError, match=message):
         replay(path)
 
 
@@ -85,11 +85,11 @@ def test_an_unknown_format(replay: Replays, write: Writes) -> None:
     """The error shows the first line and names the formats that are known."""
     with pytest.raises(RecordingError) as error:
         replay(write("Dear diary,\ntoday\n", "diary.txt"))
-    told = str(error.value)
-    assert "diary.txt:1: this is in no known format" in told
-    assert "'Dear diary,'" in told
-    assert "nvidia-smi CSV log" in told
-    assert "--columns MAP.yaml" in told
+    message = str(error.value)
+    assert "diary.txt:1: this is in no known format" in message
+    assert "'Dear diary,'" in message
+    assert "nvidia-smi CSV log" in message
+    assert "--columns MAP.yaml" in message
 
 
 def test_no_file_at_all() -> None:

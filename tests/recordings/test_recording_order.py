@@ -97,8 +97,8 @@ def test_logs_of_two_nodes_are_refused(replay: Replays, write: Writes) -> None:
 
 def test_readings_of_a_clock_that_was_not_set_are_left_out(replay: Replays, write: Writes) -> None:
     """A node that boots in 1970 is told the time later; one that never is keeps its times."""
-    unset, told = list(range(3)), [1.7e9 + at for at in range(3)]
-    played = replay(write(_csv([(at, "a", 0.5) for at in (*unset, *told)])))
+    unset, valid = list(range(3)), [1.7e9 + at for at in range(3)]
+    played = replay(write(_csv([(at, "a", 0.5) for at in (*unset, *valid)])))
     assert len(played.readings("a")) == 3
     assert "readings of a clock that was not set are left out" in played.warnings
     assert len(replay(write(_csv([(at, "a", 0.5) for at in unset]))).readings("a")) == 3

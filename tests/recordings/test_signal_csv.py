@@ -99,7 +99,7 @@ def test_lines_of_other_length_are_counted(replay: Replays, write: Writes) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("device,gpu_busy\na,1\n", r":1: there is no column 'timestamp' among device, gpu_busy"),
         ("timestamp,gpu_busy\n1,1\n", r":1: there is no column 'device' among timestamp, gpu_bu"),
@@ -109,8 +109,8 @@ def test_lines_of_other_length_are_counted(replay: Replays, write: Writes) -> No
     ],
 )
 def test_a_heading_that_lacks_something_is_refused(
-    replay: Replays, write: Writes, text: str, told: str
+    replay: Replays, write: Writes, text: str, message: str
 ) -> None:
     """The error says which columns there are and what to add."""
-    with pytest.raises(RecordingError, match=told):
+    with pytest.raises(RecordingError, match=message):
         replay(write(text))

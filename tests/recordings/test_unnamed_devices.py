@@ -173,9 +173,9 @@ def test_rows_too_near_and_too_different_for_one_gpu_are_warned_of(
     assert len(played.source.devices) == 1
     assert "may be of several: 'memory_used_bytes' swings" in played.warnings
     assert "--devices N" in played.warnings
-    told = replay(write(_log(2)), stated=StatedDevices(2))
-    assert told.source.warnings == ()
-    assert set(told.values("index:1", Signal.MEMORY_USED_BYTES)) == {1000 * 2.0**20}
+    replayed = replay(write(_log(2)), stated=StatedDevices(2))
+    assert replayed.source.warnings == ()
+    assert set(replayed.values("index:1", Signal.MEMORY_USED_BYTES)) == {1000 * 2.0**20}
 
 
 def test_a_stated_number_that_the_log_contradicts_is_told(replay: Replays, data: Path) -> None:

@@ -20,15 +20,15 @@ def queries(**facts: Any) -> list[dict[str, Any]]:
 def test_settings_are_named_by_where_they_stand() -> None:
     """A node's rules and the estate's stand under different keys of one file."""
     for rule, key in (("idle", "recommender.rules.idle"), ("packing", "fleet.rules.packing")):
-        told = explain_finding(finding(rule=rule), NOW, TREES)["thresholds"]
-        assert told
-        assert {each["setting"].startswith(f"{key}.") for each in told} == {True}
+        thresholds = explain_finding(finding(rule=rule), NOW, TREES)["thresholds"]
+        assert thresholds
+        assert {each["setting"].startswith(f"{key}.") for each in thresholds} == {True}
 
 
 def test_a_rule_that_is_gone_has_no_thresholds() -> None:
     """Advice of an older program is explained all the same."""
-    told = explain_finding(finding(rule="of_old"), NOW, TREES)
-    assert told["thresholds"] == []
+    explained = explain_finding(finding(rule="of_old"), NOW, TREES)
+    assert explained["thresholds"] == []
 
 
 def test_a_pool_is_asked_about_as_a_whole() -> None:

@@ -27,7 +27,7 @@ const press = (key, target = document.activeElement) =>
 """
 
 
-def told(script: str, folder: Path, **changes: Any) -> Any:
+def run_script(script: str, folder: Path, **changes: Any) -> Any:
     """What a script returns in the page of a GPU."""
     found = profile(device(**changes))
     document = profile_document(encode_profile_answer([ProfiledWorkload("one", (found,), ())]))
@@ -81,7 +81,7 @@ def test_a_frame_is_zoomed_into_by_a_click(tmp_path: Path) -> None:
         ["(in no frame)", 25],
     ]
     zoomed = [["all kernels", 100], ["Layer", 100], ["aten::mm", 53], ["aten::add", 27]]
-    assert told(script, tmp_path, frames=FRAMES) == [whole, zoomed, whole]
+    assert run_script(script, tmp_path, frames=FRAMES) == [whole, zoomed, whole]
 
 
 def test_frames_are_reached_by_keys(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_frames_are_reached_by_keys(tmp_path: Path) -> None:
       for (const key of ["Escape", "ArrowUp"]) step(key);
       steps.push(shown().length, document.querySelectorAll('.flame [tabindex="0"]').length);
       return steps;"""
-    assert told(script, tmp_path, frames=FRAMES) == [
+    assert run_script(script, tmp_path, frames=FRAMES) == [
         *(["Layer"], ["aten::mm"], ["aten::add"], ["aten::add"]),
         3,
         *(["Layer"], ["all kernels"]),
@@ -125,7 +125,7 @@ def test_a_time_line_shows_more_as_it_is_zoomed_into(tmp_path: Path) -> None:
         found.push([told(), tips().length, tips()[0], off()]);
       }}
       return found;"""
-    whole, half, quarter, eighth, later, again = told(script, tmp_path, timeline=TIMELINE)
+    whole, half, quarter, eighth, later, again = run_script(script, tmp_path, timeline=TIMELINE)
     assert whole == again
     assert whole == [
         *(["0 s", "250 ms", "500 ms", "750 ms", "1 s"], 200),
@@ -154,7 +154,7 @@ def test_a_stretch_is_chosen_by_dragging(tmp_path: Path) -> None:
         found.push(told()[0], told()[4]);
       }}
       return [...found, chart.querySelectorAll(".chosen").length];"""
-    assert told(script, tmp_path, timeline=TIMELINE) == [
+    assert run_script(script, tmp_path, timeline=TIMELINE) == [
         *(1, "0 s", "1 s"),
         *(1, "500 ms", "750 ms"),
         0,

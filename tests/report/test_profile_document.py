@@ -297,5 +297,5 @@ def test_share_a_hair_beyond_all_is_drawn_as_all() -> None:
     """Sums of times end a hair above 1, and a digit of base 36 goes no further."""
     row = ChartLane("kernels", "working", (0.0, 0.5, 1.0, 1.0 + 1e-9))
     chart = lanes("Timeline", "What went on.", [row], ["0 s", "1 s"], 0.25)
-    (told,) = re.findall(r'data-lanes="([^"]*)"', chart)
-    assert json.loads(unescape(told))[0][-1] == "0izz"
+    (encoded,) = re.findall(r'data-lanes="([^"]*)"', chart)
+    assert json.loads(unescape(encoded))[0][-1] == "0izz"

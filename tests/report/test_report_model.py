@@ -198,7 +198,7 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("text", "expected"),
     [
         (percent(0.001), "<1%"),
         (percent(0.999), ">99%"),
@@ -218,9 +218,9 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
         (reason_label("GpuMemoryUnderprovisioned"), "GPU memory underprovisioned"),
     ],
 )
-def test_figures_say_no_more_than_is_known(told: str, expected: str) -> None:
+def test_figures_say_no_more_than_is_known(text: str, expected: str) -> None:
     """As many digits as anyone is sure of."""
-    assert told == expected
+    assert text == expected
 
 
 def test_savings_without_a_figure_say_why() -> None:

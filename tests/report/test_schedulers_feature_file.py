@@ -15,7 +15,7 @@ from rightsizer.report.schedulers import NodeFacts, feature_file, labels
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
-def told(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
+def labels_of(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
     """Its labels without the prefix; so many of its seats are healthy."""
     places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     facts = NodeFacts(
@@ -28,7 +28,7 @@ def told(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
 
 def test_feature_file_describes_the_boards_of_a_node() -> None:
     """Eight boards on switches, one of them broken."""
-    assert told(hgx(), healthy=7) == {
+    assert labels_of(hgx(), healthy=7) == {
         "gpu-count": "8",
         "gpu-healthy-count": "7",
         "gpu-memory-mib": "81920",
@@ -40,14 +40,14 @@ def test_feature_file_describes_the_boards_of_a_node() -> None:
 
 def test_the_largest_set_that_nvlink_joins_each_to_each() -> None:
     """A cube mesh joins four so, a bridge two, and PCIe none."""
-    assert told(cube_mesh())["nvlink-set-size"] == "4"
-    assert told(bridged_pairs())["nvlink-set-size"] == "2"
-    assert told(virtual_machine())["nvlink-set-size"] == "1"
+    assert labels_of(cube_mesh())["nvlink-set-size"] == "4"
+    assert labels_of(bridged_pairs())["nvlink-set-size"] == "2"
+    assert labels_of(virtual_machine())["nvlink-set-size"] == "1"
 
 
 def test_mig_instances_are_counted_by_profile() -> None:
     """They are no GPUs of their own."""
-    found = told(mig_node([["1g.10gb", "1g.10gb", "2g.20gb"], []]))
+    found = labels_of(mig_node([["1g.10gb", "1g.10gb", "2g.20gb"], []]))
 
     assert found["gpu-count"] == "2"
     assert found["mig-1g.10gb"] == "2"
@@ -59,7 +59,7 @@ def test_boards_that_differ_are_called_mixed() -> None:
     node = hgx()
     other = replace(node.slots[0], device=replace(node.slots[0].device, name="L4"))
 
-    assert told(replace(node, slots=(other, *node.slots[1:])))["gpu-product"] == "mixed"
+    assert labels_of(replace(node, slots=(other, *node.slots[1:])))["gpu-product"] == "mixed"
 
 
 def test_the_file_says_until_when_it_holds() -> None:

@@ -21,8 +21,8 @@ def conf(node: PlacementNode, **more: object) -> list[str]:
     """The lines, the head left out."""
     devices = [slot.device for slot in node.slots]
     files = {each.uuid: (f"/dev/nvidia{each.index}",) for each in devices if each.mig is None}
-    told = {"files": files, "cores": CORES, "host": "gpu-1", **more}
-    return gres_conf(devices, topology_of(node), **told).splitlines()[1:]  # type: ignore[arg-type] # Mixed on purpose.
+    options = {"files": files, "cores": CORES, "host": "gpu-1", **more}
+    return gres_conf(devices, topology_of(node), **options).splitlines()[1:]  # type: ignore[arg-type] # Mixed on purpose.
 
 
 def test_each_gpu_is_a_line_with_its_near_cores_and_its_links() -> None:

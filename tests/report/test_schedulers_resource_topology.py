@@ -20,8 +20,8 @@ def zones(
         numa_nodes={each: tuple(range(each * 8, each * 8 + 8)) for each in range(numa_nodes)},
     )
     devices = [slot.device for slot in node.slots]
-    told = {"distances": DISTANCES, **more}
-    document = resource_topology(devices, topology, told["distances"], held, "gpu-1")
+    options = {"distances": DISTANCES, **more}
+    document = resource_topology(devices, topology, options["distances"], held, "gpu-1")
     assert document["apiVersion"] == "topology.node.k8s.io/v1alpha2"
     assert document["metadata"] == {"name": "gpu-1"}
     found: list[dict[str, Any]] = document["zones"]

@@ -41,7 +41,7 @@ def secrets(folder: Path, *, has_user: bool) -> dict[str, Any]:
     return {"tenant": TENANT, "token_file": str(folder / "token"), "tries": 1}
 
 
-def told(texts: dict[str, str]) -> list[str]:
+def leaks(texts: dict[str, str]) -> list[str]:
     """Where a secret is in."""
     assert all(texts.values()), "nothing was said"
     return [where for where, text in texts.items() if any(mark in text for mark in MARKS)]
@@ -76,7 +76,7 @@ def test_secret_in_an_answer_of_the_store_is_masked(
         config = configured(tmp_path, store.url, secrets(tmp_path, has_user=has_user))
         said = asked_in_process(config)
     assert said.status == 1
-    assert told({"error": said.refusal}) == []
+    assert leaks({"error": said.refusal}) == []
     assert "***" in said.refusal
 
 
@@ -86,7 +86,7 @@ def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
     with faulty_store() as store:
         config = configured(tmp_path, store.url, {"token_file": str(tmp_path / "token")})
         said = asked_in_process(config)
-    assert told({"error": said.refusal}) == []
+    assert leaks({"error": said.refusal}) == []
     assert "check fleet.store.token_file" in said.refusal
 
 
@@ -119,7 +119,7 @@ def test_no_answer_tells_a_secret(
         "terminal": _on_a_terminal(config),
         "check": run_rightsizer("check-config", str(config)).stdout,
     }
-    assert told(texts) == []
+    assert leaks(texts) == []
 
 
 def _on_a_terminal(config: Path) -> str:
@@ -156,7 +156,7 @@ def test_a_service_tells_no_secret(tmp_path: Path, url: str) -> None:
                 process.wait(20)
         texts["log"] = log.read_text()
     assert "403" in texts["log"]
-    assert told(texts) == []
+    assert leaks(texts) == []
 
 
 def _address(log: Path) -> str:
@@ -178,5 +178,5 @@ def test_a_secret_on_the_command_line_is_refused(tmp_path: Path) -> None:
     config = configured(tmp_path, "http://127.0.0.1:9")
     said = fleet_process(config, "--store.url", f"http://ali:{MARK}@127.0.0.1:9")
     assert said.status == 78
-    assert told({"error": said.refusal}) == []
+    assert leaks({"error": said.refusal}) == []
     assert "fleet.store.token_file" in said.refusal

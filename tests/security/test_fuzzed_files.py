@@ -65,7 +65,7 @@ def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
 
     @given(mutated_bytes(RECORDINGS[name]))
     def check(content: bytes) -> None:
-        told = ""
+        message = ""
         path.write_bytes(content)
         try:
             source = open_recording([path], catalogue=built_in())
@@ -73,8 +73,8 @@ def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
                 pass
             source.close()
         except RecordingError as error:
-            told = str(error)
-        assert not told or str(path) in told
+            message = str(error)
+        assert not message or str(path) in message
 
     check()
 

@@ -76,12 +76,12 @@ def opened(folder: Path, content: bytes) -> Profile | None:
     """The profile, or nothing where it was refused as it must be: by its path."""
     path = folder / "profile"
     path.write_bytes(content)
-    told = str(path)
+    message = str(path)
     try:
         return open_profile(path, LIMITS)
     except ProfileError as error:
-        told = str(error)
-    assert str(path) in told
+        message = str(error)
+    assert str(path) in message
     return None
 
 

@@ -63,11 +63,11 @@ def test_an_agent_tells_none_of_its_secrets(tmp_path: Path, config: str) -> None
     with agent_process(tmp_path, *flags, "--history.path", "", config=config) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 2)
         eventually(lambda: _has_tried_dcgm(agent), 30)
-        told = {page: agent.get(page)[1] for page in PAGES}
+        texts = {page: agent.get(page)[1] for page in PAGES}
         agent.end()
-        told["log"] = agent.log_file.read_text()
-    assert "127.0.0.1:9" in told["log"] + told["/metrics"] + told["/api/v1/report"]
-    assert [where for where, text in told.items() if MARK in text] == []
+        texts["log"] = agent.log_file.read_text()
+    assert "127.0.0.1:9" in texts["log"] + texts["/metrics"] + texts["/api/v1/report"]
+    assert [where for where, text in texts.items() if MARK in text] == []
 
 
 def _has_tried_dcgm(agent: AgentProcess) -> bool:
@@ -80,9 +80,9 @@ def test_commands_tell_none_either(tmp_path: Path, config: str) -> None:
     file.write_text(config)
     checked = run_rightsizer("check-config", str(file))
     doctor = run_rightsizer("doctor", "--config.file", file)
-    told = checked.stdout + checked.stderr + doctor.stdout + doctor.stderr
-    assert checked.returncode == 0, told
-    assert MARK not in told
+    output = checked.stdout + checked.stderr + doctor.stdout + doctor.stderr
+    assert checked.returncode == 0, output
+    assert MARK not in output
     assert MARK not in repr(load_file(Settings, file))
 
 

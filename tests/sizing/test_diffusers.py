@@ -201,7 +201,7 @@ def test_a_quantized_denoiser_is_read_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"_class_name": "AutoencoderKL"}, r"'AutoencoderKL' is no denoiser.*whole pipeline"),
         ({"_class_name": "WanTransformer3DModel"}, r"WanTransformer3DModel makes videos.*kind:"),
@@ -225,9 +225,9 @@ def test_a_quantized_denoiser_is_read_as_one() -> None:
         ({"sample_size": "64"}, "sample_size: '64' is not a whole number"),
     ],
 )
-def test_uncountable_value_is_refused_by_its_key(more: dict[str, Any], told: str) -> None:
+def test_uncountable_value_is_refused_by_its_key(more: dict[str, Any], message: str) -> None:
     """By its key, never counted as something else."""
-    with pytest.raises(RequirementError, match=told):
+    with pytest.raises(RequirementError, match=message):
         read_denoiser({**UNET, **more}, ANY, "")
 
 
@@ -269,14 +269,14 @@ def test_parts_are_told_by_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "told"),
+    ("index", "message"),
     [
         ({"prior": ["diffusers", "PriorTransformer"]}, "neither a transformer nor a unet"),
         ({"unet": ["diffusers", "UNet2DConditionModel"]}, "vae: is missing"),
         ({"unet": [None, None], "vae": ["diffusers", "AutoencoderKL"]}, "neither"),
     ],
 )
-def test_a_pipeline_of_another_kind_is_refused(index: dict[str, Any], told: str) -> None:
+def test_a_pipeline_of_another_kind_is_refused(index: dict[str, Any], message: str) -> None:
     """With what to give instead."""
-    with pytest.raises(RequirementError, match=f"{told}.*kind: diffusion"):
+    with pytest.raises(RequirementError, match=f"{message}.*kind: diffusion"):
         pipeline_parts(index)

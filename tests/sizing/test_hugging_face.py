@@ -162,17 +162,19 @@ def test_an_unknown_quantization_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("awq", "'awq' is no mapping"),
         ({"quant_method": "awq", "bits": 3}, "'awq' in 3 bits is not known"),
     ],
 )
-def test_a_quantization_that_says_too_little_is_an_error(given: object, told: str) -> None:
+def test_a_quantization_that_says_too_little_is_an_error(given: object, message: str) -> None:
     """Never read as none, nor as one that is near."""
     config = {**PUBLISHED["gpt2"][0], "quantization_config": given}
 
-    with pytest.raises(RequirementError, match=rf"quantization_config: {told}.*precision\.weights"):
+    with pytest.raises(
+        RequirementError, match=rf"quantization_config: {message}.*precision\.weights"
+    ):
         read_config(config)
 
 

@@ -79,7 +79,7 @@ def test_the_manual_shows_them(
         said = f"{float(row.published):,.0f}"
         rows.append((row.by, f"`{row.question}`", row.gpus, f"{value} ({low} to {high})", said))
     headings = ("measured with", "`rightsizer plan`", "GPUs", "tokens/s, 90% range", "published")
-    told = "\n".join(f"- {source}" for source in sources)
+    cited = "\n".join(f"- {source}" for source in sources)
     before, _, rest = PLANNING.read_text("utf-8").partition(BEGIN)
-    section = f"\n{table(rows, headings)}\n\nSources:\n\n{told}\n\n"
+    section = f"\n{table(rows, headings)}\n\nSources:\n\n{cited}\n\n"
     golden(PLANNING, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")

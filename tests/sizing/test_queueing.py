@@ -39,12 +39,12 @@ def test_the_formula_meets_a_simulation_of_passes(burstiness: float, within: flo
     """Mean first token at 15 requests a second; closed bursts of as many would take 2.5 times."""
     asked = server(burstiness)
     seen = simulated(asked, 15.0, burstiness, requests=1000).first_seconds
-    told = arriving(asked, 15.0)
+    estimate = arriving(asked, 15.0)
     mean_ms = 1e3 * sum(seen) / len(seen)
 
-    assert told.ttft_ms.value == pytest.approx(mean_ms, rel=within)
+    assert estimate.ttft_ms.value == pytest.approx(mean_ms, rel=within)
     if burstiness == 1.0:
-        assert asked.at(told.running).ttft_ms.value > 2.0 * mean_ms
+        assert asked.at(estimate.running).ttft_ms.value > 2.0 * mean_ms
 
 
 def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:

@@ -169,7 +169,7 @@ def test_a_key_that_is_missing_has_the_default_of_its_class(name: str, key: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "told"),
+    ("name", "changes", "message"),
     [
         ("Nemotron-H-8B", {"num_hidden_layers": 50}, "hybrid_override_pattern: tells of 52 layers"),
         ("Nemotron-H-8B", {"hybrid_override_pattern": "M-X"}, "hybrid_override_pattern: 'X'"),
@@ -209,9 +209,9 @@ def test_a_key_that_is_missing_has_the_default_of_its_class(name: str, key: str)
         ("mamba-2.8b", {"num_hidden_layers": 10**6}, "more than any model has"),
     ],
 )
-def test_a_contradiction_names_its_key(name: str, changes: dict[str, Any], told: str) -> None:
+def test_a_contradiction_names_its_key(name: str, changes: dict[str, Any], message: str) -> None:
     """Nothing is guessed."""
-    with pytest.raises(RequirementError, match=told):
+    with pytest.raises(RequirementError, match=message):
         _model(name, **changes)
 
 
@@ -291,8 +291,8 @@ def test_any_pattern_adds_up(pattern: str, hidden: int, groups: int, state: int)
     changes = {**shape, **more, "mamba_num_heads": 4, "mamba_head_dim": 32}
 
     def read(letters: str) -> Transformer:
-        told = {"hybrid_override_pattern": letters, "num_hidden_layers": len(letters)}
-        return _model("Nemotron-H-8B", **changes, **told)
+        config = {"hybrid_override_pattern": letters, "num_hidden_layers": len(letters)}
+        return _model("Nemotron-H-8B", **changes, **config)
 
     def layer(letter: str) -> float:
         return count_parameters(read("M" + letter)).total - count_parameters(read("M")).total

@@ -78,19 +78,19 @@ def test_recomputing_keeps_the_inputs_of_layers_alone(
 
 
 @pytest.mark.parametrize(
-    ("name", "targets", "told"),
+    ("name", "targets", "message"),
     [
         ("mamba-2.8b", ["q", "up"], "q, up is in no layer of this model; take some of head"),
         ("Codestral-Mamba-7B", ["o"], "o is in no layer of this model; take some of head"),
     ],
 )
 def test_state_space_layer_has_no_adapter_targets_of_attention(
-    name: str, targets: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, targets: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A state space has no queries; its own matrices are not among the targets."""
     asked = _plan(name, tmp_path, task="finetune-lora", lora={"targets": targets})
 
-    assert told in refusal(tmp_path / "plan.yaml", asked, capsys)
+    assert message in refusal(tmp_path / "plan.yaml", asked, capsys)
 
 
 def test_adapters_are_beside_the_layers_that_have_the_matrix(

@@ -184,9 +184,9 @@ def test_parameters_that_are_given_are_those_of_the_whole(
     assert plan["memory"]["weights_bytes"] == pytest.approx(2 * 4.4e9)
 
     asked["model"] = {"config": ".", "parameters": 4e8}
-    told = refusal(tmp_path / "plan.yaml", json.dumps(asked), capsys)
+    message = refusal(tmp_path / "plan.yaml", json.dumps(asked), capsys)
 
-    assert "what sees or hears" in told
+    assert "what sees or hears" in message
 
 
 def test_weights_in_another_format_leave_the_tower_in_16_bits(

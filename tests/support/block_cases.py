@@ -47,10 +47,10 @@ def summed(parts: Sequence[Blocks]) -> Blocks:
         for part in parts
     ]
     starts = sorted({start for device in by_device for start in device[Measure.BUSY]})
-    told = [measure for measure in Measure if all(device[measure] for device in by_device)]
+    measures = [measure for measure in Measure if all(device[measure] for device in by_device)]
     for start in starts:
         means, peaks = {}, {}
-        for measure in told:
+        for measure in measures:
             here = [device[measure][start] for device in by_device if start in device[measure]]
             if len(here) == len(parts):
                 means[measure] = sum(each.mean for each in here)

@@ -53,11 +53,11 @@ class ForkedCommand:
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
-                told = self._status.recv(_ORDER_BYTES)
+                received = self._status.recv(_ORDER_BYTES)
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired("rightsizer", timeout or 0.0) from None
             self._status.close()
-            self.returncode = int(told) if told else -signal.SIGKILL
+            self.returncode = int(received) if received else -signal.SIGKILL
         return self.returncode
 
     def send_signal(self, number: int) -> None:

@@ -46,7 +46,7 @@ def main(path: Path) -> None:
     leases_with_room = len(managed.manager.overview.state.leases)
     managed.manager.close()
     kept = ManagedNode(World(hgx(2)), path, settings).manager.overview.state
-    told = {
+    result = {
         "taken": taken,
         "refusal": refusal,
         "leases_while_full": leases_while_full,
@@ -54,7 +54,7 @@ def main(path: Path) -> None:
         "leases_with_room": leases_with_room,
         "tickets_on_disk": len(kept.tickets),
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,14 @@ def main(path: Path) -> None:
     storage.save_windows([], [], [])
     found = len(list(storage.history.load()))
     storage.close()
-    told = {"saved": saved, "found": found, "before": before, "failures": failures, "error": error}
-    print(json.dumps(told))
+    result = {
+        "saved": saved,
+        "found": found,
+        "before": before,
+        "failures": failures,
+        "error": error,
+    }
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

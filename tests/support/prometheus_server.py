@@ -95,13 +95,13 @@ def scrape_config(
 ) -> str:
     """A configuration that scrapes `host:port` targets as the job `rightsizer`."""
     jobs = [{"job_name": "rightsizer", "static_configs": [{"targets": list(targets)}]}]
-    told = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
+    alerting = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
     return json.dumps(
         {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": list(rule_files),
             "scrape_configs": jobs,
-            **({"alerting": told} if alertmanager else {}),
+            **({"alerting": alerting} if alertmanager else {}),
         }
     )
 

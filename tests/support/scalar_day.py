@@ -78,24 +78,24 @@ class DeviceDay:
     def of(cls, read: DeviceReadings, row: int, watched: WatchedDevices) -> DeviceDay:
         """A row of columns."""
 
-        def told(columns: Mapping[Any, Floats]) -> dict[Any, Any]:
+        def of_row(columns: Mapping[Any, Floats]) -> dict[Any, Any]:
             return {
                 name: column[row].tolist()
                 for name, column in columns.items()
                 if not np.isnan(column[row]).all()
             }
 
-        energy = told({0: read.energy_joules} if read.energy_joules is not None else {})
+        energy = of_row({0: read.energy_joules} if read.energy_joules is not None else {})
         reasons = None
         if read.reasons is not None and not np.isnan(read.reasons.mean[row]).all():
             columns = (read.reasons.mean, read.reasons.most, read.reasons.least)
             reasons = ThrottleReasons(*(column[row] for column in columns))
         return cls(
-            told(read.means),
-            told(read.peaks),
+            of_row(read.means),
+            of_row(read.peaks),
             energy.get(0),
             reasons,
-            told(read.violations),
+            of_row(read.violations),
             watched.known_seconds[row].tolist(),
             watched.holdings[row],
         )

@@ -85,7 +85,7 @@ def _summary(settings: type) -> str:
     return "" if text.startswith(f"{settings.__name__}(") else text
 
 
-def told(entry: ShapeEntry) -> tuple[str, str]:
+def help_and_source(entry: ShapeEntry) -> tuple[str, str]:
     """Its help and the source of its default."""
     return (
         (entry.described.help, entry.described.source)
@@ -105,13 +105,13 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _entry(entry: ShapeEntry) -> Iterator[str]:
-    help_text, told_source = told(entry)
+    help_text, source_text = help_and_source(entry)
     yield from _comment(help_text)
     if isinstance(entry.shape, Group):
         yield f"{entry.key}:"
         yield from _indented(_group(entry.shape))
         return
-    source = f" Source: {told_source.rstrip('.')}." if told_source else ""
+    source = f" Source: {source_text.rstrip('.')}." if source_text else ""
     yield from _comment(_remark(entry.shape) + source)
     if entry.is_required:
         yield f"{entry.key}: # required"
@@ -181,14 +181,18 @@ def _section(group: Group, path: str, explained: dict[Any, str]) -> Iterator[str
 def _keys(group: Group) -> Any:
     """What a group and the groups in it hold, whatever the defaults."""
     return tuple(
-        (entry.key, told(entry), _keys(entry.shape) if isinstance(entry.shape, Group) else None)
+        (
+            entry.key,
+            help_and_source(entry),
+            _keys(entry.shape) if isinstance(entry.shape, Group) else None,
+        )
         for entry in group.entries
     )
 
 
 def _explanation(entry: ShapeEntry) -> tuple[Any, ...]:
     """What a row says but for its path and default."""
-    return entry.key, *told(entry), _value(entry), entry.is_live
+    return entry.key, *help_and_source(entry), _value(entry), entry.is_live
 
 
 def _is_null(group: Group) -> bool:
@@ -225,7 +229,7 @@ def _below(entry: ShapeEntry, path: str, explained: dict[Any, str]) -> Iterator[
 
 
 def _row(entry: ShapeEntry, path: str) -> str:
-    help_text, source = told(entry)
+    help_text, source = help_and_source(entry)
     cells = (
         f"`{_join(path, entry.key)}`",
         help_text,
@@ -295,8 +299,8 @@ def _schema_entry(entry: ShapeEntry) -> dict[str, Any]:
         described["type"] = [described["type"], "null"]
     if isinstance(entry.shape, Group):
         return described
-    help_text, told_source = told(entry)
-    source = f"Source: {told_source.rstrip('.')}." if told_source else ""
+    help_text, source_text = help_and_source(entry)
+    source = f"Source: {source_text.rstrip('.')}." if source_text else ""
     words = " ".join(filter(None, (help_text, _remark(entry.shape), source)))
     default = {} if entry.is_required else {"default": plain(entry.default, entry.shape)}
     return {"description": words, **described, **default}

@@ -22,13 +22,13 @@ from slow_driver import SlowDriver
 _LOOK_SECONDS = 0.05
 
 
-def latency_of(told: dict[str, Any]) -> Callable[[str, int], float]:
+def latency_of(document: dict[str, Any]) -> Callable[[str, int], float]:
     """Seconds by function and index, of what the file says; the dearest of them counts."""
-    functions, gpus = told.get("functions", {}), told.get("gpus", {})
+    functions, gpus = document.get("functions", {}), document.get("gpus", {})
 
     def latency(name: str, index: int) -> float:
-        found = [told.get("seconds", 0.0)]
-        if name in functions and (index in told.get("only", []) or "only" not in told):
+        found = [document.get("seconds", 0.0)]
+        if name in functions and (index in document.get("only", []) or "only" not in document):
             found.append(functions[name])
         if str(index) in gpus:
             found.append(gpus[str(index)])
@@ -43,10 +43,10 @@ def follow(driver: SlowDriver, file: Path) -> None:
     while True:
         text = file.read_text()
         if text != known:
-            known, told = text, json.loads(text)
+            known, document = text, json.loads(text)
             driver.release()
-            driver.is_serial = told.get("serial", False)
-            driver.latency = latency_of(told)
+            driver.is_serial = document.get("serial", False)
+            driver.latency = latency_of(document)
         threading.Event().wait(_LOOK_SECONDS)
 
 

@@ -54,14 +54,14 @@ def slurm_faults(gres_conf: str, folder: Path, *, sockets: int, cores_each: int)
         timeout=60,
         check=False,
     )
-    told = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     faults = [
         found[1]
-        for found in _FAULT.finditer(told)
+        for found in _FAULT.finditer(output)
         if not any(word in found[1] for word in _OF_THE_MACHINE)
     ]
     # One that ends early has parsed nothing, and says so in words that we do not know.
-    return faults if done.returncode == 0 or faults else [f"rc {done.returncode}: {told}"]
+    return faults if done.returncode == 0 or faults else [f"rc {done.returncode}: {output}"]
 
 
 def _made(folder: Path, name: str) -> str:

@@ -159,8 +159,8 @@ def _cell(column: _Column, signal: Signal, origin: str) -> str:
     if origin:
         is_off = origin in LiveSettings().disabled_collectors
         return f"`{origin}`{_OFF if is_off else ''}"
-    is_told = column.is_profiled_by_dcgm and signal in _PROFILED_BY_DCGM
-    return f"`{_DCGM}`" if is_told else NOBODY
+    is_reported = column.is_profiled_by_dcgm and signal in _PROFILED_BY_DCGM
+    return f"`{_DCGM}`" if is_reported else NOBODY
 
 
 def _listed(signals: Iterable[Signal]) -> str:

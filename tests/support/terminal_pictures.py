@@ -59,11 +59,11 @@ def _top(url: str) -> None:
 
 
 def _advise(url: str) -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [*RIGHTSIZER, "advise", "--url", url], capture_output=True, text=True, check=True
     ).stdout
     console = _console()
-    console.print(Text.from_ansi(colored(told, {})))
+    console.print(Text.from_ansi(colored(result, {})))
     _save("advise", console, "rightsizer advise")
 
 

@@ -223,5 +223,7 @@ def test_versions_are_asked_once_an_opening() -> None:
         looks = [own.find_devices(), own.find_devices()]
         own.close()
         looks.append(own.find_devices())
-    told = [look.versions["driver_version"] for look in looks if isinstance(look, Inventory)]
-    assert told == ["550.54.15", "550.54.15", "580.95.05"]
+    driver_versions = [
+        look.versions["driver_version"] for look in looks if isinstance(look, Inventory)
+    ]
+    assert driver_versions == ["550.54.15", "550.54.15", "580.95.05"]

@@ -43,14 +43,14 @@ class Watched(FakeDriver):
 
     def rounds(self, count: int, **options: Any) -> list[tuple[Reading, list[list[int]]]]:
         """Rounds a second apart: the reading, and the calls for fields that it took."""
-        clock, told = FastClock(0), []
+        clock, results = FastClock(0), []
         with rounds(self, clock, **options) as read:
             for _ in range(count):
                 self.asked.clear()
                 (found,) = read()
-                told.append((found.readings["GPU-0"], list(self.asked)))
+                results.append((found.readings["GPU-0"], list(self.asked)))
                 tick(clock)
-        return told
+        return results
 
 
 def gpu_with(*fields: int) -> FakeGpu:
@@ -61,8 +61,8 @@ def gpu_with(*fields: int) -> FakeGpu:
 def test_all_that_is_due_comes_in_one_call() -> None:
     """The first round asks for the fields of all collectors at once, the next for those left."""
     driver = Watched(gpu_with(ENERGY, REPLAYS, POWER_POLICY))
-    told = driver.rounds(3, slow_interval_seconds=2.0)
-    calls = [calls for _, calls in told]
+    rounds_read = driver.rounds(3, slow_interval_seconds=2.0)
+    calls = [calls for _, calls in rounds_read]
     assert [len(found) for found in calls] == [1, 1, 1]
     assert set(calls[0][0]) == {key if isinstance(key, int) else key[0] for key in FIELDS}
     assert set(calls[1][0]) == {ENERGY, MEMORY_TEMPERATURE, POWER_POLICY}

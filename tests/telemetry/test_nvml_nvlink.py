@@ -293,8 +293,8 @@ def test_nvlink_counts_stay_consistent_for_any_answers(
     states: list[int | None], name: str, count: int | None
 ) -> None:
     """Never more links up than there are, nor a capacity without one, whatever is told."""
-    told = {(STATE, link): state for link, state in enumerate(states) if state is not None}
-    fields = told if count is None else {**told, COUNT: count}
+    link_states = {(STATE, link): state for link, state in enumerate(states) if state is not None}
+    fields = link_states if count is None else {**link_states, COUNT: count}
     gpu = FakeGpu("GPU-0", name=name, gpm=None, fields=fields)  # type: ignore[arg-type]
     driver = pair(gpu)
     found = one_reading(driver)

@@ -24,7 +24,7 @@ ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 Fill = Callable[[Any], None]
 
 
-def told(name: str, number: int) -> Reading:
+def reading_of(name: str, number: int) -> Reading:
     """A reading where one function answers this number."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
@@ -63,7 +63,7 @@ def with_fields(fill: Fill) -> FakeDriver:
 )
 def test_impossible_number_is_missing(name: str, number: int, signal: Signal) -> None:
     """What no board can draw, run at or carry is no reading, and all else of it is read."""
-    found = told(name, number)
+    found = reading_of(name, number)
     assert found.get(signal) is None
     assert found.why_missing(signal) is Missing.INVALID
     assert found.get(Signal.GPU_BUSY) == 0.42

@@ -225,15 +225,15 @@ def test_sample_that_is_told_again_is_not_new() -> None:
     taken = [ProcessSample(11, 10, 20)]
     driver, clock = sharing([]), FastClock(0)
     process_samples(driver, taken, newer=True, repeats=True)
-    told = []
+    samples = []
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
         for _ in range(3):
             (found,) = read()
-            told.append(shares(found.readings["GPU-0"])[11])
-            if len(told) == 1:
+            samples.append(shares(found.readings["GPU-0"])[11])
+            if len(samples) == 1:
                 taken.append(ProcessSample(11, 20, 40))
             tick(clock)
-    assert told == [0.2, 0.4, None]
+    assert samples == [0.2, 0.4, None]
 
 
 def test_samples_are_asked_for_from_the_last_one_on() -> None:

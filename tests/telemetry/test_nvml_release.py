@@ -83,16 +83,16 @@ def test_counters_are_taken_back() -> None:
     """After the time that was asked for they are sampled again, from a first sample on."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
-    told = []
+    reasons = []
     with reading(driver, clock, controls=controls) as source:
         for second in range(7):
             if second == 2:
                 controls.release(ReleasableResource.COUNTERS, for_seconds=2.0)
             snapshot = source.read()
-            told.append((snapshot.readings["GPU-0"].why_missing(PIPE), snapshot.released))
+            reasons.append((snapshot.readings["GPU-0"].why_missing(PIPE), snapshot.released))
             tick(clock)
     released = "the profiling counters were released for 2 s"
-    assert told == [
+    assert reasons == [
         (Missing.NO_SAMPLE, None),
         (None, None),
         (Missing.RELEASED, released),

@@ -93,9 +93,9 @@ def unavailable(path: Path, stack: ExitStack) -> str:
     with capture_logs() as logs:
         server = served(path, stack)
     assert ask(server, "/-/healthy") == (200, b"healthy\n")
-    (told,) = logs
-    assert (told["event"], told["log_level"]) == ("local_socket_unavailable", "warning")
-    return str(told["error"])
+    (entry,) = logs
+    assert (entry["event"], entry["log_level"]) == ("local_socket_unavailable", "warning")
+    return str(entry["error"])
 
 
 def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
@@ -298,9 +298,9 @@ def test_a_folder_of_others_is_named_with_the_user() -> None:
     with pytest.raises(RightsizerError) as refused:
         LocalSocket(Path("/sys/api.sock")).listen()
 
-    told = str(refused.value)
-    assert told.startswith(f"/sys/api.sock may not be made by user {os.geteuid()} (")
-    assert "give /sys to that user, or choose another place with path.api_socket" in told
+    message = str(refused.value)
+    assert message.startswith(f"/sys/api.sock may not be made by user {os.geteuid()} (")
+    assert "give /sys to that user, or choose another place with path.api_socket" in message
 
 
 def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(

@@ -157,11 +157,11 @@ def test_a_user_claims_advice_with_a_click(
     """The agent is told by whom, and the page shows what came of it."""
     reports = [node_report()]
     (advice, *others) = reports[0].advice
-    told: list[tuple[str, Any, str | None]] = []
+    requests: list[tuple[str, Any, str | None]] = []
 
     def act(site: Router, request: WebRequest) -> WebResponse:
         del site
-        told.append((request.named["id"], json.loads(request.body), request.identity))
+        requests.append((request.named["id"], json.loads(request.body), request.identity))
         taken = replace(advice, state=AdviceState.CLAIMED, actor="user:alice")
         reports.append(replace(reports[0], generation=99, advice=(taken, *others)))
         return WebResponse.of_json({})
@@ -177,7 +177,7 @@ def test_a_user_claims_advice_with_a_click(
     with served(lambda: reports[-1], local_routes=routes, access=access) as address:
         document = settled(tmp_path, address)
 
-    assert told == [(advice.id, asked, "user:alice")]
+    assert requests == [(advice.id, asked, "user:alice")]
     assert "claimed by user:alice" in document
 
 

@@ -190,8 +190,8 @@ def test_a_row_tells_whose_trouble_it_is() -> None:
     """What a GPU of the same job is to do names the GPU; a GPU of its own needs no name."""
     report = node_report()
     rows = page_of(report).split('<tr id="row-')[1:]
-    told = re.compile(r'href="#advice-[^>]*>([^<]*)<')
-    titles = {row.partition('"')[0]: told.findall(row)[:1] for row in rows}
+    title = re.compile(r'href="#advice-[^>]*>([^<]*)<')
+    titles = {row.partition('"')[0]: title.findall(row)[:1] for row in rows}
     stall = next(each.finding for each in report.advice if each.finding.culprits)
     (culprit,) = stall.culprits
     (other,) = (uuid for uuid in stall.devices if uuid != culprit)

@@ -74,9 +74,9 @@ def ask_fleet(
 def _run(command: list[str], timeout_seconds: float) -> Answer:
     before, began = os.times(), time.monotonic()
     with (
-        tempfile.TemporaryFile() as told,
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdout=told, stderr=said) as process,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+        subprocess.Popen(command, stdout=stdout, stderr=stderr) as process,
     ):
         peaks = _Peaks(process.pid)
         peaks.start()
@@ -88,12 +88,12 @@ def _run(command: list[str], timeout_seconds: float) -> Answer:
         finally:
             peaks.finish()
         took, after = time.monotonic() - began, os.times()
-        told.seek(0)
-        said.seek(0)
+        stdout.seek(0)
+        stderr.seek(0)
         if process.returncode:
-            raise AssertionError(said.read().decode()[-4000:])
+            raise AssertionError(stderr.read().decode()[-4000:])
         return Answer(
-            json.loads(told.read()),
+            json.loads(stdout.read()),
             took,
             sum(after[2:4]) - sum(before[2:4]),
             peaks.mebibytes,

@@ -126,17 +126,17 @@ def wait_score(layout: Layout, metrics: Metrics, document: Mapping[str, Any]) ->
 
     Each step that advice says must be among the findings of the same answer.
     """
-    told = {each["key"]: each for each in document["waiting_work"]}
+    by_key = {each["key"]: each for each in document["waiting_work"]}
     planted, asked = planted_waits(layout, metrics), _asked(layout)
     advised = {(each["id"], each["key"]): each["action"] for each in document["findings"]}
     found = tuple(
         each
         for each in planted
-        if each.key in told and _is_so(each, told[each.key], asked[each.key], advised)
+        if each.key in by_key and _is_so(each, by_key[each.key], asked[each.key], advised)
     )
     unseen = {each.key for each in _WAITS[layout.name]} - {each.key for each in planted}
     right = {each.key for each in found}
-    wrong = tuple(str(each) for key, each in told.items() if key not in right | unseen)
+    wrong = tuple(str(each) for key, each in by_key.items() if key not in right | unseen)
     return WaitScore(found, tuple(each for each in planted if each not in found), wrong)
 
 
@@ -152,16 +152,16 @@ def _asked(layout: Layout) -> Mapping[str, tuple[float, float | None]]:
 
 def _is_so(
     planted: PlantedWait,
-    told: Mapping[str, Any],
+    finding: Mapping[str, Any],
     asked: tuple[float, float | None],
     advised: Mapping[tuple[str, str], str],
 ) -> bool:
-    steps = [step for offer in told["offers"] for step in offer["steps"]]
+    steps = [step for offer in finding["offers"] for step in offer["steps"]]
     return (
-        told["pool"] == planted.pool
-        and (told["gpus"], told["waiting_seconds"]) == asked
-        and _nodes(told["offers"], is_now=True) == planted.now
-        and _nodes(told["offers"], is_now=False) == planted.after
+        finding["pool"] == planted.pool
+        and (finding["gpus"], finding["waiting_seconds"]) == asked
+        and _nodes(finding["offers"], is_now=True) == planted.now
+        and _nodes(finding["offers"], is_now=False) == planted.after
         and planted.steps
         == tuple((each["action"], *each["workloads"], each["target"] or "") for each in steps)
         and all(
@@ -169,8 +169,8 @@ def _is_so(
             or advised.get((each["advice"], each["workloads"][0])) == each["action"]
             for each in steps
         )
-        and told["left_gpus"] == planted.left
-        and (planted.why in told["why_left"] if planted.why else told["why_left"] is None)
+        and finding["left_gpus"] == planted.left
+        and (planted.why in finding["why_left"] if planted.why else finding["why_left"] is None)
     )
 
 
