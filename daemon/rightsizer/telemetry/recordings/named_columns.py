@@ -271,6 +271,8 @@ def _found_units(
 ) -> dict[Signal, str | None]:
     """The unit of columns that name none, by all numbers in them among the first rows."""
     values: dict[Signal, list[float]] = {said.signal: [] for said in read.values()}
+    if all(said.unit for said in read.values()):
+        return dict.fromkeys(values)
     for _, line in islice(text.lines(RecordingNotes(text.name)), _SAMPLED):
         cells = split_csv_line(line, delimiter)
         for at, said in read.items():
