@@ -170,7 +170,7 @@ def test_one_reason_is_one_advice_with_the_profile_in_its_evidence() -> None:
     assert "40000 x tiny" in "".join(each.text for each in opening[0].finding.instructions)
     assert profiled.finding.id == opening[0].finding.id
     held = next(each for each in found if each.finding.rule == "profile_launch_bound")
-    assert held.finding.evidence["held_back"] == "told by launch_bound (LaunchBound)"
+    assert held.finding.evidence["held_back"] == "found by launch_bound (LaunchBound)"
 
 
 def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
