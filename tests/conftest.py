@@ -41,10 +41,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_patience_seconds, reverse=True)
 
 
+def pytest_collectstart() -> None:
+    """Look for no garbage while all that is made stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests that stay to the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 _PROCESSES: Final = frozenset({"endtoend", "deploy", "evaluation"})
