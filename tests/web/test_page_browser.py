@@ -181,6 +181,21 @@ def test_a_user_claims_advice_with_a_click(
     assert "claimed by user:alice" in document
 
 
+def test_link_to_a_folded_recommendation_unfolds_it(tmp_path: Path) -> None:
+    """As a row's to-do leads there."""
+    report = node_report()
+    idle = report.advice[0]
+    alike = tuple(
+        replace(idle, finding=replace(idle.finding, id=f"empty{number}", workload=None))
+        for number in range(3)
+    )
+    with served(lambda: replace(report, advice=alike)) as address:
+        folded = browse(tmp_path, "--dump-dom", f"{address}?refresh=off").stdout
+        linked = browse(tmp_path, "--dump-dom", f"{address}?refresh=off#advice-empty1").stdout
+    assert 'id="group-empty0">' in folded
+    assert 'id="group-empty0" open="">' in linked
+
+
 def test_a_stretch_that_is_dragged_across_is_shown_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,6 +260,12 @@
     next();
   }
 
+  // What a link leads to may stand within what is folded.
+  function reveal() {
+    const target = document.getElementById(location.hash.slice(1)), fold = target && target.closest("details");
+    if (fold && !fold.open) { fold.open = true; target.scrollIntoView(); }
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     theme();
     remember(document);
@@ -267,6 +273,8 @@
     acts(document);
     table();
     zooms();
+    addEventListener("hashchange", reveal);
+    reveal();
     if (find("#live")) live();
     else if (document.body.dataset.poll !== "0") setTimeout(() => location.reload(), 3000);
   });
