@@ -27,7 +27,7 @@ def test_field_carries_its_documentation() -> None:
     """Default, unit, bounds and source stand in one place."""
     (declared,) = fields(Inner)
     assert declared.default == 5.0
-    assert bounds_of(Inner)["patience"] == Bounds("How long.", "seconds", 0, 60, "a paper")
+    assert bounds_of(Inner)["delay"] == Bounds("How long.", "seconds", 0, 60, "a paper")
     assert Inner(delay=7.0).delay == 7.0
 
 
