@@ -152,8 +152,9 @@ class Database:
             return self._open()
         except (OSError, *DATABASE_ERRORS) as error:
             self._release()
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise HistoryError(
-                f"{self._name} cannot be written: {error}; make the folder writable for this user "
+                f"{self._name} cannot be written: {reason}; make the folder writable for this user "
                 f"or set {self._called.setting}"
             ) from None
         except HistoryError:
