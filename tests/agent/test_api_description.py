@@ -32,7 +32,7 @@ from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.router import Route, Router
-from rightsizer.web.settings import FitSettings
+from rightsizer.web.settings import FitSettings, WebSettings
 from sample_devices import NOW
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
@@ -51,7 +51,7 @@ def site_of(report: Report | None) -> Router:
         actions_route(ActionState),
         place_route(Settings),
         report_route(Settings),
-        plan_route(None, 1.0),
+        plan_route(None, WebSettings()),
         *closed_routes(),
         *fleet_routes(),
     )

@@ -35,13 +35,16 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "broker/child_process.py: os.fork": "the command that somebody gives to `rightsizer run`, "
     "with his own rights and in his own terminal; no agent loads it",
     "broker/child_process.py: os.execvpe": "the same",
+    "web/plan_route.py: subprocess": "this very program, which makes the page of a plan where an "
+    "operator has turned the form on; one at a time, for so long, a client's words in one argument",
     "cli/completion.py: shell=": "the name of the shell that completions are printed for",
     "telemetry/profiles/nsight_systems/reader.py: subprocess": "NVIDIA's own exporter, "
     "for whoever gives `rightsizer profile` a file that nothing else can read; "
     "an argument list, never a shell",
 }
 """`file: what` with the reason; each has a line in SECURITY.md. An agent starts nothing unless its
-operator has named a folder where profiles land, a program to be called for one, or an action."""
+operator has named a folder where profiles land, a program to be called for one, or an action, or turned the form of
+plans on."""
 
 
 def forbidden(tree: ast.AST) -> Iterator[str]:

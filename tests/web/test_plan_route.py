@@ -10,14 +10,17 @@ import pytest
 
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.plan_route import plan_route
+from rightsizer.web.settings import WebSettings
 
 QUERY: Final = {"model": ["llama-3.1-8b"], "rps": ["2"], "gpus": ["h100,l40s"]}
+
+ON: Final = WebSettings(plan_form=True, plan_timeout_seconds=60.0)
 
 
 def asked(run: Any = subprocess.run, config: Path | None = None, **query: list[str]) -> WebResponse:
     """The answer to one client."""
     site: Any = None
-    return plan_route(config, 60.0, run).handler(site, WebRequest("GET", "/plan", query))
+    return plan_route(config, ON, run).handler(site, WebRequest("GET", "/plan", query))
 
 
 def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> None:
@@ -29,6 +32,19 @@ def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> 
     assert "$78" in (page := answer.body.decode()) or "77.5" in page
     assert "form-action 'self'" in answer.headers["Content-Security-Policy"]
     assert "script-src" not in answer.headers["Content-Security-Policy"]
+
+
+def test_an_agent_that_nobody_asked_to_starts_no_process() -> None:
+    """The form is off by default; its page says how to turn it on, and what to use instead."""
+
+    def run(*_: Any, **__: Any) -> Any:
+        raise AssertionError("started")
+
+    site: Any = None
+    request = WebRequest("GET", "/plan", QUERY)
+    answer = plan_route(None, WebSettings(), run).handler(site, request)
+    assert answer.status is HTTPStatus.NOT_FOUND
+    assert "plan_form: true" in answer.body.decode()
 
 
 def test_words_of_a_client_are_one_argument() -> None:
@@ -54,7 +70,7 @@ def test_a_second_client_is_told_to_come_back() -> None:
         assert go_on.wait(60)
         return subprocess.CompletedProcess(command, 0, "page", "")
 
-    route, site = plan_route(None, 60.0, run), None
+    route, site = plan_route(None, ON, run), None
     request, answers = WebRequest("GET", "/plan"), []
     client = threading.Thread(target=lambda: answers.append(route.handler(site, request)))  # type: ignore[arg-type] - it asks nothing of the site.
     client.start()

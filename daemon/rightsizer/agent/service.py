@@ -77,7 +77,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     # A scenario that is wrong must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
     named = live_source(settings, clock)
-    plan = plan_route(config_file, settings.web.server.plan_timeout_seconds)
+    plan = plan_route(config_file, settings.web.server)
     with ExitStack() as failed:
         failed.callback(named.source.close)
         storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)

@@ -154,6 +154,7 @@ def _settings(demo: DemoSettings) -> Settings:
         "web.config_file": demo.web_config_file,
         "web.enable_lifecycle": demo.enable_lifecycle,
         "web.server.page_refresh_seconds": 5.0,
+        "web.server.plan_form": True,
         # Every panel of every dashboard is to be seen.
         "web.metrics.level": Level.FULL,
         "log.level": LogLevel.WARNING,

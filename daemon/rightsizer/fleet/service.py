@@ -176,7 +176,7 @@ class FleetService:
             local_routes=(
                 *own.routes,
                 *AdviceApi(self, rule_trees(self._settings)).routes,
-                plan_route(self._config_file, web.server.plan_timeout_seconds),
+                plan_route(self._config_file, web.server),
             ),
             access=configured_access(web, wall_time),
         )

@@ -34,6 +34,7 @@ class WebPage:
     past: PastOf | None = None
     poll_seconds: float = 5.0
     blocks: BlocksOf | None = None
+    has_plan_form: bool = False
 
     def render(
         self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
@@ -54,6 +55,7 @@ class WebPage:
             refresh_seconds=0 if look.is_paused else round(self.refresh_seconds),
             poll_seconds=max(self.poll_seconds, interval_seconds) if self.refresh_seconds else 0,
             look=look,
+            has_plan_form=self.has_plan_form,
             can_refresh=self.refresh_seconds > 0,
             selection=look.selection if view.selected else "",
         )

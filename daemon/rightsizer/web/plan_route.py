@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
+from rightsizer.web.settings import WebSettings
 
 PLAN_PATH: Final = "/plan"
 _POLICY: Final = {
@@ -19,37 +20,44 @@ _POLICY: Final = {
         "frame-ancestors 'none'"
     )
 }
+_OFF: Final = (
+    "the form of plans is off; write `web: {server: {plan_form: true}}` into the configuration and "
+    "restart, or run `rightsizer plan`"
+)
 _BUSY: Final = "another plan is being made; ask again in a few seconds"
 
 
 def plan_route(
     config_file: Path | None,
-    timeout_seconds: float,
+    settings: WebSettings,
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
 ) -> Route:
     """The route of the form.
 
     The planner takes memory and a second of a processor, which an agent has not got: the command
-    makes the page, and a client that asks meanwhile is told to come back.
+    makes the page, and a client that asks meanwhile is told to come back. Off, it says how to turn
+    it on, and starts nothing.
 
     Args:
         config_file: Prices, catalogue and sizing; `None` for the defaults.
-        timeout_seconds: After which a plan is given up.
+        settings: Whether it is on, and after which time a plan is given up.
         run: As `subprocess.run`.
     """
     configured = [] if config_file is None else [f"--config.file={config_file}"]
     command = [sys.executable, "-m", "rightsizer", "plan", *configured]
-    turn = threading.Lock()
+    turn, timeout = threading.Lock(), settings.plan_timeout_seconds
 
     def answer(_: Router, request: WebRequest) -> WebResponse:
+        if not settings.plan_form:
+            return WebResponse.of_text(_OFF, HTTPStatus.NOT_FOUND)
         query = urlencode(dict(request.query), doseq=True)
         options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
         if not turn.acquire(blocking=False):
             return _unavailable(_BUSY)
         try:
-            done = run([*command, f"--form={query}"], timeout=timeout_seconds, **options)
+            done = run([*command, f"--form={query}"], timeout=timeout, **options)
         except subprocess.TimeoutExpired:
-            return _unavailable(f"the plan took longer than {timeout_seconds:g} s; narrow it")
+            return _unavailable(f"the plan took longer than {timeout:g} s; narrow it")
         except OSError as error:
             return _unavailable(f"no process can be started: {error.strerror}")
         finally:

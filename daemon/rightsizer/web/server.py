@@ -134,7 +134,7 @@ class WebServer:
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
         refresh, poll = web.page_refresh_seconds, web.page_poll_seconds
-        page = WebPage(freshness, web.fit, refresh, past, poll, blocks)
+        page = WebPage(freshness, web.fit, refresh, past, poll, blocks, web.plan_form)
         routes = (*local_routes, *routes_at(access.telemetry_path))
         self._site = Router(
             latest=latest,

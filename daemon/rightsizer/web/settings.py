@@ -127,7 +127,8 @@ class WebSettings:
         page_refresh_seconds: How often the page renews itself where scripts do not run; 0 for
             never, in any way.
         page_poll_seconds: How often the page's script asks for new figures, at most once a sample.
-        plan_timeout_seconds: How long a plan of the form at /plan may take.
+        plan_form: Serve the form of `rightsizer plan` at /plan; each plan is a process of its own.
+        plan_timeout_seconds: How long a plan of the form may take.
             Source: some ten times what a plan over all boards takes
     """
 
@@ -138,6 +139,7 @@ class WebSettings:
     head_limit_bytes: int = setting(65536, within=(16384, 1_048_576))
     page_refresh_seconds: float = setting(60.0, within=(0.0, 3600.0))
     page_poll_seconds: float = setting(5.0, within=(1.0, 3600.0))
+    plan_form: bool = setting(False)
     plan_timeout_seconds: float = setting(20.0, within=(1.0, 300.0))
     fit: FitSettings = field(default_factory=FitSettings)
     passwords: PasswordSettings = field(default_factory=PasswordSettings)
