@@ -43,8 +43,8 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "an argument list, never a shell",
 }
 """`file: what` with the reason; each has a line in SECURITY.md. An agent starts nothing unless its
-operator has named a folder where profiles land, a program to be called for one, or an action, or turned the form of
-plans on."""
+operator has named a folder where profiles land, a program to be called for one, or an action, or
+has turned the form of plans on."""
 
 
 def forbidden(tree: ast.AST) -> Iterator[str]:
