@@ -14,7 +14,7 @@ from rightsizer.model.report import DEFAULT_SPAN, DeviceSpan, Report, Span, Stri
 from rightsizer.model.state import State
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
-from rightsizer.web.page_query import PageQuery, looked_at, zoom_of
+from rightsizer.web.page_query import PageQuery, selected_uuids, zoom_of
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import CHART_HEIGHT, signal_charts
 from rightsizer.web.view.strip import STRIP_WIDTH, state_times
@@ -134,7 +134,7 @@ def test_a_workload_has_a_page() -> None:
     report = full_report()
     holder = next(each for each in report.devices if each.holdings)
     key = holder.holdings[0].workload.key
-    uuids = looked_at(report, PageQuery(workload=key))
+    uuids = selected_uuids(report, PageQuery(workload=key))
     assert holder.device.uuid in uuids
     page = page_of(report, workload=key)
     assert page.count("<tbody data-board>") == len(uuids)
@@ -156,9 +156,9 @@ def test_unknown_device_in_a_link_shows_the_whole_node() -> None:
     whole = page_of(report)
     for query in ({"workload": "kubernetes/gone"}, {"gpu": "GPU-gone"}):
         assert body_of(page_of(report, **query)) == body_of(whole)
-    assert not looked_at(report, PageQuery())
+    assert not selected_uuids(report, PageQuery())
     empty = replace(report, devices=(), workloads=())
-    assert not looked_at(empty, PageQuery(workload="kubernetes/gone"))
+    assert not selected_uuids(empty, PageQuery(workload="kubernetes/gone"))
 
 
 @pytest.mark.parametrize(

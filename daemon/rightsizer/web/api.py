@@ -184,7 +184,7 @@ def _ready(site: Router, _: WebRequest) -> WebResponse:
 
 def _page(site: Router, request: WebRequest) -> WebResponse:
     report, now = site.latest(), site.wall_time()
-    look = PageQuery(
+    page_query = PageQuery(
         # Whatever else a link has in it is of no concern to the page.
         span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
         is_paused=request.query.get("refresh") == ["off"],
@@ -193,7 +193,7 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
         zoom=zoom_of(request.query, report.wall_time if report else now),
         may_act=site.may_change(request),
     )
-    body = site.page.render(report, now, look)
+    body = site.page.render(report, now, page_query)
     headers = {"Content-Security-Policy": content_security_policy()}
     return WebResponse(body, "text/html; charset=utf-8", headers=headers)
 

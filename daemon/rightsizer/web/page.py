@@ -12,7 +12,7 @@ from rightsizer.model.units import Nanoseconds, percent_text
 from rightsizer.report import labels
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.template import environment_of, script_hash
-from rightsizer.web.page_query import NodePast, PageQuery, looked_at
+from rightsizer.web.page_query import NodePast, PageQuery, selected_uuids
 from rightsizer.web.settings import FitSettings
 
 if TYPE_CHECKING:
@@ -37,40 +37,40 @@ class WebPage:
     has_plan_form: bool = False
 
     def render(
-        self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
+        self, report: Report | None, now: Nanoseconds, query: PageQuery | None = None
     ) -> bytes:
         """The document for a report."""
         # Loaded for the first reader, not by every agent.
         from rightsizer.web.summary import revision_of  # noqa: PLC0415
         from rightsizer.web.view.node import node_view  # noqa: PLC0415
 
-        look = look or PageQuery()
-        past = self._remembered(report, look) if report is not None else None
-        view = node_view(report, now, self.freshness, self.fit, look, past)
+        query = query or PageQuery()
+        past = self._remembered(report, query) if report is not None else None
+        view = node_view(report, now, self.freshness, self.fit, query, past)
         interval_seconds = report.agent.interval_seconds if report is not None else 1.0
         document = _template().render(
             node=view,
             script=_SCRIPT,
             revision=revision_of(report, now, self.freshness),
-            refresh_seconds=0 if look.is_paused else round(self.refresh_seconds),
+            refresh_seconds=0 if query.is_paused else round(self.refresh_seconds),
             poll_seconds=max(self.poll_seconds, interval_seconds) if self.refresh_seconds else 0,
-            look=look,
+            query=query,
             has_plan_form=self.has_plan_form,
             can_refresh=self.refresh_seconds > 0,
-            selection=look.selection if view.selected else "",
+            selection=query.selection if view.selected else "",
         )
         return document.encode()
 
-    def _remembered(self, report: Report, look: PageQuery) -> NodePast | None:
+    def _remembered(self, report: Report, query: PageQuery) -> NodePast | None:
         """What the page draws of the past; `None` where only the report knows of it."""
         if self.past is None:
             return None
         now = report.wall_time
-        drawn = look.zoom or TimeRange(now - look.span.length, now)
-        uuids = looked_at(report, look)
+        drawn = query.zoom or TimeRange(now - query.span.length, now)
+        uuids = selected_uuids(report, query)
         return NodePast(
-            spans=self.past(look.span),
-            detail=None if look.zoom is None else self.past(look.zoom.detail(now)),
+            spans=self.past(query.span),
+            detail=None if query.zoom is None else self.past(query.zoom.detail(now)),
             blocks=self.blocks(uuids, drawn) if self.blocks and uuids else {},
         )
 

@@ -80,21 +80,21 @@ def zoom_of(query: Mapping[str, Sequence[str]], now: Nanoseconds) -> TimeRange |
     return PageQuery().zoomed(start, min(end, now), now).zoom
 
 
-def looked_at(report: Report, look: PageQuery) -> frozenset[str]:
+def selected_uuids(report: Report, query: PageQuery) -> frozenset[str]:
     """Uuids of the one GPU with its instances, or of a workload's; empty where all are shown."""
-    if look.workload:
+    if query.workload:
         held = (
             device.device.uuid
             for device in report.devices
-            if any(holding.workload.key == look.workload for holding in device.holdings)
+            if any(holding.workload.key == query.workload for holding in device.holdings)
         )
-        of = (each for each in report.workloads if each.workload.key == look.workload)
+        of = (each for each in report.workloads if each.workload.key == query.workload)
         had = (uuid for each in of for uuid in each.devices)
         known = {device.device.uuid for device in report.devices}
         return frozenset(held) or frozenset(had) & known
     return frozenset(
         each.device.uuid
         for each in report.devices
-        if look.gpu
-        and look.gpu in {each.device.uuid, each.device.mig and each.device.mig.parent_uuid}
+        if query.gpu
+        and query.gpu in {each.device.uuid, each.device.mig and each.device.mig.parent_uuid}
     )

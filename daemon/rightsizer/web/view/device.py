@@ -190,21 +190,21 @@ def device_title(report: DeviceReport) -> str:
 
 
 def device_view(
-    report: DeviceReport, node: Report, past: DevicePast, look: DeviceContext, *, is_fresh: bool
+    report: DeviceReport, node: Report, past: DevicePast, context: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
     device, of_span = report.device, waste_view([(past.span, 1.0)])
-    drawn, sampled = look.stretch(node.wall_time), report.last_sample
+    drawn, sampled = context.stretch(node.wall_time), report.last_sample
     return DeviceCardView(
         report=report,
         title=device_title(report),
         state=report.state if is_fresh else State.UNKNOWN,
-        last_sample=moment_label(sampled, look.now) if sampled is not None else None,
+        last_sample=moment_label(sampled, context.now) if sampled is not None else None,
         is_fresh=is_fresh,
-        strip=strip_view(past.drawn, drawn.end, look.drawn, look.grain),
+        strip=strip_view(past.drawn, drawn.end, context.drawn, context.grain),
         signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
         readings=report.signals if is_fresh else None,
-        fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
+        fit=fit_view(report.provisioning if is_fresh else {}, context.fit),
         waste=of_span if of_span.parts else waste_view([(report.totals, 1.0)]),
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice

@@ -19,7 +19,7 @@ from rightsizer.model.units import (
 )
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import MomentLabel, moment_label
-from rightsizer.web.page_query import NodePast, PageQuery, looked_at
+from rightsizer.web.page_query import NodePast, PageQuery, selected_uuids
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (
     DeviceCardView,
@@ -157,7 +157,7 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
     now: Nanoseconds,
     freshness: FreshnessSettings,
     fit: FitSettings,
-    look: PageQuery,
+    query: PageQuery,
     past: NodePast | None = None,
 ) -> NodeView:
     """The page of a report, or of the one GPU or workload that is looked at."""
@@ -168,8 +168,8 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
             headline="Starting",
             trouble="No sample has been taken yet; the page will fill within seconds.",
         )
-    past = past or NodePast(spans_of_report(report, look.span))
-    return _NodePage(report, now, freshness, fit, look, past).view()
+    past = past or NodePast(spans_of_report(report, query.span))
+    return _NodePage(report, now, freshness, fit, query, past).view()
 
 
 class _NodePage:
@@ -179,24 +179,24 @@ class _NodePage:
         now: Nanoseconds,
         freshness: FreshnessSettings,
         fit: FitSettings,
-        look: PageQuery,
+        query: PageQuery,
         past: NodePast,
     ) -> None:
-        self._report, self._now, self._past, self._query = report, now, past, look
+        self._report, self._now, self._past, self._query = report, now, past, query
         self._fresh = fresh_devices(report, now, freshness)
         self._names = {each.device.uuid: device_title(each) for each in report.devices}
-        self._chosen = looked_at(report, look)
-        self._workload = look.workload if self._chosen else ""
+        self._chosen = selected_uuids(report, query)
+        self._workload = query.workload if self._chosen else ""
         shown = (e for e in report.devices if not self._chosen or e.device.uuid in self._chosen)
         self._shown = replace(report, devices=tuple(shown))
         self._counted = [each for each in self._shown.devices if not each.device.has_mig_instances]
         is_dense = len(report.devices) > _FINE_MOST and not self._chosen
         grain = COARSE if is_dense else FINE
-        zoom = look.zoom if self._chosen and past.detail is not None else None
-        self._look = DeviceContext(now, look.span, fit, grain, zoom)
+        zoom = query.zoom if self._chosen and past.detail is not None else None
+        self._context = DeviceContext(now, query.span, fit, grain, zoom)
 
     def view(self) -> NodeView:
-        report, look = self._report, self._look
+        report, context = self._report, self._context
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
         own = self._advice(is_open=True)
@@ -208,7 +208,7 @@ class _NodePage:
         return NodeView(
             report=report,
             version=report.agent.version,
-            headline=_headline(counts, waste if shares else None, look.span, self._selected),
+            headline=_headline(counts, waste if shares else None, context.span, self._selected),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
@@ -229,9 +229,9 @@ class _NodePage:
             selected=self._selected,
             past=drawn_past(
                 self._query,
-                look.stretch(report.wall_time),
+                context.stretch(report.wall_time),
                 report.wall_time,
-                words=look.drawn.words,
+                words=context.drawn.words,
                 is_alone=bool(self._chosen),
             ),
         )
@@ -240,7 +240,7 @@ class _NodePage:
         """Of a workload's devices together, where they are too many for a card each."""
         if not self._workload or len(self._chosen) <= _CARDS_MOST:
             return ()
-        drawn = self._look.stretch(self._report.wall_time)
+        drawn = self._context.stretch(self._report.wall_time)
         return signal_charts(tuple(self._past.blocks.values()), drawn)
 
     def _shares(self) -> tuple[Share, ...]:
@@ -254,7 +254,7 @@ class _NodePage:
         """Of the span; since the agent started where nothing of the span is known."""
         of_span = waste_view(self._spent(self._past.spans))
         if of_span.parts:
-            return of_span, f"in the last {self._look.span.text}"
+            return of_span, f"in the last {self._context.span.text}"
         totals = {device.device.uuid: device.totals for device in self._counted}
         since = seconds(self._report.wall_time - self._report.agent.started)
         since_start = f"in the {format_duration(max(0.0, since))} since the agent started"
@@ -279,7 +279,7 @@ class _NodePage:
         return self._past.spans.get(uuid, _NOTHING)
 
     def _device_past(self, uuid: str) -> DevicePast:
-        span, zoom = self._past_of(uuid), self._look.zoom
+        span, zoom = self._past_of(uuid), self._context.zoom
         blocks = self._past.blocks.get(uuid, Blocks())
         if zoom is None or self._past.detail is None:
             return DevicePast(span, span, blocks)
@@ -299,7 +299,7 @@ class _NodePage:
                 device,
                 self._report,
                 self._device_past(device.device.uuid),
-                self._look,
+                self._context,
                 is_fresh=device.device.uuid in self._fresh,
             )
             for device in self._shown.devices
