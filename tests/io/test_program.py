@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from agent_process import eventually
-from rightsizer.io.program import Ending, Limits, Run, run_program
+from rightsizer.io.program import Ending, Limits, Run, own_module, run_program
 from rightsizer.model.errors import HistoryError
 
 LIMITS: Final = Limits(20.0, threading.Event(), lambda: None)
@@ -26,6 +26,22 @@ def note(pid):
 
 run_program(("touch", "made"), Path.cwd(), Limits(20.0, threading.Event(), lambda: None), note=note)
 """
+
+
+def test_own_module_runs_where_the_interpreter_does_not_find_it(tmp_path: Path) -> None:
+    """As in packages, which bring their libraries; another module of its name is passed over."""
+    (tmp_path / "rightsizer.py").write_text("raise SystemExit(3)", encoding="utf-8")
+    _, *words = own_module("rightsizer")
+    run = subprocess.run(
+        [sys._base_executable, *words, "version"],  # type: ignore[attr-defined] - not of a virtual environment.
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("rightsizer ")
 
 
 def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The form of `rightsizer plan` at `/plan`; a process of its own answers, one at a time."""
 
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from rightsizer.io.program import own_module
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 from rightsizer.web.settings import WebSettings
@@ -44,7 +44,7 @@ def plan_route(
         run: As `subprocess.run`.
     """
     configured = [] if config_file is None else [f"--config.file={config_file}"]
-    command = [sys.executable, "-m", "rightsizer", "plan", *configured]
+    command = [*own_module("rightsizer"), "plan", *configured]
     turn, timeout = threading.Lock(), settings.plan_timeout_seconds
 
     def answer(_: Router, request: WebRequest) -> WebResponse:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.io.codec import decode, encode
+from rightsizer.io.program import own_module
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
-_PROGRAM: Final = (sys.executable, "-I", "-m", "rightsizer.profiler.capture.isolated_reader")
+_MODULE: Final = "rightsizer.profiler.capture.isolated_reader"
 _ANSWER_BYTES: Final = 16 * 2**20
 """Of a profile cut down to what the reading program gives: a tenth at most."""
 _CHUNK_BYTES: Final = 2**18
@@ -32,7 +33,6 @@ _DEVICES: Final = 64
 _MOMENTS: Final = 10
 """More would be told than the agent has room for; readers show the rest as one, or count it."""
 _OPEN_FILES: Final = 64
-_FIRST_VICTIM: Final = "1000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_isolated(
         cpu_seconds = max(1, round(settings.read_timeout))
         task = ReaderTask(str(path), name, limits, settings.read_memory_bytes, cpu_seconds)
         with subprocess.Popen(  # noqa: S603 - this very program, by a list of words.
-            _PROGRAM,
+            own_module(_MODULE),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -171,9 +171,6 @@ def _confine(task: ReaderTask) -> None:
         # A second more than the warning, which ends it and says why.
         last = soft + 1 if hard == resource.RLIM_INFINITY else hard
         resource.setrlimit(what, (soft, last))
-    # Where memory runs out in all, this goes and the agent stays.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
     os.umask(0o077)
 
 
