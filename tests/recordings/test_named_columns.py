@@ -59,6 +59,25 @@ def test_ratios_are_told_by_their_values(replay: Replays, write: Writes) -> None
     assert played.values("index:0", Signal.GPU_BUSY) == [1.0, 0.25]
 
 
+def test_unit_is_found_beside_cells_without_a_number(replay: Replays, write: Writes) -> None:
+    """As pandas writes what it lacks: that of the others counts."""
+    rows = "1614031442,0,nan,nan\n1614031443,0,55,20000\n1614031444,0,inf,20000\n"
+    played = replay(write(f"time,gpu,util,memory_used\n{rows}"))
+    assert 0.55 in played.values("index:0", Signal.GPU_BUSY)
+    assert 20000 * 2**20 in played.values("index:0", Signal.MEMORY_USED_BYTES)
+
+
+@pytest.mark.parametrize("device", ["gpu,", ""])
+def test_date_and_time_of_day_in_two_columns_are_one_time(
+    replay: Replays, write: Writes, device: str
+) -> None:
+    """With and without a column of devices."""
+    gpu = "0," if device else ""
+    rows = "".join(f"2026-03-03,10:00:0{at},{gpu}9{at}\n" for at in range(3))
+    played = replay(write(f"date,time,{device}util_pct\n{rows}"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.91, 0.92]
+
+
 @pytest.mark.parametrize("first", ["", "sep=,\n"])
 def test_series_that_grafana_joined_by_time(replay: Replays, write: Writes, first: str) -> None:
     """Each heading is a series with its labels."""

@@ -1,6 +1,7 @@
 """CSV whose headings say in words, or as series, what each column holds of which GPU."""
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -152,9 +153,16 @@ def _place(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
     return next((at for at, text in enumerate(headings) if " ".join(_words(text)) in names), None)
 
 
+def _time_places(headings: Sequence[str]) -> Sequence[int]:
+    """The column of times, or that of dates and that of times of day; empty without one."""
+    apart = [at for name in ("date", "time") if (at := _place(headings, {name})) is not None]
+    first = _place(headings, _TIMES)
+    return apart if len(apart) > 1 or first is None else (first,)
+
+
 def _recognizes(head: Sequence[str]) -> bool:
     _, headings = _headings(head)
-    if _place(headings, _TIMES) is None or Signal.GPU_BUSY in headings:
+    if not _time_places(headings) or Signal.GPU_BUSY in headings:
         return False
     if any(column_name(text) == "utilization.gpu" for text in headings):
         return False
@@ -175,9 +183,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.skip(number, written)
             continue
         try:
-            time = parse_timestamp(cells[layout.time].strip())
+            time = layout.time_of(cells)
         except ValueError:
-            notes.count("unreadable timestamp", number, cells[layout.time].strip())
+            notes.count("unreadable timestamp", number, layout.time_text(cells))
             continue
         yield from layout.rows(cells, time, number)
 
@@ -193,7 +201,7 @@ class _Layout:
         self, text: TextFile, headings: Sequence[str], delimiter: str, notes: RecordingNotes
     ) -> None:
         self.delimiter, self._notes, self._file = delimiter, notes, text.name
-        self.time = _place(headings, _TIMES) or 0
+        self._times = _time_places(headings)
         self._node_at = _place(headings, _NODES)
         uuid_at = _place(headings, _UUIDS)
         self._device_at = _place(headings, _DEVICES) if uuid_at is None else uuid_at
@@ -201,7 +209,7 @@ class _Layout:
         self._tables: dict[str | None, CellTable] = {}
         self._facts: dict[str, RecordingDeviceFacts] = {}
         columns: dict[str | None, list[CellColumn]] = {}
-        told: dict[Signal, str] = {}
+        texts: dict[Signal, str] = {}
         read = _read_headings(headings)
         units = _found_units(text, read, delimiter)
         for at, said in read.items():
@@ -212,11 +220,11 @@ class _Layout:
             if said.facts is not None and said.device is not None:
                 self._facts[said.device] = said.facts
             if "{" not in heading:
-                told.setdefault(said.signal, f"'{heading}' as {said.signal} in {unit}")
+                texts.setdefault(said.signal, f"'{heading}' as {said.signal} in {unit}")
             column = CellColumn(at, heading, said.signal, unit)
             columns.setdefault(said.device, []).append(column)
-        if told:
-            columns_read = ", ".join(told.values())
+        if texts:
+            columns_read = ", ".join(texts.values())
             notes.remark(f"columns are read by their names: {columns_read}; {_REMEDY}")
         self._tables = {device: CellTable(found) for device, found in columns.items()}
         self._order = None
@@ -224,12 +232,19 @@ class _Layout:
             sample = sampled_rows(
                 text,
                 self._tables[None],
+                self.time_of,
                 width=len(headings),
-                time=self.time,
-                parse_time=parse_timestamp,
                 delimiter=delimiter,
             )
             self._order = device_order(sample, text.stated, notes)
+
+    def time_text(self, cells: Sequence[str]) -> str:
+        """The time of a row as it is written, its date before it."""
+        return " ".join(cells[at].strip() for at in self._times)
+
+    def time_of(self, cells: Sequence[str]) -> Nanoseconds:
+        """The time of a row; `ValueError` where it is none."""
+        return parse_timestamp(self.time_text(cells))
 
     def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
         """One a device; none of a device in columns of its own that are empty."""
@@ -279,7 +294,10 @@ def _found_units(
             if said.unit is None:
                 with contextlib.suppress(ValueError, IndexError):
                     values[said.signal].append(float(cells[at].strip().partition(" ")[0]))
-    return {signal: _likely_unit(signal, found) for signal, found in values.items()}
+    return {
+        signal: _likely_unit(signal, [*filter(math.isfinite, found)])
+        for signal, found in values.items()
+    }
 
 
 def _likely_unit(signal: Signal, values: Sequence[float]) -> str | None:

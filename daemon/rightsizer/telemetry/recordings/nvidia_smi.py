@@ -212,9 +212,8 @@ class _QueryLogLayout:
         sample = sampled_rows(
             self._text,
             self._table,
+            lambda cells: parse_timestamp(cells[self.timestamp].strip()),
             width=self.width,
-            time=self.timestamp,
-            parse_time=parse_timestamp,
             delimiter=delimiter,
             behind=heading,
             facts=self._facts_at,

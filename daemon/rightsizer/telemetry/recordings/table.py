@@ -173,9 +173,13 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     table, lines = CellTable(columns), text.lines(notes)
     heading = next((line for _, line in lines if line.strip()), "")
     width = len(split_csv_line(heading))
+
+    def time_of(cells: Sequence[str]) -> Nanoseconds:
+        return parse_time(cells[time].strip())
+
     order = None
     if device is None:
-        sample = sampled_rows(text, table, width=width, time=time, parse_time=parse_time)
+        sample = sampled_rows(text, table, time_of, width=width)
         order = device_order(sample, text.stated, notes)
     for number, line in lines:
         cells = split_csv_line(line)
@@ -183,7 +187,7 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
             notes.skip(number, line)
             continue
         try:
-            at = parse_time(cells[time].strip())
+            at = time_of(cells)
         except ValueError:
             if line.strip() != heading.strip():
                 notes.count("unreadable timestamp", number, cells[time].strip())
@@ -204,10 +208,9 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
 def sampled_rows(  # noqa: PLR0913 - where a line has what.
     text: TextFile,
     table: CellTable,
+    time_of: Callable[[Sequence[str]], Nanoseconds],
     *,
     width: int,
-    time: int,
-    parse_time: Callable[[str], Nanoseconds],
     delimiter: str = ",",
     behind: int = 0,
     facts: Sequence[int] = (),
@@ -218,7 +221,7 @@ def sampled_rows(  # noqa: PLR0913 - where a line has what.
         cells = split_csv_line(line, delimiter)
         if number > behind and len(cells) == width:
             with contextlib.suppress(ValueError):
-                at = parse_time(cells[time].strip())
+                at = time_of(cells)
                 values, _ = table.read(cells, number, notes)
                 yield SampledRow(at, values, tuple(cells[place] for place in facts))
 
