@@ -13,7 +13,7 @@ RUN: Final = Path(__file__).parent / "run.py"
 
 
 @pytest.mark.parametrize(
-    ("value", "ceiling", "is_kept", "verdict"),
+    ("value", "ceiling", "is_met", "verdict"),
     [
         (9.0, 10.0, True, "pass"),
         (10.0, 10.0, True, "pass"),
@@ -25,13 +25,13 @@ RUN: Final = Path(__file__).parent / "run.py"
 def test_a_promise_is_kept_or_said_not_to_be(
     value: float | None,
     ceiling: float | None,
-    is_kept: bool,  # noqa: FBT001
+    is_met: bool,  # noqa: FBT001
     verdict: str,
 ) -> None:
     """What could not be measured does not count as kept."""
     figure = Figure("scrape", value, "ms", ceiling)
 
-    assert (figure.is_kept, figure.cells[3]) == (is_kept, verdict)
+    assert (figure.is_met, figure.cells[3]) == (is_met, verdict)
 
 
 @pytest.mark.parametrize(

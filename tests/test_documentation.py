@@ -68,7 +68,7 @@ def _command_lines(page: Path) -> Iterator[str]:
                 yield after
 
 
-def _words(line: str) -> list[str]:
+def _arguments(line: str) -> list[str]:
     """The words up to where the shell takes over."""
     words = shlex.split(line, comments=True)
     ends = [n for n, word in enumerate(words) if re.fullmatch(r"[|;&>]+|\d?>.*|\|\|", word)]
@@ -100,7 +100,7 @@ def test_command_lines_can_be_typed(page: Path, capsys: pytest.CaptureFixture[st
     parsers = {each.name: _parser(each) for each in all_commands()}
     refused = []
     for line in _command_lines(page):
-        name, *arguments = _words(line)
+        name, *arguments = _arguments(line)
         try:
             parsers[name].parse_args(arguments)
         except (KeyError, argparse.ArgumentError):

@@ -67,25 +67,25 @@ def lived() -> NodeAccounts:
 
 
 @pytest.fixture(scope="module")
-def past(lived: NodeAccounts) -> Case:
+def two_days(lived: NodeAccounts) -> Case:
     """The workload over the last two days."""
     (case,) = lived.snapshot(EPOCH + DAYS * DAY).cases(2 * DAY)
     return case
 
 
-def test_workload_is_summed_over_its_devices(past: Case) -> None:
+def test_workload_is_summed_over_its_devices(two_days: Case) -> None:
     """The window of the workload holds what those of its devices hold."""
-    found = past.workload_window
+    found = two_days.workload_window
     assert found is not None
-    assert found.known == sum(window.known for window in past.windows) == 4 * DAY
-    assert found.workload_key == past.key
+    assert found.known == sum(window.known for window in two_days.windows) == 4 * DAY
+    assert found.workload_key == two_days.key
     day = [each for each in found.blocks.of(Measure.BUSY) if each.start % DAY == 12 * HOUR]
     assert [each.mean for each in day] == [pytest.approx(1.6, rel=1e-3)] * 2
 
 
-def test_shape_is_of_all_that_is_remembered(past: Case) -> None:
+def test_shape_is_of_all_that_is_remembered(two_days: Case) -> None:
     """Ten days tell of the day's cycle, though the case is about two."""
-    found = past.shape()
+    found = two_days.shape()
     assert found is not None
     assert found.is_daily
     assert found.covers_cycle
@@ -94,38 +94,38 @@ def test_shape_is_of_all_that_is_remembered(past: Case) -> None:
     assert found.hours_of_day[2] == 0.0
 
 
-def test_memory_trend_is_of_its_daily_peaks(past: Case) -> None:
+def test_memory_trend_is_of_its_daily_peaks(two_days: Case) -> None:
     """A GiB a day on each of two devices."""
-    found = past.trend(Measure.MEMORY_BYTES)
+    found = two_days.trend(Measure.MEMORY_BYTES)
     assert found is not None
     assert found.slope_per_day == pytest.approx(2 * GIBIBYTE, rel=0.01)
     assert found.is_growing
-    busy = past.trend(Measure.BUSY)
+    busy = two_days.trend(Measure.BUSY)
     assert busy is not None
     assert not busy.is_growing
 
 
-def test_blocks_of_two_days_are_worth_few(past: Case) -> None:
+def test_blocks_of_two_days_are_worth_few(two_days: Case) -> None:
     """What is alike for ten hours is no ten hours of evidence."""
-    assert 1 <= past.effective_samples() < 30
+    assert 1 <= two_days.effective_samples() < 30
 
 
-def test_peaks_beyond_a_capacity(past: Case) -> None:
+def test_peaks_beyond_a_capacity(two_days: Case) -> None:
     """Of the device that goes beyond it most often; of all together in devices' worth."""
     share = 10 / 24
     of_one, of_both = (
-        past.exceedance(Measure.COMPUTE, 0.3),
-        past.group_exceedance(Measure.COMPUTE, 0.7),
+        two_days.exceedance(Measure.COMPUTE, 0.3),
+        two_days.group_exceedance(Measure.COMPUTE, 0.7),
     )
     assert of_one is not None
     assert of_both is not None
     assert of_one.share == of_both.share == pytest.approx(share, abs=0.01)
     assert of_one.blocks == 576
     assert of_one.effective_blocks < 30
-    never = past.exceedance(Measure.COMPUTE, 0.5)
+    never = two_days.exceedance(Measure.COMPUTE, 0.5)
     assert never is not None
     assert never.share == 0.0
-    assert past.exceedance(Measure.NVLINK, 0.5) is None
+    assert two_days.exceedance(Measure.NVLINK, 0.5) is None
 
 
 def test_device_without_a_holder_has_a_past_too() -> None:

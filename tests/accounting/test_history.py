@@ -245,9 +245,9 @@ def test_history_over_its_size_limit_forgets_the_oldest(path: Path) -> None:
         history = HistoryRepository(opened, most)
         for number in range(0, 6000, 50):
             history.save(five_minutes(each) for each in range(number, number + 50))
-        kept = list(history.load())
-        assert kept == [five_minutes(number) for number in range(6000 - len(kept), 6000)]
-        assert history.forgotten == 6000 - len(kept) > 0
+        stored = list(history.load())
+        assert stored == [five_minutes(number) for number in range(6000 - len(stored), 6000)]
+        assert history.forgotten == 6000 - len(stored) > 0
     assert most / 2 < path.stat().st_size <= most + 64 * 1024
 
 

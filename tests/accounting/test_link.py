@@ -8,14 +8,14 @@ from readings import SECOND
 from rightsizer.accounting.device_state import PcieLinkMonitor
 from rightsizer.accounting.settings import PcieLinkSettings
 
-Look = tuple[float, bool]
+LinkSample = tuple[float, bool]
 """A generation, and whether the GPU was at work."""
 
 
-def reached(looks: Sequence[Look], every_seconds: int = 1) -> float | None:
+def reached(samples: Sequence[LinkSample], every_seconds: int = 1) -> float | None:
     """The highest generation after looks at equal intervals."""
     watch, found = PcieLinkMonitor(), None
-    for number, (generation, is_loaded) in enumerate(looks, start=1):
+    for number, (generation, is_loaded) in enumerate(samples, start=1):
         found = watch.see(
             number * every_seconds * SECOND, every_seconds * SECOND, generation, is_loaded=is_loaded
         )
@@ -23,7 +23,7 @@ def reached(looks: Sequence[Look], every_seconds: int = 1) -> float | None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "expected"),
+    ("samples", "expected"),
     [
         ([], None),
         # At rest it is never judged.
@@ -42,9 +42,11 @@ def reached(looks: Sequence[Look], every_seconds: int = 1) -> float | None:
         ([(3, True)] * 60 + [(1, False)] * 75, None),
     ],
 )
-def test_highest_generation_under_load_of_late(looks: Sequence[Look], expected: int | None) -> None:
+def test_highest_generation_under_load_of_late(
+    samples: Sequence[LinkSample], expected: int | None
+) -> None:
     """Over the last minute, once there was load enough in it."""
-    assert reached(looks) == expected
+    assert reached(samples) == expected
 
 
 @pytest.mark.parametrize("every_seconds", [10, 57, 100])

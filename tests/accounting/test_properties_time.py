@@ -35,7 +35,7 @@ def known_seconds(totals: Totals) -> float:
     return sum(time for state, time in totals.state_seconds.items() if state is not State.UNKNOWN)
 
 
-def figures(totals: Totals) -> dict[object, float]:
+def flat_totals(totals: Totals) -> dict[object, float]:
     """Every number that must only grow."""
     return {
         **totals.state_seconds,
@@ -89,7 +89,7 @@ def test_counters_only_grow(life: Life) -> None:
     """Prometheus takes any fall for a restart."""
     accounts = NodeAccounts()
     seen = [
-        figures(posted([each], accounts).device(GPU.uuid).totals.totals())
+        flat_totals(posted([each], accounts).device(GPU.uuid).totals.totals())
         for each in snapshots_of(*life)
     ]
     for before, after in pairwise(seen):
@@ -115,7 +115,7 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
     before, after = posted(first), NodeAccounts()
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
-    assert figures(after.device(GPU.uuid).totals.totals()) == {
+    assert flat_totals(after.device(GPU.uuid).totals.totals()) == {
         "used_seconds": 0.0,
         "used_joules": 0.0,
     }

@@ -20,7 +20,7 @@ from webhook_server import webhook_server
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[ActionRepository]:
+def opened_repository(folder: Path) -> Iterator[ActionRepository]:
     """A repository in a history, as long as an agent runs."""
     storage = Storage(str(folder / "history.db"))
     try:
@@ -259,7 +259,7 @@ def test_verification_result_is_linked_to_the_action(state: AdviceState, why: st
 
 def test_advice_reopened_after_success_marks_the_action_failed(tmp_path: Path) -> None:
     """The entry says so, over a restart too."""
-    with kept(tmp_path) as repository, action_node(repository) as node:
+    with opened_repository(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action())
         node.advise()
         node.run(controller)
@@ -315,7 +315,7 @@ def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:
 
 def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
     """And writes down that no one waited for its end."""
-    with kept(tmp_path) as repository, action_node(repository) as node:
+    with opened_repository(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action(command=("sleep", "60")))
         node.advise()
         node.clock.pass_seconds(60.0)
@@ -328,7 +328,7 @@ def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
 
 def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
     """In the history's database; a row of a newer program is passed over."""
-    with kept(tmp_path) as repository, action_node(repository) as node:
+    with opened_repository(tmp_path) as repository, action_node(repository) as node:
         node.advise()
         node.run(node.controller(action()))
         before = list(repository.records())

@@ -55,7 +55,7 @@ def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> Workl
 STEADY: Final = course(*[STARVED] * 20)
 
 
-def asked(
+def candidates(
     judgements: Sequence[Judgement] = (host_bound(),),
     courses: Mapping[str, WorkloadCourse] | None = None,
     taken: Sequence[tuple[CaptureRecord, float]] = (),
@@ -69,13 +69,13 @@ def asked(
 
 def why_not(*arguments: Any, **more: Any) -> str | None:
     """Why the only finding gets no capture."""
-    (found,) = asked(*arguments, **more)
+    (found,) = candidates(*arguments, **more)
     return found.why_not
 
 
 def test_a_finding_on_a_workload_in_its_stride_is_profiled() -> None:
     """The finding and its workload are named."""
-    (found,) = asked()
+    (found,) = candidates()
     assert (found.key, found.finding.reasons, found.why_not) == (KEY, (Reason.HOST_BOUND,), None)
 
 
@@ -83,7 +83,7 @@ def test_findings_that_no_profile_settles_are_passed_over() -> None:
     """An idle GPU has nothing to show, and what a profile says needs no other."""
     profiled = host_bound(rule="profile_host_bound")
     satisfied = host_bound(kind=FindingKind.OPTIMIZED)
-    assert asked([judgement(), profiled, satisfied]) == ()
+    assert candidates([judgement(), profiled, satisfied]) == ()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
     assert advanced(advanced(None, first, 300.0), later, 300.0).active_seconds == 600.0
 
 
-def past(workload: str, ago_seconds: float, *, is_fruitful: bool) -> tuple[CaptureRecord, float]:
+def past_capture(
+    workload: str, ago_seconds: float, *, is_fruitful: bool
+) -> tuple[CaptureRecord, float]:
     """A capture, and the seconds since it began."""
     outcome = CaptureOutcome.LANDED if is_fruitful else CaptureOutcome.EMPTY
     return record(workload=workload, outcome=outcome), ago_seconds
@@ -185,11 +187,14 @@ def past(workload: str, ago_seconds: float, *, is_fruitful: bool) -> tuple[Captu
 @pytest.mark.parametrize(
     ("taken", "why"),
     [
-        (past(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
-        (past(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
-        (past(KEY, 3600.0, is_fruitful=False), None),
-        (past(KEY, 86400.0, is_fruitful=True), None),
-        (past("slurm/other", 60.0, is_fruitful=True), None),
+        (past_capture(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
+        (
+            past_capture(KEY, 60.0, is_fruitful=False),
+            "it was profiled 1 min ago, and rests for 1 h",
+        ),
+        (past_capture(KEY, 3600.0, is_fruitful=False), None),
+        (past_capture(KEY, 86400.0, is_fruitful=True), None),
+        (past_capture("slurm/other", 60.0, is_fruitful=True), None),
     ],
 )
 def test_a_workload_rests_after_a_capture(
@@ -201,7 +206,7 @@ def test_a_workload_rests_after_a_capture(
 
 def test_a_node_has_so_many_captures_a_day() -> None:
     """Of whichever workloads."""
-    taken = [past(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
+    taken = [past_capture(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
     assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
     assert why_not(taken=taken[:3]) is None
 
@@ -211,7 +216,11 @@ def test_the_most_severe_comes_first() -> None:
     low = host_bound(id="low", confidence=0.99)
     sure = host_bound(id="sure", severity=Severity.HIGH, confidence=0.9)
     unsure = host_bound(id="unsure", severity=Severity.HIGH, confidence=0.6)
-    assert [each.finding.id for each in asked([low, unsure, sure])] == ["sure", "unsure", "low"]
+    assert [each.finding.id for each in candidates([low, unsure, sure])] == [
+        "sure",
+        "unsure",
+        "low",
+    ]
 
 
 def test_bounds_that_leave_no_room_are_refused() -> None:
@@ -241,5 +250,7 @@ def test_workload_just_profiled_is_not_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
     """Whatever the workload does meanwhile."""
-    reason = why_not(courses={KEY: course(*minutes)}, taken=[past(KEY, ago, is_fruitful=True)])
+    reason = why_not(
+        courses={KEY: course(*minutes)}, taken=[past_capture(KEY, ago, is_fruitful=True)]
+    )
     assert (reason is not None) or ago >= 86400.0

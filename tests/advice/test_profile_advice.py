@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, after, finding, judgement
-from profile_beside import KEY, known, long_profile, waiting_profile
+from profile_beside import KEY, long_profile, telemetry_of, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import DAY, HOUR, SECOND, gpu, workload
 from rightsizer.advice.ledger import Ledger
@@ -35,7 +35,7 @@ HELD_UP = {State.HOST_BOUND: 240.0, State.PRODUCTIVE: 60.0}
 
 def took(found: Profile, now: Nanoseconds = NOW, **telemetry: Any) -> TakenProfile:
     """A profile of the workload's only GPU, judged and kept."""
-    beside = known(telemetry.pop("states", HELD_UP), **telemetry)
+    beside = telemetry_of(telemetry.pop("states", HELD_UP), **telemetry)
     joined = join((found,), (gpu(0),), lambda *_: beside, SETTINGS)
     (judged,) = judged_workloads((found,))
     return taken(judged, joined, SETTINGS, now)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profile_beside import AT, KEY, known, long_profile, waiting_profile
+from profile_beside import AT, KEY, long_profile, telemetry_of, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import EPOCH, SECOND, gpu
 from rightsizer.model.histogram import Histogram
@@ -26,14 +26,14 @@ def joined(found: Profile, telemetry: ProfileTelemetry | None) -> ProfileJoin:
     return join((found,), NODE, lambda *_: telemetry, ProfileComparisonSettings())
 
 
-def figures(found: ProfileJoin) -> dict[str, ProfileComparison]:
+def by_figure(found: ProfileJoin) -> dict[str, ProfileComparison]:
     """What was compared, by its name."""
     return {each.figure: each for device in found.devices for each in device.comparisons}
 
 
 def test_a_contradiction_is_told_with_both_figures() -> None:
     """What it is of, and how long each looked, too."""
-    found = joined(long_profile(), known(WORKING))
+    found = joined(long_profile(), telemetry_of(WORKING))
     (text,) = found.contradictions
 
     assert text == (
@@ -46,27 +46,29 @@ def test_a_contradiction_is_told_with_both_figures() -> None:
 
 def test_those_that_agree_contradict_nothing() -> None:
     """And both figures are there all the same."""
-    found = joined(long_profile(), known({State.HOST_BOUND: 200.0, State.PRODUCTIVE: 100.0}))
+    found = joined(long_profile(), telemetry_of({State.HOST_BOUND: 200.0, State.PRODUCTIVE: 100.0}))
 
     assert found.contradictions == ()
-    assert figures(found)["host_wait_ratio"].profile == 0.62
-    assert figures(found)["host_wait_ratio"].telemetry == pytest.approx(2 / 3, abs=1e-4)
+    assert by_figure(found)["host_wait_ratio"].profile == 0.62
+    assert by_figure(found)["host_wait_ratio"].telemetry == pytest.approx(2 / 3, abs=1e-4)
 
 
 def test_idle_time_around_a_profile_contradicts_nothing() -> None:
     """A profile of ten busy seconds within five minutes that were idle is both right."""
     short = long_profile(10.0, kernel_ratio=0.95, host_ratio=0.05)
-    found = joined(short, known({State.PRODUCTIVE: 10.0, State.IDLE_HELD: 290.0}, busy_ratio=0.032))
+    found = joined(
+        short, telemetry_of({State.PRODUCTIVE: 10.0, State.IDLE_HELD: 290.0}, busy_ratio=0.032)
+    )
 
     assert found.contradictions == ()
-    assert figures(found)["busy_ratio"].telemetry == pytest.approx(0.96, abs=0.01)
+    assert by_figure(found)["busy_ratio"].telemetry == pytest.approx(0.96, abs=0.01)
 
 
 def test_kernels_where_telemetry_saw_an_idle_gpu_are_of_another_one() -> None:
     """That is said, nothing else is compared, and no workload is blamed for it."""
-    found = joined(long_profile(), known({State.IDLE_EMPTY: 300.0}))
+    found = joined(long_profile(), telemetry_of({State.IDLE_EMPTY: 300.0}))
 
-    assert list(figures(found)) == ["active_seconds"]
+    assert list(by_figure(found)) == ["active_seconds"]
     assert "another GPU, or the clocks differ" in found.contradictions[0]
     assert found.key is None
     assert "no activity" in found.unmatched
@@ -88,7 +90,9 @@ def test_a_short_profile_contradicts_telemetry_that_saw_nothing_at_all(
     contradicts: bool,  # noqa: FBT001 - a case's.
 ) -> None:
     """Most profiles are of a second or less; a reading in between tells a percent of one."""
-    found = joined(long_profile(1.0, kernel_ratio=kernels_seconds, host_ratio=0.1), known(states))
+    found = joined(
+        long_profile(1.0, kernel_ratio=kernels_seconds, host_ratio=0.1), telemetry_of(states)
+    )
     assert found.contradicts("active_seconds") is contradicts
     assert (found.key is None) is contradicts
 
@@ -96,8 +100,8 @@ def test_a_short_profile_contradicts_telemetry_that_saw_nothing_at_all(
 @pytest.mark.parametrize(
     "telemetry",
     [
-        known({State.IDLE_EMPTY: 200.0, State.UNKNOWN: 100.0}),
-        replace(known({State.IDLE_EMPTY: 60.0}), unseen_seconds=30.0),
+        telemetry_of({State.IDLE_EMPTY: 200.0, State.UNKNOWN: 100.0}),
+        replace(telemetry_of({State.IDLE_EMPTY: 60.0}), unseen_seconds=30.0),
     ],
 )
 def test_time_that_nobody_saw_contradicts_nothing(telemetry: ProfileTelemetry) -> None:
@@ -107,7 +111,7 @@ def test_time_that_nobody_saw_contradicts_nothing(telemetry: ProfileTelemetry) -
 
 def test_resident_kernels_are_compared_with_how_busy_the_gpu_was() -> None:
     """A driver that calls a GPU busy while kernels come and go is contradicted by the profile."""
-    found = figures(joined(long_profile(), known(WORKING, busy_ratio=1.0)))["busy_ratio"]
+    found = by_figure(joined(long_profile(), telemetry_of(WORKING, busy_ratio=1.0)))["busy_ratio"]
 
     assert (found.profile, found.telemetry, found.is_contradiction) == (0.38, 1.0, True)
 
@@ -126,9 +130,9 @@ def test_tensor_cores_are_compared(
         kernel_ratio=0.9, host_ratio=0.1, kernels=(kernel(uses_tensor_cores=uses),)
     )
     held = {Condition.NO_TENSOR_CORES: round(idle_ratio * 300 * SECOND)}
-    found = joined(of_pipes, known({State.PRODUCTIVE: 300.0}, conditions=held))
+    found = joined(of_pipes, telemetry_of({State.PRODUCTIVE: 300.0}, conditions=held))
 
-    assert figures(found)["tensor_core_ratio"].is_contradiction is contradicts
+    assert by_figure(found)["tensor_core_ratio"].is_contradiction is contradicts
 
 
 def test_copies_are_compared_where_the_link_was_read() -> None:
@@ -138,21 +142,21 @@ def test_copies_are_compared_where_the_link_was_read() -> None:
     link = Histogram()
     link.add(0.1, 300 * SECOND)
 
-    assert "pcie_bound_ratio" not in figures(joined(found, known(WORKING)))
-    read = known(WORKING, demands={Resource.PCIE: link})
-    assert figures(joined(found, read))["pcie_bound_ratio"].is_contradiction
+    assert "pcie_bound_ratio" not in by_figure(joined(found, telemetry_of(WORKING)))
+    read = telemetry_of(WORKING, demands={Resource.PCIE: link})
+    assert by_figure(joined(found, read))["pcie_bound_ratio"].is_contradiction
 
 
 def test_more_memory_than_telemetry_ever_saw_is_a_contradiction() -> None:
     """An allocator cannot have what the GPU does not."""
     held = Histogram()
     held.add(0.25, 300 * SECOND)
-    seen = known(WORKING, demands={Resource.MEMORY: held})
+    seen = telemetry_of(WORKING, demands={Resource.MEMORY: held})
     more = long_profile(memory_peak_bytes=40 * 2**30)
     less = long_profile(memory_peak_bytes=19 * 2**30)
 
-    assert figures(joined(more, seen))["memory_bytes"].is_contradiction
-    assert not figures(joined(less, seen))["memory_bytes"].is_contradiction
+    assert by_figure(joined(more, seen))["memory_bytes"].is_contradiction
+    assert not by_figure(joined(less, seen))["memory_bytes"].is_contradiction
 
 
 @given(
@@ -167,13 +171,13 @@ def test_figures_stay_within_what_they_are(
     """Shares are shares, whatever both say, and every contradiction has its sentence."""
     found = joined(
         long_profile(seconds, kernel_ratio=kernels, host_ratio=1.0 - kernels),
-        known(states, busy_ratio=busy),
+        telemetry_of(states, busy_ratio=busy),
     )
-    for name, each in figures(found).items():
+    for name, each in by_figure(found).items():
         if name.endswith("_ratio"):
             assert 0.0 <= each.profile <= 1.0
             assert 0.0 <= each.telemetry <= 1.0
-    contradicting = [each.text for each in figures(found).values() if each.is_contradiction]
+    contradicting = [each.text for each in by_figure(found).values() if each.is_contradiction]
     assert list(found.contradictions) == contradicting
 
 
@@ -198,11 +202,11 @@ def test_profile_and_telemetry_are_asked_for_the_same_time() -> None:
     """From the first kernel to the last, by the clock of the wall."""
     asked: list[tuple[str, Nanoseconds, Nanoseconds]] = []
 
-    def telemetry_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> None:
+    def telemetry_at(uuid: str, start: Nanoseconds, end: Nanoseconds) -> None:
         asked.append((uuid, start, end))
 
     late = profile(replace(long_profile().devices[0], start=7 * SECOND), start=AT)
-    join((late,), NODE, telemetry_of, ProfileComparisonSettings())
+    join((late,), NODE, telemetry_at, ProfileComparisonSettings())
 
     assert asked == [("GPU-0", AT + 7 * SECOND, AT + 47 * SECOND)]
 
@@ -221,7 +225,7 @@ def test_ranks_of_several_holders_are_nobodys() -> None:
     found = join(
         ranks,
         (gpu(0), gpu(1)),
-        lambda uuid, *_: known(WORKING, workload=holders[uuid]),
+        lambda uuid, *_: telemetry_of(WORKING, workload=holders[uuid]),
         ProfileComparisonSettings(),
     )
 
@@ -231,7 +235,7 @@ def test_ranks_of_several_holders_are_nobodys() -> None:
 
 def test_a_gpu_that_nobody_held_is_spoken_of_itself() -> None:
     """As telemetry's own advice does."""
-    assert joined(waiting_profile(), known(WORKING, workload=None)).key == "GPU-0"
+    assert joined(waiting_profile(), telemetry_of(WORKING, workload=None)).key == "GPU-0"
 
 
 def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> None:
@@ -244,7 +248,7 @@ def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> 
         replace(waiting_profile().devices[0], device=ProfiledDevice("0", uuid="GPU-9")), start=AT
     )
     found = [
-        join((each,), two, lambda *_: known(WORKING), ProfileComparisonSettings())
+        join((each,), two, lambda *_: telemetry_of(WORKING), ProfileComparisonSettings())
         for each in (nameless, foreign)
     ]
 

@@ -119,9 +119,9 @@ def test_a_flush_keeps_what_is_closed_and_what_runs(advice_node: AdviceNode) -> 
     advice_node.hold_idle(0, 61)
     advice_node.history_writer.flush()
     assert advice_node.storage.history is not None
-    kept = list(advice_node.storage.history.load())
+    stored = list(advice_node.storage.history.load())
 
-    assert of_devices(kept) == 60 * MINUTE
+    assert of_devices(stored) == 60 * MINUTE
     assert [known.holder for known in advice_node.storage.history.devices()] == [NOTEBOOK]
     assert {name: count for name, count in advice_node.history_writer.counts.items() if count} == {
         "history_writes": 1
@@ -181,16 +181,16 @@ def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNo
     advice_node.history_writer.flush()
     history, clock = advice_node.storage.history, SetClock(EPOCH + 2 * HOUR)
     assert history is not None
-    kept = list(history.load())
+    stored = list(history.load())
     advice_node.take(
         NodeServices(advice_node.accountant, advice_node.storage, clock, (advice_node.sink,))
     )
     clock.ahead = 400 * DAY
     advice_node.history_writer.prune()
-    assert list(history.load()) == kept
+    assert list(history.load()) == stored
     clock.ahead = 0
     advice_node.history_writer.prune()
-    assert list(history.load()) == kept
+    assert list(history.load()) == stored
     clock.ahead = 400 * DAY
     advice_node.history_writer.prune()
     advice_node.history_writer.prune()

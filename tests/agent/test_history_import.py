@@ -29,7 +29,7 @@ def windows(count: int, first: int = 0) -> list[Window]:
     ]
 
 
-def kept(path: Path) -> list[Window]:
+def stored_windows(path: Path) -> list[Window]:
     """What a history holds."""
     storage = Storage(str(path), read_only=True)
     assert storage.history is not None
@@ -64,7 +64,7 @@ def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
         assert not path.exists()
 
     assert {file.name for file in tmp_path.iterdir()} == {"history.db"}
-    assert kept(path) == windows(3)
+    assert stored_windows(path) == windows(3)
 
 
 def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
     fill(path, windows(600, first=2), windows(3, first=602))
 
     assert names(tmp_path) == {"history.db"}
-    assert kept(path) == windows(605)
+    assert stored_windows(path) == windows(605)
     Storage(str(path)).close()
 
 
@@ -85,7 +85,7 @@ def test_recording_replayed_again_is_counted_once(tmp_path: Path) -> None:
     for _ in range(3):
         fill(path, windows(1, first=20), twice)
 
-    assert sum(window.accounted for window in kept(path)) == 25 * 5 * MINUTE
+    assert sum(window.accounted for window in stored_windows(path)) == 25 * 5 * MINUTE
 
 
 def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_failed_replay_changes_nothing(tmp_path: Path, is_there: bool) -> None: 
     with pytest.raises(ValueError, match="torn"):
         break_off()
     assert names(tmp_path) == ({"history.db"} if is_there else set())
-    assert not is_there or kept(path) == windows(2)
+    assert not is_there or stored_windows(path) == windows(2)
 
 
 def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> Non
     with contextlib.closing(Storage(str(path))) as agent:
         assert agent.history is not None
         agent.history.save(windows(2, first=3))
-    assert kept(path) == windows(5)
+    assert stored_windows(path) == windows(5)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def kinds(step: BrokerTransition) -> list[EventKind]:
     return [event.kind for event in step.events]
 
 
-def asked(
+def step_of(
     world: World, *tickets: Ticket, state: BrokerState = START, now: int = 0
 ) -> BrokerTransition:
     """The tickets in the queue, and one look at it."""
@@ -48,7 +48,7 @@ def asked(
 def test_a_ticket_is_granted_observed_and_given_back() -> None:
     """The life of a lease."""
     world = World(hgx())
-    step = asked(world, ticket("a", 2))
+    step = step_of(world, ticket("a", 2))
     assert kinds(step) == [EventKind.GRANTED]
     assert step.state.tickets == ()
     assert [grant.id for grant in step.grants] == ["a"]
@@ -62,7 +62,7 @@ def test_a_ticket_is_granted_observed_and_given_back() -> None:
 
 def test_a_lease_ends_when_its_last_process_is_gone() -> None:
     """No one has to give it back."""
-    state = BROKER.observe(asked(World(hgx()), ticket("a")).state, SECOND, {"a": ALIVE}).state
+    state = BROKER.observe(step_of(World(hgx()), ticket("a")).state, SECOND, {"a": ALIVE}).state
     step = BROKER.observe(state, 2 * SECOND, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
     assert step.state.leases == ()
@@ -70,7 +70,7 @@ def test_a_lease_ends_when_its_last_process_is_gone() -> None:
 
 def test_a_client_that_takes_a_lease_and_vanishes_frees_it_at_once() -> None:
     """Unless the settings give it time to have another process begin."""
-    state = asked(World(hgx()), ticket("a")).state
+    state = step_of(World(hgx()), ticket("a")).state
     step = BROKER.observe(state, SECOND, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
     patient = Broker(replace(SETTINGS, start_grace_seconds=60.0), GpuPlacementSettings())
@@ -84,7 +84,7 @@ def test_a_client_that_takes_a_lease_and_vanishes_frees_it_at_once() -> None:
 def test_nothing_ends_because_nobody_could_look(observation: LeaseObservation | None) -> None:
     """What is not known is no death."""
     observations = {} if observation is None else {"a": observation, "b": observation}
-    state = asked(World(hgx()), ticket("a", 8), ticket("b", 8)).state
+    state = step_of(World(hgx()), ticket("a", 8), ticket("b", 8)).state
     step = BROKER.observe(state, DAY, observations)
     assert [each.id for each in step.state.leases] == ["a"]
     assert [each.id for each in step.state.tickets] == ["b"]
@@ -92,7 +92,7 @@ def test_nothing_ends_because_nobody_could_look(observation: LeaseObservation | 
 
 def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
     """The next in the queue has its turn."""
-    state = asked(World(hgx()), ticket("a", 8), ticket("b", 8)).state
+    state = step_of(World(hgx()), ticket("a", 8), ticket("b", 8)).state
     step = BROKER.observe(state, SECOND, {"b": DEAD})
     assert step.events[0].reason is EndReason.WITHDRAWN
     assert step.state.tickets == ()
@@ -101,7 +101,7 @@ def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
 def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
     """Nothing is killed, nothing is given to others, and it ends as one whose time was up."""
     world = World(hgx())
-    state = asked(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
+    state = step_of(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
     step = BROKER.turn(state, 2 * MINUTE, {"a": ALIVE}, world.observe())
     assert kinds(step) == [EventKind.TIME_UP]
     step = BROKER.turn(step.state, 3 * MINUTE, {"a": ALIVE}, world.observe())
@@ -115,7 +115,7 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
 def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
     """After an hour without work; what no one saw is not idle."""
     idle = LeaseObservation(is_alive=True, is_active=False)
-    state = BROKER.observe(asked(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
+    state = BROKER.observe(step_of(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
     step = BROKER.observe(state, HOUR, {"a": idle})
     assert kinds(step) == [EventKind.IDLE]
     step = BROKER.observe(step.state, HOUR + SECOND, {"a": idle})
@@ -130,7 +130,7 @@ def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
 def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None:
     """Where memory and needs of both fit."""
     world = World(hgx(1))
-    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.ask(state, MINUTE, ticket("b", memory=30, may_share=True)).state
     step = BROKER.turn(state, MINUTE, world.observations(state), world.observe())
@@ -150,7 +150,7 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
 def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
     """Too much memory, alone on the GPU, or no one knows how much."""
     world = World(hgx(1))
-    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
     state = BROKER.ask(state, MINUTE, wanted).state
     step = BROKER.turn(state, HOUR, world.observations(state), world.observe())
@@ -161,7 +161,7 @@ def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str
 def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
     """What once was used may be used again."""
     world = World(hgx(1))
-    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 45 * GIBIBYTE)
     step = BROKER.observe(state, SECOND, world.observations(state))
     assert kinds(step) == [EventKind.OVER_MEMORY]
@@ -177,7 +177,7 @@ def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
 def test_memory_around_the_budget_is_told_once() -> None:
     """Again only after it was kept for five minutes."""
     world = World(hgx(1))
-    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    state = step_of(world, ticket("a", memory=30, may_share=True)).state
     minutes = []
     for minute, gibibytes in ((0, 45), (1, 20), (2, 45), (6, 20), (7, 45), (8, 20), (13, 45)):
         world.running["a"] = Running(("GPU-0",), gibibytes * GIBIBYTE)
@@ -197,7 +197,7 @@ def test_memory_around_the_budget_is_told_once() -> None:
 def test_memory_of_processes_without_a_lease_is_respected() -> None:
     """Beside what was set aside, though the leases do not use theirs yet."""
     world = World(hgx(1))
-    state = asked(world, ticket("a", memory=30, may_share=True)).state
+    state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), GIBIBYTE)
     world.outsiders["theirs"] = Running(("GPU-0",), 30 * GIBIBYTE)
     more = BROKER.ask(state, MINUTE, ticket("b", memory=20, may_share=True)).state
@@ -210,7 +210,7 @@ def test_memory_of_processes_without_a_lease_is_respected() -> None:
 def test_whoever_asks_again_gets_the_same_answer() -> None:
     """An answer may be lost, a ticket may not double."""
     world = World(hgx(1))
-    state = asked(world, ticket("a"), ticket("b")).state
+    state = step_of(world, ticket("a"), ticket("b")).state
     for name, kind in (("a", EventKind.GRANTED), ("b", EventKind.QUEUED)):
         step = BROKER.ask(state, SECOND, ticket(name))
         assert kinds(step) == [kind]
@@ -261,7 +261,7 @@ def test_a_full_queue_refuses() -> None:
 def test_only_owners_and_operators_end_what_somebody_has() -> None:
     """Tickets, leases and reservations alike."""
     world = World(hgx())
-    state = asked(world, ticket("a", 8), ticket("b")).state
+    state = step_of(world, ticket("a", 8), ticket("b")).state
     wanted = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
     state = BROKER.reserve(state, 0, wanted, client(), world.observe()).state
     for end, name in ((BROKER.end, "a"), (BROKER.end, "b"), (BROKER.cancel, "r")):
@@ -273,7 +273,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
 
 def test_a_restart_on_the_same_boot_changes_nothing() -> None:
     """No one was idle while no one looked."""
-    state = asked(World(hgx()), ticket("a", 8), ticket("b")).state
+    state = step_of(World(hgx()), ticket("a", 8), ticket("b")).state
     step = BROKER.after_restart(state, HOUR, "boot")
     assert step.events == ()
     assert step.state.tickets == state.tickets
@@ -285,7 +285,7 @@ def test_a_restart_on_the_same_boot_changes_nothing() -> None:
 def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
     """Reservations move to the new clock, usage has decayed meanwhile."""
     world = World(hgx())
-    state = asked(world, ticket("a", 8), ticket("b"), now=DAY).state
+    state = step_of(world, ticket("a", 8), ticket("b"), now=DAY).state
     wanted = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
     state = BROKER.reserve(state, DAY + HOUR, wanted, client("bo"), world.observe()).state
     step = BROKER.after_restart(state, MINUTE, "another", shift=-DAY - 2 * HOUR)
@@ -333,20 +333,20 @@ def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
         "two": ("GPU-2",),
     }
     assert empty.joined_by(reversed(found)) == state
-    step = asked(World(hgx()), ticket("a", 5), state=state, now=HOUR)
+    step = step_of(World(hgx()), ticket("a", 5), state=state, now=HOUR)
     assert set(step.grants[0].lease.uuids) == {f"GPU-{at}" for at in range(3, 8)}
 
 
 def test_a_shared_lease_counts_by_its_part_of_the_memory() -> None:
     """A quarter of a GPU for an hour."""
-    state = asked(World(hgx()), ticket("a", memory=20, may_share=True)).state
+    state = step_of(World(hgx()), ticket("a", memory=20, may_share=True)).state
     assert state.rates() == {"ada": pytest.approx(20 * GIBIBYTE / TOTAL_BYTES)}
 
 
 def test_request_without_visible_gpus_waits() -> None:
     """An agent that has not looked yet, or whose driver is gone, refuses no one."""
     nobody = World(hgx(0))
-    step = asked(nobody, ticket("a", 8), ticket("b"))
+    step = step_of(nobody, ticket("a", 8), ticket("b"))
     assert [each.id for each, _ in step.waiting] == ["a", "b"]
     seen = BROKER.serve(step.state, SECOND, World(hgx()).observe())
     assert [grant.id for grant in seen.grants] == ["a"]

@@ -22,7 +22,7 @@ def kinds(step: BrokerTransition) -> list[EventKind]:
     return [event.kind for event in step.events]
 
 
-def asked(
+def step_of(
     world: World, wanted: Ticket, state: BrokerState = START, now: int = 0
 ) -> BrokerTransition:
     """A ticket in the queue, and one look at it."""
@@ -36,10 +36,10 @@ def test_a_reservation_is_free_in_time() -> None:
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
-    step = asked(world, ticket("a", limit_seconds=3601.0), state=state)
+    step = step_of(world, ticket("a", limit_seconds=3601.0), state=state)
     assert step.grants == ()
     mine = ticket("mine", 8, user="bo", reservation="r")
-    step = asked(world, mine, state=step.state, now=HOUR - 1)
+    step = step_of(world, mine, state=step.state, now=HOUR - 1)
     assert step.grants == ()
     step = BROKER.turn(step.state, HOUR, {}, world.observe())
     assert [grant.id for grant in step.grants] == ["mine"]
@@ -54,7 +54,7 @@ def test_a_reservation_is_free_in_time() -> None:
 def test_leased_time_cannot_be_reserved() -> None:
     """By the limits known, and without one for ever."""
     world = World(hgx())
-    state = asked(world, ticket("a", 5, limit_seconds=7200.0)).state
+    state = step_of(world, ticket("a", 5, limit_seconds=7200.0)).state
     early = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
     assert BROKER.reserve(state, 0, early, client("bo"), world.observe()).is_refused
     late = replace(early, starts=2 * HOUR)
@@ -92,11 +92,11 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
         assert not step.is_refused
         state = step.state
     kept = "4 are kept for reservation late of bo, which begins in 21 h; with --time-limit 20h"
-    assert kept in why_first(asked(world, ticket("a", 6, limit_seconds=86400.0), state))
+    assert kept in why_first(step_of(world, ticket("a", 6, limit_seconds=86400.0), state))
     kept = "2 are kept for reservation soon of bo, which begins in 3 h; with --time-limit 3h or"
-    assert kept in why_first(asked(world, ticket("a", 8, limit_seconds=86400.0), state))
-    state = asked(world, ticket("there", limit_seconds=7200.0), state).state
-    assert why_first(asked(world, ticket("a", 8, limit_seconds=86400.0), state)).endswith(
+    assert kept in why_first(step_of(world, ticket("a", 8, limit_seconds=86400.0), state))
+    state = step_of(world, ticket("there", limit_seconds=7200.0), state).state
+    assert why_first(step_of(world, ticket("a", 8, limit_seconds=86400.0), state)).endswith(
         "kept for reservation soon of bo, which begins in 3 h"
     )
     begun = BROKER.turn(state, 3 * HOUR + 2 * MINUTE, {"there": DEAD}, world.observe())
@@ -174,6 +174,6 @@ def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, expecte
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
     mine = ticket("mine", 8, user="bo", reservation="r")
     state = BROKER.ask(state, 0, mine, world.observe()).state
-    step = asked(world, ticket("other", limit_seconds=86400.0), state=state, now=now)
+    step = step_of(world, ticket("other", limit_seconds=86400.0), state=state, now=now)
     assert [each.id for each, _ in step.waiting] == ["other", "mine"]
     assert step.waiting[-1][1] == expected

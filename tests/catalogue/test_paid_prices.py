@@ -24,10 +24,10 @@ PLAN = "model: llama-3.1-8b\nrps: 5\ngpus: [h100, l40s]\n"
 def ask(capsys: Captured, tmp_path: Path) -> Ask:
     """Candidates of a plan file by GPU."""
 
-    def answered(text: str, *words: str) -> Any:
+    def answered(text: str, *arguments: str) -> Any:
         file = tmp_path / "plan.yaml"
         file.write_text(text, encoding="utf-8")
-        assert main(["plan", str(file), *words, "--json"]) == 0
+        assert main(["plan", str(file), *arguments, "--json"]) == 0
         plan = json.loads(capsys.readouterr().out)
         return {each["gpu"]: each for each in plan["candidates"]}
 

@@ -103,8 +103,8 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
     """No rules, server, telemetry or profiler: at most 100 modules of our own, 220 in all."""
     file = tmp_path / "plan.yaml"
     file.write_text("model: {parameters: 70e9}\n", encoding="utf-8")
-    words = [word.replace("FILE", str(file)) for word in question.split()]
-    loaded = modules_of("plan", *words)
+    argv = [word.replace("FILE", str(file)) for word in question.split()]
+    loaded = modules_of("plan", *argv)
     own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}
 
     assert "rightsizer.planner.planner" in own
@@ -121,7 +121,7 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         ("run", "--", "true"),
         ("queue",),
@@ -131,9 +131,9 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
         ("resume",),
         ("place", "--gpus", "2"),
     ],
-    ids=lambda words: words[0],
+    ids=lambda argv: argv[0],
 )
-def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, argv: tuple[str, ...]) -> None:
     """What starts a training or is asked in a loop: fewer than 50 modules of our own.
 
     It asks an agent that answers, and loads neither its server nor its settings, nor any library.
@@ -144,7 +144,7 @@ def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, words: tuple[str, 
         answering = threading.Thread(target=_refuse, args=(agent,), daemon=True)
         answering.start()
         flags = ("--path.api-socket", tmp_path / "api.sock")
-        loaded = modules_of(words[0], *flags, *words[1:])
+        loaded = modules_of(argv[0], *flags, *argv[1:])
         agent.shutdown(socket.SHUT_RDWR)
         answering.join()
     own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}

@@ -171,11 +171,11 @@ def test_decisions_without_a_service_change_the_ledger(
 ) -> None:
     """And explain reads it, without the store; a time of its own goes with a snooze."""
     config = configured(tmp_path, "http://127.0.0.1:9", api_socket=str(tmp_path / "none.sock"))
-    kept = keep_advice(tmp_path / "fleet-advice.db", NOW)
+    advice_id = keep_advice(tmp_path / "fleet-advice.db", NOW)
     fleet = ("--fleet", "--config.file", str(config))
-    assert main(["snooze", kept, "--for", "7d", "--actor", "ana", *fleet]) == 0
+    assert main(["snooze", advice_id, "--for", "7d", "--actor", "ana", *fleet]) == 0
     assert capsys.readouterr().out.startswith("Snoozed by ana: GPU 0: held but idle.\nIt stays so")
-    assert main(["explain", kept, *fleet]) == 0
+    assert main(["explain", advice_id, *fleet]) == 0
     assert "snoozed by ana" in capsys.readouterr().out
     assert main(["claim", "nosuchid", *fleet]) == 2
     assert "there is no advice 'nosuchid'" in capsys.readouterr().err

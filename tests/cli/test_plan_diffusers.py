@@ -39,7 +39,7 @@ def pipeline(tmp_path: Path) -> Path:
     return tmp_path / "flux"
 
 
-def asked(config: str, **more: Any) -> str:
+def plan_document(config: str, **more: Any) -> str:
     """A plan of a model on two kinds of GPU."""
     gpus = ["H100-SXM5-80GB", "L4"]
     return json.dumps({"model": {"config": config, **more}, "gpus": gpus})
@@ -50,7 +50,7 @@ def test_a_pipeline_is_planned_whole(
     config: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All its parts are in memory, and FLUX fits one H100 in 16 bits, but no L4."""
-    text = asked(config, image=1024, steps=28, guided=False)
+    text = plan_document(config, image=1024, steps=28, guided=False)
     plan = answer(pipeline.parent / "plan.yaml", text, capsys)
 
     best, *_ = plan["candidates"]
@@ -67,7 +67,7 @@ def test_more_pixels_and_steps_take_longer(
     """And what is taken without them is said."""
     file = pipeline.parent / "plan.yaml"
     plans = [
-        answer(file, asked("flux", **more), capsys)
+        answer(file, plan_document("flux", **more), capsys)
         for more in ({"image": 2048}, {}, {"image": 512}, {"image": 512, "steps": 4})
     ]
     rates = [plan["candidates"][0]["tokens_per_second"] for plan in plans]
@@ -82,7 +82,7 @@ def test_a_denoiser_alone_is_read_and_said(
     config: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its text encoders lie elsewhere."""
-    text = asked(config, image=1024, steps=28, guided=False)
+    text = plan_document(config, image=1024, steps=28, guided=False)
     plan = answer(pipeline.parent / "plan.yaml", text, capsys)
 
     assert plan["candidates"][0]["memory"]["weights_bytes"] == 2 * (11_901_408_320 + 8.4e7)
@@ -97,7 +97,7 @@ def test_weights_are_those_of_a_quantized_denoiser(
     quantized = {"quant_method": "bitsandbytes", "load_in_8bit": True}
     config = {**DENOISERS["FLUX.1 dev"].config, "quantization_config": quantized}
     (pipeline / "transformer" / "config.json").write_text(json.dumps(config))
-    plan = answer(pipeline.parent / "plan.yaml", asked("flux"), capsys)
+    plan = answer(pipeline.parent / "plan.yaml", plan_document("flux"), capsys)
 
     beside = 2 * (PARAMETERS - 11_901_408_320)
     weights = plan["candidates"][0]["memory"]["weights_bytes"]
@@ -108,7 +108,7 @@ def test_uncounted_component_is_named(pipeline: Path, capsys: pytest.CaptureFixt
     """By the folder's name."""
     index = {**FLUX["model_index.json"], "image_encoder": ["transformers", "CLIPVisionModel"]}
     (pipeline / "model_index.json").write_text(json.dumps(index))
-    plan = answer(pipeline.parent / "plan.yaml", asked("flux", guided=False), capsys)
+    plan = answer(pipeline.parent / "plan.yaml", plan_document("flux", guided=False), capsys)
 
     assert plan["notes"][-1] == "not counted of the pipeline: image_encoder"
 
@@ -119,7 +119,7 @@ def test_a_part_that_is_missing_is_one_error(
 ) -> None:
     """It names the file, and what to do."""
     (pipeline / part / "config.json").unlink()
-    message = refusal(pipeline.parent / "plan.yaml", asked("flux"), capsys)
+    message = refusal(pipeline.parent / "plan.yaml", plan_document("flux"), capsys)
 
     assert len(message.splitlines()) == 1
     assert f"{pipeline}/{part}/config.json: no such file" in message
@@ -156,7 +156,7 @@ def test_a_part_that_is_broken_is_one_error(
 ) -> None:
     """It names the file, and what is wrong with it."""
     (pipeline / file).write_text(text, encoding="utf-8")
-    error = refusal(pipeline.parent / "plan.yaml", asked("flux"), capsys)
+    error = refusal(pipeline.parent / "plan.yaml", plan_document("flux"), capsys)
 
     assert len(error.splitlines()) == 1
     assert message in error
@@ -177,7 +177,7 @@ def test_an_image_that_cannot_be_is_told_of_the_plan(
     more: dict[str, Any], message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With its place there, not of the model's files."""
-    error = refusal(pipeline.parent / "plan.yaml", asked("flux", **more), capsys)
+    error = refusal(pipeline.parent / "plan.yaml", plan_document("flux", **more), capsys)
 
     assert len(error.splitlines()) == 1
     assert message in error
@@ -191,6 +191,6 @@ def test_a_language_model_makes_no_images(
     """So that the key is a mistake."""
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["gpt2"][0]))
     value = False if key == "guided" else 512
-    error = refusal(tmp_path / "plan.yaml", asked(".", **{key: value}), capsys)
+    error = refusal(tmp_path / "plan.yaml", plan_document(".", **{key: value}), capsys)
 
     assert f"model.{key}: is said beside the config of a diffusion model alone" in error

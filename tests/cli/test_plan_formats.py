@@ -19,8 +19,8 @@ Ask = Callable[..., Any]
 def ask(capsys: Captured) -> Ask:
     """Candidates of a line by GPU, and its notes."""
 
-    def answered(*words: str) -> Any:
-        assert main(["plan", "--model", "llama-3.1-8b", *words, "--json"]) == 0
+    def answered(*arguments: str) -> Any:
+        assert main(["plan", "--model", "llama-3.1-8b", *arguments, "--json"]) == 0
         plan = json.loads(capsys.readouterr().out)
         return {each["gpu"]: each for each in plan["candidates"]}, plan["notes"]
 

@@ -33,24 +33,26 @@ BERT: Final = {
 def ask(capsys: Captured) -> Ask:
     """A line's answer in JSON."""
 
-    def answered(*words: str) -> Any:
-        assert main(["plan", *words, "--json"]) == 0
+    def answered(*options: str) -> Any:
+        assert main(["plan", *options, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     return answered
 
 
-def asked(**words: str) -> Requirement:
+def requirement_of(**options: str) -> Requirement:
     """The requirement of a line."""
-    requirement = plan_of_flags(words).items[0].requirement
+    requirement = plan_of_flags(options).items[0].requirement
     assert requirement is not None
     return requirement
 
 
 def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:
     """With the same words."""
-    words = ["--model", "llama-3.1-8b", "--rps", "5", "--in", "2k", "--out", "500"]
-    line = ask(*words, "--ttft", "2s", "--tpot", "50ms", "--precision", "fp8", "--gpus", "h100,l4")
+    options = ["--model", "llama-3.1-8b", "--rps", "5", "--in", "2k", "--out", "500"]
+    line = ask(
+        *options, "--ttft", "2s", "--tpot", "50ms", "--precision", "fp8", "--gpus", "h100,l4"
+    )
     file = tmp_path / "plan.yaml"
     file.write_text(
         "model: {name: llama-3.1-8b}\n"
@@ -118,8 +120,8 @@ def test_gpus_are_named_by_family_slice_or_size(ask: Ask, word: str, gpus: set[s
 )
 def test_gguf_takes_what_its_file_does(ask: Ask, name: str, bits: float) -> None:
     """GiB of Llama 3.1 8B, with embedding and head (llama.cpp, tools/quantize/README.md)."""
-    words = ("--concurrency", "1", "--gpus", "l40s", "--precision", name)
-    memory = ask("--model", "llama-3.1-8b", *words)["memory"]
+    options = ("--concurrency", "1", "--gpus", "l40s", "--precision", name)
+    memory = ask("--model", "llama-3.1-8b", *options)["memory"]
     assert memory["weights_bytes"] / 2**30 == pytest.approx(bits, rel=0.005)
 
 
@@ -137,22 +139,22 @@ def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
 
 def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: Ask) -> None:
     """No queue where less is asked for than is delivered."""
-    words = ("--rps", "100", "--in", "100", "--out", "1", "--gpus", "a100-sxm4-80gb")
-    first = ask("--model", "llama-3.1-8b", *words)["candidates"][0]
+    options = ("--rps", "100", "--in", "100", "--out", "1", "--gpus", "a100-sxm4-80gb")
+    first = ask("--model", "llama-3.1-8b", *options)["candidates"][0]
     assert first["tokens_per_second"] > 120
     assert first["ttft_ms"] < 1000
 
 
 def test_budget_rejects_what_costs_more_and_what_has_no_price(ask: Ask) -> None:
     """And the remedies are within it."""
-    words = ("--rps", "5", "--budget", "5", "--gpus", "h200,h100,rtx4090")
-    answer = ask("--model", "llama-3.1-70b", *words)
+    options = ("--rps", "5", "--budget", "5", "--gpus", "h200,h100,rtx4090")
+    answer = ask("--model", "llama-3.1-70b", *options)
     assert answer["nothing_fits"]
     reasons = {each["gpu"]: each["reasons"] for each in answer["candidates"]}
     assert reasons["H200-SXM-141GB"] == ["price: $8.00 an hour, of $5.00 at most"]
     assert "price: no price is known, of $5.00 at most" in reasons["RTX4090"]
     assert all(each["candidate"]["cost_per_hour"] <= 5 for each in answer["alternatives"])
-    assert ask("--model", "llama-3.1-8b", *words)["candidates"][0]["cost_per_hour"] <= 5
+    assert ask("--model", "llama-3.1-8b", *options)["candidates"][0]["cost_per_hour"] <= 5
 
 
 def test_encoder_is_asked_for_sequences_and_answers_in_them(ask: Ask) -> None:
@@ -170,13 +172,15 @@ def test_encoder_is_asked_for_sequences_and_answers_in_them(ask: Ask) -> None:
 
 def test_longer_sequences_take_more_of_the_same_rate() -> None:
     """The unit is the sequence, whatever its length."""
-    short, long = (asked(model="bge-large", rps="100", **{"in": each}) for each in ("128", "512"))
+    short, long = (
+        requirement_of(model="bge-large", rps="100", **{"in": each}) for each in ("128", "512")
+    )
 
     assert short.load.tokens_per_second == long.load.tokens_per_second == 100
 
 
 @pytest.mark.parametrize(
-    ("words", "rate"),
+    ("options", "rate"),
     [
         ({"model": "llama-3.1-8b", "rps": "20", "out": "500"}, 10_000),
         ({"model": "llama-3.1-8b", "tokens_per_second": "3k"}, 3000),
@@ -191,15 +195,15 @@ def test_longer_sequences_take_more_of_the_same_rate() -> None:
         ({"model": "whisper-large-v3", "audio_seconds_per_second": "50"}, 50),
     ],
 )
-def test_rate_is_kept_in_the_unit_of_the_model(words: dict[str, str], rate: float) -> None:
+def test_rate_is_kept_in_the_unit_of_the_model(options: dict[str, str], rate: float) -> None:
     """A request of text is its answer, of speech a window of 30 s, else one of what is served."""
-    assert asked(**words).load.tokens_per_second == pytest.approx(rate)
+    assert requirement_of(**options).load.tokens_per_second == pytest.approx(rate)
 
 
 def test_live_streams_cost_more_than_recorded_sound() -> None:
     """A window of 30 s is heard again with each chunk."""
-    live = asked(model="whisper-large-v3", streams="200").load
-    recorded = asked(model="whisper-large-v3", audio_seconds_per_second="200").load
+    live = requirement_of(model="whisper-large-v3", streams="200").load
+    recorded = requirement_of(model="whisper-large-v3", audio_seconds_per_second="200").load
 
     assert (live.chunk_seconds, recorded.chunk_seconds) == (2.0, None)
     assert live.tokens_per_second == recorded.tokens_per_second
@@ -215,8 +219,8 @@ def test_latency_of_one_pass_leaves_time_for_the_batch_before(ask: Ask) -> None:
 
 def test_latency_of_an_answer_is_that_of_all_its_tokens(ask: Ask) -> None:
     """What misses it is rejected with what it would take."""
-    words = ("--model", "llama-3.1-8b", "--rps", "1", "--out", "500", "--gpus", "t4,b200")
-    best, other = ask(*words, "--latency", "5s")["candidates"]
+    options = ("--model", "llama-3.1-8b", "--rps", "1", "--out", "500", "--gpus", "t4,b200")
+    best, other = ask(*options, "--latency", "5s")["candidates"]
 
     assert best["ttft_ms"] + 499 * best["tpot_ms"] <= 5000
     assert (other["gpu"], other["fits"]) == ("T4", False)
@@ -241,7 +245,7 @@ def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
 )
 def test_training_is_one_word(word: str, task: ModelTask) -> None:
     """With how many tokens it takes; several GPUs shard it."""
-    requirement = asked(model="7B", train=word, tokens="1e9")
+    requirement = requirement_of(model="7B", train=word, tokens="1e9")
 
     assert requirement.task is task
     assert requirement.training.tokens == 1e9
@@ -261,14 +265,14 @@ def test_provider_has_its_own_prices_and_gpus(ask: Ask) -> None:
 
 def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
     """CLIP by name: its part that sees."""
-    model = asked(model="openai/clip-vit-base-patch32", rps="100").model
+    model = requirement_of(model="openai/clip-vit-base-patch32", rps="100").model
 
     assert not isinstance(model, Transformer)
     assert count_parameters(model).total == pytest.approx(87.9e6, rel=0.01)
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         ("--rps 3", "--model is missing; name a model, such as llama-3.1-70b"),
         ("llama.yaml", "llama.yaml: there is no such file; check the path, or name a model"),
@@ -308,9 +312,11 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
     ],
 )
-def test_invalid_option_is_refused_by_its_flag(words: str, message: str, capsys: Captured) -> None:
+def test_invalid_option_is_refused_by_its_flag(
+    options: str, message: str, capsys: Captured
+) -> None:
     """With the nearest right form."""
-    assert main(["plan", *words.split()]) != 0
+    assert main(["plan", *options.split()]) != 0
 
     assert message in capsys.readouterr().err
 
@@ -348,7 +354,7 @@ def test_invalid_load_names_the_right_format(
 
 
 @pytest.mark.parametrize(
-    ("words", "note"),
+    ("options", "note"),
     [
         (("--model", "bert-base", "--tpot", "5ms"), "tpot is given and not looked at: BERT-base"),
         (("--model", "resnet-50", "--in", "300"), "in is given and not looked at: ResNet-50 works"),
@@ -356,9 +362,11 @@ def test_invalid_load_names_the_right_format(
         (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given and not looked at"),
     ],
 )
-def test_unused_option_of_a_model_is_reported(words: tuple[str, ...], note: str, ask: Ask) -> None:
+def test_unused_option_of_a_model_is_reported(
+    options: tuple[str, ...], note: str, ask: Ask
+) -> None:
     """It is not taken for something else."""
-    notes = ask(*words, "--gpus", "a30")["notes"]
+    notes = ask(*options, "--gpus", "a30")["notes"]
 
     assert any(each.startswith(note) for each in notes)
 
@@ -388,7 +396,7 @@ def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
 @pytest.mark.parametrize("target", ["p95=1s", "{p95: 1s}", "p95 1s", "P95:1000ms"])
 def test_a_target_has_a_percentile(target: str) -> None:
     """As a file has it, and as shells like it."""
-    load = asked(model="llama-3.1-8b", rps="20", ttft=target, tpot="50ms").load
+    load = requirement_of(model="llama-3.1-8b", rps="20", ttft=target, tpot="50ms").load
 
     assert (load.ttft_ms, load.ttft_percentile) == (1000.0, 95.0)
     assert (load.tpot_ms, load.tpot_percentile) == (50.0, None)
@@ -400,14 +408,14 @@ def test_a_target_has_a_percentile(target: str) -> None:
 )
 def test_arrivals_are_stated(arrivals: str, burstiness: float | None, *, is_open: bool) -> None:
     """By a word, or by their variation."""
-    load = asked(model="llama-3.1-8b", rps="20", arrivals=arrivals).load
+    load = requirement_of(model="llama-3.1-8b", rps="20", arrivals=arrivals).load
     assert (load.burstiness, load.is_open) == (burstiness, is_open)
 
 
 def test_arrivals_that_are_unknown_are_told_the_known(capsys: Captured) -> None:
     """And so is a percentile of few."""
     with pytest.raises(UsageError, match="take one of closed, steady, poisson, bursty, or a num"):
-        asked(model="llama-3.1-8b", rps="20", arrivals="sometimes")
+        requirement_of(model="llama-3.1-8b", rps="20", arrivals="sometimes")
     assert main(["plan", "--model", "llama-3.1-8b", "--rps", "20", "--ttft", "p5=1s"]) == 2
     assert "p5 is not from p50 to p99.99; p95 is usual" in capsys.readouterr().err
 

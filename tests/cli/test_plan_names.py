@@ -13,9 +13,9 @@ from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Recompute, Requirement
 
 
-def asked(**words: str) -> Requirement:
+def requirement_of(**options: str) -> Requirement:
     """The requirement of a line."""
-    requirement = plan_of_flags(words).items[0].requirement
+    requirement = plan_of_flags(options).items[0].requirement
     assert requirement is not None
     return requirement
 
@@ -33,7 +33,7 @@ def test_known_model_has_its_published_parameters(name: str) -> None:
     """Within 4 in 1000 of what its card, or the index of its weights, tells, or as it rounds."""
     known = find_model(name)
     assert known is not None
-    model = asked(model=name).model
+    model = requirement_of(model=name).model
     pipeline = "model_index.json" in known.config
     towers = known.config.get("model_type") == "clip"
 
@@ -130,7 +130,7 @@ def test_format_is_read_from_the_file_beside_a_configuration(
     beside = {"quant_algo": algorithm, "quantized_layers": layers, "exclude_modules": ["mtp"]}
     quantized = json.dumps({"producer": {"name": "modelopt"}, "quantization": beside})
     (folder / "hf_quant_config.json").write_text(quantized, encoding="utf-8")
-    requirement = asked(model=str(folder))
+    requirement = requirement_of(model=str(folder))
 
     assert requirement.precision.weights is weights
     assert requirement.model.name == folder.name
@@ -143,7 +143,7 @@ def test_training_takes_what_is_usual_for_the_model() -> None:
     training = bert.requirement.training
     assert (training.sequence, training.micro_batch) == (512, 4)
     assert any("sequences of 512 tokens are taken" in note for note in bert.notes)
-    assert asked(model="resnet-50", train="full").training.micro_batch == 32
-    assert asked(model="llama-3.1-8b", train="full").training.micro_batch == 1
-    assert asked(model="llama-3.1-8b", train="qlora").training.recompute is Recompute.FULL
-    assert asked(model="llama-3.1-8b", train="full").training.recompute is Recompute.NONE
+    assert requirement_of(model="resnet-50", train="full").training.micro_batch == 32
+    assert requirement_of(model="llama-3.1-8b", train="full").training.micro_batch == 1
+    assert requirement_of(model="llama-3.1-8b", train="qlora").training.recompute is Recompute.FULL
+    assert requirement_of(model="llama-3.1-8b", train="full").training.recompute is Recompute.NONE

@@ -13,11 +13,11 @@ from rightsizer.sizing.requirement import Parallelism
 Captured = pytest.CaptureFixture[str]
 
 
-def plan(capsys: Captured, *words: str) -> Any:
+def plan(capsys: Captured, *arguments: str) -> Any:
     """What a line is answered with."""
     model = ("--model", "llama-3.1-70b", "--rps", "20", "--in", "2000", "--out", "500")
-    boards = () if "--gpus" in words else ("--gpus", "h100,h200,b200,a100,l40s")
-    assert main(["plan", *model, *boards, *words, "--json"]) == 0
+    boards = () if "--gpus" in arguments else ("--gpus", "h100,h200,b200,a100,l40s")
+    assert main(["plan", *model, *boards, *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -79,9 +79,9 @@ def test_clouds_between_commas_are_compared(capsys: Captured) -> None:
 
 def test_one_more_for_failures(capsys: Captured) -> None:
     """An instance at a cloud; a replica where none is named."""
-    words = ("--gpus", "h100-sxm5-80gb")
+    arguments = ("--gpus", "h100-sxm5-80gb")
     plain, spare = (
-        fitting(plan(capsys, *words, "--provider", "aws", *more))[0]
+        fitting(plan(capsys, *arguments, "--provider", "aws", *more))[0]
         for more in ((), ("--spares", "1"))
     )
     assert spare["count"] == plain["count"]
@@ -90,7 +90,7 @@ def test_one_more_for_failures(capsys: Captured) -> None:
     offers = [each for each in spare["costs"]["offers"] if each["billing"] == "on_demand"]
     assert [each["cost_per_hour"] for each in offers] == [pytest.approx(spare["cost_per_hour"])]
 
-    plain, spare = (fitting(plan(capsys, *words, *more))[0] for more in ((), ("--spares", "1")))
+    plain, spare = (fitting(plan(capsys, *arguments, *more))[0] for more in ((), ("--spares", "1")))
     replica = plain["layout"]["tensor"] * plain["layout"]["pipeline"]
     assert spare["paid_count"] == plain["paid_count"] + replica
     assert spare["cost_per_hour"] > plain["cost_per_hour"]

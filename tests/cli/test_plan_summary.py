@@ -29,9 +29,9 @@ LINE = [
 ]
 
 
-def summary(capsys: Captured, *words: str) -> list[str]:
+def summary(capsys: Captured, *arguments: str) -> list[str]:
     """The lines of an answer."""
-    assert main([*words]) == 0
+    assert main([*arguments]) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -73,8 +73,8 @@ def test_details_are_there_for_the_asking(capsys: Captured) -> None:
 
 def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
     """By its cost, or that no price of it is known; never an empty cell."""
-    words = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "a10,l4,l40s,h100,a100"]
-    lines = summary(capsys, *words)
+    arguments = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "a10,l4,l40s,h100,a100"]
+    lines = summary(capsys, *arguments)
     head = next(place for place, line in enumerate(lines) if line.endswith("why not first"))
     at = lines[head].index("why not first")
     rows = [line for line in lines[head + 2 :] if line[:1].isdigit()]
@@ -94,14 +94,14 @@ def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -
     assert not any(line.startswith("to be sure") for line in lines)
 
 
-def _on_a_terminal(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def _on_a_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
         patch.setenv("TERM", "xterm-256color")
         patch.setenv("COLUMNS", "100")  # As wide as a pipe is taken to be.
         patch.delenv("NO_COLOR", raising=False)
-        assert main(words) == 0
+        assert main(arguments) == 0
     shown = b""
     with suppress(OSError):  # The other end is closed: all of it was read.
         while part := os.read(ours, 1 << 16):
@@ -144,7 +144,7 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (
             "--model llama-3.1-8b --concurrency 1 --in 1M --gpus b200",
@@ -157,6 +157,6 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
         ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure to keep all latencies"),
     ],
 )
-def test_numbers_read_as_people_write_them(words: str, expected: str, capsys: Captured) -> None:
+def test_numbers_read_as_people_write_them(arguments: str, expected: str, capsys: Captured) -> None:
     """No powers of ten, nothing certain, and the limit that a search keeps to."""
-    assert expected in " ".join(" ".join(summary(capsys, "plan", *words.split())).split())
+    assert expected in " ".join(" ".join(summary(capsys, "plan", *arguments.split())).split())

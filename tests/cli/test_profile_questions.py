@@ -27,7 +27,7 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / writer.name
 
 
-def asked(folder: Path, question: Any) -> Path:
+def question_file(folder: Path, question: Any) -> Path:
     """A file with a question."""
     path = folder / "question.yaml"
     path.write_text(json.dumps(question), encoding="utf-8")
@@ -38,7 +38,7 @@ def test_it_is_projected_or_refused_with_a_remedy(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """To another board, from the one that it names or that is named for it."""
-    question = asked(profile.parent, {"gpu": BOARD, "to": ["L40S"]})
+    question = question_file(profile.parent, {"gpu": BOARD, "to": ["L40S"]})
     code = main(["project", str(question), "--profile", str(profile), "--json"])
     captured = capsys.readouterr()
     if (reason := NO_TIME_LINE.get(profile.name)) is not None:
@@ -56,7 +56,7 @@ def test_it_is_held_against_a_plan_or_refused(
 ) -> None:
     """Shares of time from what has a timeline, rates from what a load generator tells."""
     load = {"input_tokens": 1000, "output_tokens": 200}
-    question = asked(profile.parent, {"model": SHAPE, "load": load})
+    question = question_file(profile.parent, {"model": SHAPE, "load": load})
     code = main(["plan", str(question), "--measured", str(profile), "--board", BOARD, "--json"])
     captured = capsys.readouterr()
     if profile.name == "report.csv":

@@ -38,7 +38,7 @@ KEYS = {
 }
 
 
-def asked(folder: Path, text: str) -> Path:
+def question_file(folder: Path, text: str) -> Path:
     """A file with a question."""
     file = folder / "profile.yaml"
     file.write_text(text, encoding="utf-8")
@@ -55,7 +55,7 @@ def test_one_question_has_an_answer_per_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the names of the documentation, in the order of the file."""
-    found = answer(capsys, asked(tmp_path, json.dumps(QUESTION, indent="\t")))
+    found = answer(capsys, question_file(tmp_path, json.dumps(QUESTION, indent="\t")))
     assert [each["target"] for each in found] == QUESTION["to"]
     assert all(each.keys() == KEYS for each in found)
     assert found[0]["fits"] is True
@@ -68,7 +68,9 @@ def test_a_list_has_a_list_and_goes_on_after_a_failure(
 ) -> None:
     """The error stands in the place of the item, with its line."""
     blind = {**QUESTION, "shares": {"gpu_busy": 0.9}}
-    found = answer(capsys, asked(tmp_path, json.dumps([QUESTION, blind, QUESTION], indent=1)))
+    found = answer(
+        capsys, question_file(tmp_path, json.dumps([QUESTION, blind, QUESTION], indent=1))
+    )
     assert found[0] == found[2]
     assert set(found[1]) == {"error"}
     assert "profile.yaml:31:3: shares: without sm_active" in found[1]["error"]
@@ -77,7 +79,7 @@ def test_a_list_has_a_list_and_goes_on_after_a_failure(
 def test_several_documents_are_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """YAML has two ways to say it."""
     text = json.dumps(QUESTION)
-    found = answer(capsys, asked(tmp_path, f"{text}\n---\n{text}\n"))
+    found = answer(capsys, question_file(tmp_path, f"{text}\n---\n{text}\n"))
     assert len(found) == 2
     assert found[0] == found[1]
 
@@ -87,7 +89,7 @@ def test_a_target_that_lacks_the_format_says_so_alone(
 ) -> None:
     """The other targets are answered."""
     question = QUESTION | {"precision": {"from": "bf16", "to": "fp8"}, "to": ["A30", "L40S"]}
-    found = answer(capsys, asked(tmp_path, json.dumps(question)))
+    found = answer(capsys, question_file(tmp_path, json.dumps(question)))
     assert found[0].keys() == {"target", "error"}
     assert "A30 does not compute in fp8" in found[0]["error"]
     assert found[1].keys() == KEYS
@@ -118,7 +120,7 @@ def test_faults_have_place_and_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     """Of the only question they are all that is said."""
-    code = main(["project", str(asked(tmp_path, text)), "--json"])
+    code = main(["project", str(question_file(tmp_path, text)), "--json"])
     said = capsys.readouterr()
     if text.startswith("-"):
         assert code == 0
@@ -138,7 +140,7 @@ def test_a_file_that_is_not_there_is_named(
 
 def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line a target, above what the columns mean."""
-    file = asked(tmp_path, json.dumps([QUESTION, {**QUESTION, "shares": {}}]))
+    file = question_file(tmp_path, json.dumps([QUESTION, {**QUESTION, "shares": {}}]))
     assert main(["project", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:4] == ["target", "time", "from", "to"]
@@ -155,7 +157,7 @@ def test_a_configuration_says_what_of_memory_nobody_can_have(
     question = QUESTION | {"memory_bytes": 45e9, "to": ["L40S"]}
     settings = tmp_path / "rightsizer.yaml"
     settings.write_text("sizing: {memory: {driver_reserved: 8GiB}}\n", encoding="utf-8")
-    file = asked(tmp_path, json.dumps(question))
+    file = question_file(tmp_path, json.dumps(question))
     usual, own = (
         (main(["project", str(file), "--json", *more]), json.loads(capsys.readouterr().out))
         for more in ((), ("--config.file", str(settings)))
@@ -169,7 +171,7 @@ def test_an_item_that_fails_is_marked_in_the_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As the other commands mark it, and with nothing but what is wrong."""
-    assert main(["project", str(asked(tmp_path, json.dumps([QUESTION, 3])))]) == 0
+    assert main(["project", str(question_file(tmp_path, json.dumps([QUESTION, 3])))]) == 0
 
     (output,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
     assert output.startswith("error: ")
@@ -177,6 +179,6 @@ def test_an_item_that_fails_is_marked_in_the_text(
 
 def test_a_family_is_each_of_its_boards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As in plans."""
-    found = answer(capsys, asked(tmp_path, json.dumps({**QUESTION, "to": ["a100-80gb"]})))
+    found = answer(capsys, question_file(tmp_path, json.dumps({**QUESTION, "to": ["a100-80gb"]})))
 
     assert [each["target"] for each in found] == ["A100-PCIE-80GB", "A100-SXM4-80GB"]

@@ -22,7 +22,7 @@ def named(trace: Path) -> Path:
     return trace
 
 
-def asked(folder: Path, **question: Any) -> Path:
+def question_file(folder: Path, **question: Any) -> Path:
     """A file with a question."""
     file = folder / "question.yaml"
     file.write_text(json.dumps({"to": ["L40S"], **question}), encoding="utf-8")
@@ -38,7 +38,7 @@ def answer(capsys: Captured, *arguments: object) -> Any:
 def test_a_trace_takes_the_place_of_shares(tmp_path: Path, capsys: Captured) -> None:
     """With the board that it names; where its time went sums to 1, and what is assumed is named."""
     trace = named(loader_bound_trace(tmp_path, "loader.json"))
-    (found,) = answer(capsys, asked(tmp_path, profile=trace.name))
+    (found,) = answer(capsys, question_file(tmp_path, profile=trace.name))
 
     assert sum(found["profile"]["time_shares"].values()) == pytest.approx(1.0, abs=1e-5)
     assert found["profile"]["source"] == trace.name
@@ -51,8 +51,8 @@ def test_counters_beside_the_trace_leave_less_to_assume(tmp_path: Path, capsys: 
     """And the interval is narrower for it."""
     trace = named(loader_bound_trace(tmp_path, "loader.json")).name
     shares = {"sm_active": 0.5, "tensor_active": 0.1, "dram_active": 0.3}
-    (alone,) = answer(capsys, asked(tmp_path, profile=trace))
-    (counted,) = answer(capsys, asked(tmp_path, profile=trace, shares=shares))
+    (alone,) = answer(capsys, question_file(tmp_path, profile=trace))
+    (counted,) = answer(capsys, question_file(tmp_path, profile=trace, shares=shares))
 
     assert len(counted["assumed"]) < len(alone["assumed"])
     width, narrower = (
@@ -77,7 +77,7 @@ def test_the_flag_is_for_questions_that_name_none(tmp_path: Path, capsys: Captur
 def test_without_a_profile_nothing_is_said_of_one(tmp_path: Path, capsys: Captured) -> None:
     """The keys are there, and empty."""
     shares = {"sm_active": 0.5, "tensor_active": 0.1, "dram_active": 0.3}
-    (found,) = answer(capsys, asked(tmp_path, gpu="H100-SXM5-80GB", shares=shares))
+    (found,) = answer(capsys, question_file(tmp_path, gpu="H100-SXM5-80GB", shares=shares))
 
     assert found["profile"] is None
     assert found["assumed"] == []
@@ -86,7 +86,7 @@ def test_without_a_profile_nothing_is_said_of_one(tmp_path: Path, capsys: Captur
 def test_people_are_told_where_the_time_went(tmp_path: Path, capsys: Captured) -> None:
     """Under the table, with what is assumed."""
     trace = named(launch_bound_trace(tmp_path, "launch.json"))
-    assert main(["project", str(asked(tmp_path)), "--profile", str(trace)]) == 0
+    assert main(["project", str(question_file(tmp_path)), "--profile", str(trace)]) == 0
     text = capsys.readouterr().out
 
     assert f"by {trace.name}" in text
@@ -97,7 +97,7 @@ def test_people_are_told_where_the_time_went(tmp_path: Path, capsys: Captured) -
 def test_another_board_than_the_recorded_one_is_refused(tmp_path: Path, capsys: Captured) -> None:
     """One against the other would be neither."""
     trace = named(loader_bound_trace(tmp_path, "loader.json")).name
-    assert main(["project", str(asked(tmp_path, profile=trace, gpu="T4"))]) == 1
+    assert main(["project", str(question_file(tmp_path, profile=trace, gpu="T4"))]) == 1
     assert "gpu: the profile was recorded on" in capsys.readouterr().err
 
 
@@ -105,7 +105,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
     """As it is by every rule: what is missing may be what filled the time."""
     trace = named(loader_bound_trace(tmp_path, "loader.json"))
     trace.write_text(trace.read_text(encoding="utf-8")[:-2000], encoding="utf-8")
-    assert main(["project", str(asked(tmp_path)), "--profile", str(trace)]) == 1
+    assert main(["project", str(question_file(tmp_path)), "--profile", str(trace)]) == 1
     assert "loader.json breaks off" in capsys.readouterr().err
 
 
@@ -123,12 +123,12 @@ def test_a_profile_that_cannot_carry_it_is_refused(
     """With the place of the key, or of the file where the command line names it."""
     (tmp_path / name).write_text(content, encoding="utf-8")
 
-    assert main(["project", str(asked(tmp_path, profile=name))]) == 1
+    assert main(["project", str(question_file(tmp_path, profile=name))]) == 1
     key = capsys.readouterr().err
     assert "question.yaml:1:" in key
     assert message in key
     assert "gpu: is required" not in key
-    assert main(["project", str(asked(tmp_path)), "--profile", str(tmp_path / name)]) == 1
+    assert main(["project", str(question_file(tmp_path)), "--profile", str(tmp_path / name)]) == 1
     flag = capsys.readouterr().err
     assert message in flag
     assert "question.yaml" not in flag

@@ -34,7 +34,7 @@ def config(folder: Path, mode: str) -> str:
     conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
     rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
     script = "import sys; open(sys.argv[1], 'a').write(' '.join(sys.argv[2:]) + chr(10))"
-    words = [sys.executable, "-IS", "-c", script, str(folder / "done"), "{workload}", "{reason}"]
+    argv = [sys.executable, "-IS", "-c", script, str(folder / "done"), "{workload}", "{reason}"]
     return json.dumps(
         {
             "sampling": {"interval": "30s"},
@@ -55,7 +55,7 @@ def config(folder: Path, mode: str) -> str:
                     "mode": mode,
                     "minimum_confidence_ratio": 0.5,
                     "maximum_risk": "Unknown",
-                    "command": words,
+                    "command": argv,
                 }
             ],
             "acting": {"interval": "30s", "audit_file": str(folder / "audit.jsonl")},

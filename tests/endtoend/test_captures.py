@@ -35,7 +35,7 @@ def config(folder: Path, behavior: str) -> str:
     """Advice after ten minutes, and a capture of what it is about."""
     conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
     rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
-    words = ["{folder}", "{pid}", "{seconds}", behavior]
+    argv = ["{folder}", "{pid}", "{seconds}", behavior]
     return json.dumps(
         {
             "sampling": {"interval": "30s"},
@@ -54,7 +54,7 @@ def config(folder: Path, behavior: str) -> str:
                     "command": [
                         sys.executable,
                         str(SUPPORT / "capture_recorder.py"),
-                        *words,
+                        *argv,
                     ],
                 },
             },

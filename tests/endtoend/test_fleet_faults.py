@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faulty_store import Asked, FaultyStore, Reply, faulty_store, refusal
+from faulty_store import FaultyStore, Reply, StoreRequest, faulty_store, refusal
 from fleet_command import asked_in_process, configured, fleet_process
 from web_certificates import Authority
 
@@ -130,7 +130,7 @@ def test_a_certificate_of_nobody_known_is_told(tmp_path: Path) -> None:
 def test_another_tenant_has_no_gpus(tmp_path: Path) -> None:
     """Stores answer with nothing where nothing is written; what was looked for is told."""
 
-    def judge(asked: Asked) -> Reply:
+    def judge(asked: StoreRequest) -> Reply:
         return Reply(body=NOTHING) if asked.headers.get("X-Scope-OrgID") == "other" else Reply(500)
 
     with faulty_store() as store:

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from agent_process import eventually
-from faulty_store import Asked, Reply, faulty_store, refusal
+from faulty_store import Reply, StoreRequest, faulty_store, refusal
 from fleet_command import asked_in_process, configured, fleet_process, look_command
 from odd_estate import END, odd_estate
 
@@ -46,7 +46,7 @@ def undisturbed(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return asked_in_process(config, *AT).document
 
 
-def passed_on(url: str, asked: Asked) -> Reply:
+def passed_on(url: str, asked: StoreRequest) -> Reply:
     """What a real store says to a request."""
     body = urlencode(dict(asked.parameters)).encode()
     with urlopen(Request(f"{url}{asked.path}", data=body), timeout=20) as answer:
@@ -71,7 +71,7 @@ def test_a_store_that_dies_is_asked_for_the_rest_alone(
         whole = days_of(store.asked)
         (tmp_path / "fleet.db").unlink()
 
-        def judge(asked: Asked) -> Reply:
+        def judge(asked: StoreRequest) -> Reply:
             is_late = len(days_of(store.asked)) > READ_DAYS
             return refusal(500, "out of memory") if is_late else passed_on(url, asked)
 
@@ -90,7 +90,7 @@ def test_a_store_that_dies_is_asked_for_the_rest_alone(
     assert rest == {day: whole[day] for day in (newest_first[0], *newest_first[READ_DAYS:])}
 
 
-def days_of(asked: list[Asked]) -> Counter[int]:
+def days_of(asked: list[StoreRequest]) -> Counter[int]:
     """How many queries there were about the five minutes of a day, by its number."""
     return Counter(
         int(float(each.parameters["start"]) // 86400)
@@ -106,7 +106,7 @@ def test_a_store_that_restarts_is_waited_for(
     left = 12
     with faulty_store() as store:
 
-        def judge(asked: Asked) -> Reply:
+        def judge(asked: StoreRequest) -> Reply:
             nonlocal left
             is_away = asked.parameters.get("step") == "300" and left > 0
             left -= is_away
@@ -129,7 +129,7 @@ def test_a_look_that_was_killed_begins_where_it_was(
     with faulty_store() as store:
         ranges = 0
 
-        def judge(asked: Asked) -> Reply:
+        def judge(asked: StoreRequest) -> Reply:
             nonlocal ranges
             ranges += asked.path == RANGE
             if ranges > 8:
@@ -165,7 +165,7 @@ def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) ->
     """It says who is there, and what to do; the first is not disturbed."""
     reached, go_on = threading.Event(), threading.Event()
 
-    def judge(asked: Asked) -> Reply:
+    def judge(asked: StoreRequest) -> Reply:
         reached.set()
         go_on.wait(30)
         return passed_on(url, asked)
@@ -262,7 +262,7 @@ def test_an_interrupt_ends_it_quietly(tmp_path: Path, url: str) -> None:
     """Control-C is no fault: no traceback, and what was read is kept."""
     reached, go_on = threading.Event(), threading.Event()
 
-    def judge(asked: Asked) -> Reply:
+    def judge(asked: StoreRequest) -> Reply:
         reached.set()
         go_on.wait(5)
         return passed_on(url, asked)

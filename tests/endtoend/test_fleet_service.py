@@ -101,7 +101,7 @@ def children_of(process: int) -> list[int]:
 
 def test_a_service_looks_tells_and_takes_decisions(config: Path) -> None:
     """Page, JSON, metrics and readiness; a claim by the command; a prompt end."""
-    kept = keep_advice(config.with_name("fleet-advice.db"), time.time_ns())
+    advice_id = keep_advice(config.with_name("fleet-advice.db"), time.time_ns())
     with serving(config) as service:
         eventually(lambda: service.get("/-/ready")[0] == 200, 30.0)
         assert f"{GPUS} GPUs in 1 pool" in service.get("/")[1]
@@ -110,11 +110,11 @@ def test_a_service_looks_tells_and_takes_decisions(config: Path) -> None:
         assert f'rightsizer_fleet_pool_gpus{{pool="pool-0"}} {GPUS}' in metrics
         assert service.get("/-/healthy")[0] == 200
 
-        claimed = run_rightsizer("claim", "--fleet", kept, "--config.file", config)
+        claimed = run_rightsizer("claim", "--fleet", advice_id, "--config.file", config)
         assert claimed.returncode == 0, claimed.stderr
-        result = run_rightsizer("explain", "--fleet", "--json", kept, "--config.file", config)
+        result = run_rightsizer("explain", "--fleet", "--json", advice_id, "--config.file", config)
         assert json.loads(result.stdout)["lifecycle"]["state"] == "claimed"
-        assert f'id="{kept}"' in service.get("/metrics")[1]
+        assert f'id="{advice_id}"' in service.get("/metrics")[1]
         assert 'state="claimed"' in service.get("/metrics")[1]
 
         beside = run_rightsizer("fleet", "--config.file", config)
@@ -124,7 +124,7 @@ def test_a_service_looks_tells_and_takes_decisions(config: Path) -> None:
         assert service.end() == 0
         assert service.events("fleet_stopped")[0]["is_looking"] is False
     # Without a service the command changes the ledger itself.
-    dismissed = run_rightsizer("dismiss", "--fleet", kept, "--config.file", config)
+    dismissed = run_rightsizer("dismiss", "--fleet", advice_id, "--config.file", config)
     assert dismissed.returncode == 0, dismissed.stderr
 
 

@@ -32,7 +32,7 @@ def served(settings: MetricsSettings | None = None, dcgm_source: str = "") -> It
         server.stop()
 
 
-def asked(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an answer."""
     try:
         with urlopen(Request(url, headers=headers), timeout=10) as answer:
@@ -45,9 +45,9 @@ def asked(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 def test_parameters_select() -> None:
     """Names and collectors, as node_exporter spells them."""
     with served() as url:
-        _, _, chosen = asked(f"{url}/metrics?collect[]=power")
-        _, _, rest = asked(f"{url}/metrics?exclude[]=power&exclude[]=distributions")
-        _, _, named = asked(f"{url}/metrics?name[]=rightsizer_device_up")
+        _, _, chosen = get(f"{url}/metrics?collect[]=power")
+        _, _, rest = get(f"{url}/metrics?exclude[]=power&exclude[]=distributions")
+        _, _, named = get(f"{url}/metrics?name[]=rightsizer_device_up")
 
     assert b"rightsizer_power_watts" in chosen
     assert b"rightsizer_device_up" not in chosen
@@ -65,7 +65,7 @@ def test_parameters_select() -> None:
 def test_a_selection_that_cannot_be_is_a_bad_request(query: str) -> None:
     """Rather than a page that lacks what someone expects."""
     with served() as url:
-        status, _, said = asked(f"{url}/metrics?{query}")
+        status, _, said = get(f"{url}/metrics?{query}")
 
     assert status == 400
     assert b"collect" in said
@@ -74,7 +74,7 @@ def test_a_selection_that_cannot_be_is_a_bad_request(query: str) -> None:
 def test_dcgm_is_not_found_until_it_is_switched_on() -> None:
     """The answer says how."""
     with served() as url:
-        status, _, said = asked(f"{url}/metrics/dcgm")
+        status, _, said = get(f"{url}/metrics/dcgm")
 
     assert status == 404
     assert b"web.metrics.dcgm" in said
@@ -84,7 +84,7 @@ def test_dcgm_is_refused_while_another_is_read() -> None:
     """Every GPU would be there twice."""
     source = "http://localhost:9400/metrics"
     with served(MetricsSettings(dcgm=True), dcgm_source=source) as url:
-        status, _, said = asked(f"{url}/metrics/dcgm")
+        status, _, said = get(f"{url}/metrics/dcgm")
 
     assert status == 404
     assert source.encode() in said
@@ -94,8 +94,8 @@ def test_dcgm_is_text_whatever_is_asked_for() -> None:
     """As dcgm-exporter answers; packed where that is accepted."""
     accept = "application/openmetrics-text;version=1.0.0"
     with served(MetricsSettings(dcgm=True)) as url:
-        status, headers, plain = asked(f"{url}/metrics/dcgm", Accept=accept)
-        _, packed_headers, packed = asked(f"{url}/metrics/dcgm", **{"Accept-Encoding": "gzip"})
+        status, headers, plain = get(f"{url}/metrics/dcgm", Accept=accept)
+        _, packed_headers, packed = get(f"{url}/metrics/dcgm", **{"Accept-Encoding": "gzip"})
 
     assert status == 200
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -44,7 +44,7 @@ def device(number: int, *, job: str = "rightsizer", behind: float = 0.0, **more:
 
 
 @contextmanager
-def asked(past: str) -> Iterator[tuple[PrometheusStore, AgentSource]]:
+def store_and_source(past: str) -> Iterator[tuple[PrometheusStore, AgentSource]]:
     """A store with a past, and the source."""
     with prometheus_server(scrape_config(), past=f"{past}# EOF\n") as server:
         store = PrometheusStore(StoreSettings(url=server.url))
@@ -56,7 +56,7 @@ def asked(past: str) -> Iterator[tuple[PrometheusStore, AgentSource]]:
 
 def probed(past: str) -> SourceReport:
     """What a probe says of a store with a past."""
-    with asked(past) as (store, source):
+    with store_and_source(past) as (store, source):
         return source.probe(store, NOW, DAY)
 
 
@@ -86,7 +86,7 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
         for at in range(0, 3601, 60):
             time = EPOCH // SECOND + at + (10 if replica == "b" else 0)
             past += f'rightsizer_state_seconds_total{{{labels},state="productive"}} {at} {time}\n'
-    with asked(past) as (store, source):
+    with store_and_source(past) as (store, source):
         report = source.probe(store, NOW, DAY)
         devices = tuple(source.inventory(store, report, NOW, DAY).devices.values())
         day = source.day(store, report, devices, Grid(EPOCH // DAY, FINE_STEP))
@@ -142,7 +142,7 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
         past += series("rightsizer_advice_info", f'{labels},{advice},uuid="GPU-{node}"', 1)
         past += series("rightsizer_advice_confidence_ratio", labels, confidence)
         past += series("rightsizer_advice_savings_gpus", labels, 1)
-    with asked(past) as (store, source):
+    with store_and_source(past) as (store, source):
         estate = source.inventory(store, SourceReport("rightsizer"), NOW, DAY)
     assert estate.advice == tuple(
         NodeAdvice(
@@ -168,7 +168,7 @@ def test_advice_of_the_fleet_itself_is_not_a_nodes_advice() -> None:
         advice = f'id="{source_name}",finding="Idle",reason="Held",action="Release",uuid="GPU-0"'
         past += series("rightsizer_build_info", f'{labels},source="{source_name}"', 1)
         past += series("rightsizer_advice_info", f"{labels},{advice}", 1)
-    with asked(past) as (store, source):
+    with store_and_source(past) as (store, source):
         estate = source.inventory(store, SourceReport("rightsizer"), NOW, DAY)
     assert [each.id for each in estate.advice] == ["nvml"]
 
@@ -176,7 +176,7 @@ def test_advice_of_the_fleet_itself_is_not_a_nodes_advice() -> None:
 def test_labels_of_the_scrape_name_node_and_pool() -> None:
     """The node's label goes before the address of the agent's pod."""
     past = device(0, node="worker-7", pool="train", cluster="paris") + device(1)
-    with asked(past) as (store, source):
+    with store_and_source(past) as (store, source):
         assert source.fleet == FleetSettings()
         devices = source.inventory(store, SourceReport("rightsizer"), NOW, DAY).devices
     named, plain = devices["GPU-0"], devices["GPU-1"]

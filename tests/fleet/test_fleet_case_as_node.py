@@ -72,7 +72,7 @@ def life() -> Life:
     return found
 
 
-def kept(life: Life, step: Nanoseconds) -> FleetCases:
+def fleet_cases(life: Life, step: Nanoseconds) -> FleetCases:
     """The same through tracks: the first day by a step, what follows by five minutes."""
     grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
     devices = {each.uuid: FleetDevice(each, "node", "pool") for each in life.accounts.devices}
@@ -134,7 +134,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
             lambda span: [each.on(unread(each)) for each in life.accounts.snapshot(NOW).cases(span)]
         )
     )
-    fleet = verdicts(judge_all(kept(life, step).cases))
+    fleet = verdicts(judge_all(fleet_cases(life, step).cases))
     assert fleet.keys() == node.keys()
     assert sum(each.finding.is_complaint for each in node.values()) >= 5
     for key, mine in node.items():
@@ -146,7 +146,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 def test_windows_are_those_of_the_node(life: Life) -> None:
     """State by state to the second, over a day that ends now."""
     node = {each.key: each for each in life.accounts.snapshot(NOW).cases(DAY)}
-    fleet = {each.key: each for each in kept(life, FINE_STEP).cases(DAY)}
+    fleet = {each.key: each for each in fleet_cases(life, FINE_STEP).cases(DAY)}
     for key, case in node.items():
         for mine, theirs in zip(case.windows, fleet[key].windows, strict=True):
             assert theirs.uuid == mine.uuid

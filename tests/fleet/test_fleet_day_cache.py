@@ -74,8 +74,8 @@ def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         day_cache.put(day_of(step=FINE_STEP))
-        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
-        assert kept.frame.grid.step == FINE_STEP
+        (cached,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert cached.frame.grid.step == FINE_STEP
         assert len(day_cache.holdings(FIRST_DAY, FIRST_DAY)) == 1
 
 
@@ -94,8 +94,8 @@ def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> N
         )
         with pytest.raises(HistoryError):
             day_cache.put(half)
-        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
-        assert kept.frame.grid.step == COARSE_STEP
+        (cached,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert cached.frame.grid.step == COARSE_STEP
         assert not day_cache.done("rightsizer", [FIRST_DAY + 1])
 
 
@@ -127,8 +127,8 @@ def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
         day_cache.put(day_of(FIRST_DAY + 1))
         with day_cache.database.transaction() as connection:
             connection.execute("UPDATE track SET data = x'00' WHERE day = ?", (FIRST_DAY,))
-        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
-        assert kept.frame.grid.day == FIRST_DAY + 1
+        (cached,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
+        assert cached.frame.grid.day == FIRST_DAY + 1
 
 
 def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
         day_cache.put(day_of(FIRST_DAY + 1))
         day_cache.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, fleet_day))
         for day in range(FIRST_DAY, FIRST_DAY + 3):
-            (kept,) = day_cache.frames(["GPU-0"], day, day)["GPU-0"]
-            assert kept.frame.grid == grid
+            (cached,) = day_cache.frames(["GPU-0"], day, day)["GPU-0"]
+            assert cached.frame.grid == grid
             (row,) = [each for each in day_cache.holdings(day, day) if each.uuid == "GPU-0"]
             assert row.start == grid.start + 30 * COARSE_STEP
         done = day_cache.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])

@@ -113,7 +113,7 @@ class WatchedStore:
 
 
 @dataclass(frozen=True)
-class Look:
+class RecordedStore:
     """A store with recorded series, and what a probe says of it."""
 
     store: WatchedStore
@@ -166,7 +166,7 @@ def past() -> EstatePast:
 
 
 @pytest.fixture(scope="module")
-def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
+def recorded_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedStore]:
     """The day, of which rules were evaluated for all but a few hours and one GPU."""
     data = Path(tmp_path_factory.mktemp("recorded")) / "data"
     laid_out(past().text(), data)
@@ -179,7 +179,7 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     with recording(data, rules, start + first * 3600, start + last * 3600) as server:
         store = WatchedStore(PrometheusStore(StoreSettings(url=server.url)))
         source = DcgmExporterSource()
-        yield Look(store, source, source.probe(store, NOW, DAY))
+        yield RecordedStore(store, source, source.probe(store, NOW, DAY))
 
 
 def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]:
@@ -193,21 +193,21 @@ def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]
 
 
 @pytest.mark.prometheus
-def test_the_probe_says_what_it_found(look: Look) -> None:
+def test_the_probe_says_what_it_found(recorded_store: RecordedStore) -> None:
     """All series whose fields are there, and none is missing."""
-    wanted = recorded_series({name for name in look.report.metrics if ":" not in name})
-    assert {query.name(metric) for query, metric in wanted} <= look.report.metrics
-    (said,) = (each for each in look.report.can if "recorded" in each)
+    wanted = recorded_series({name for name in recorded_store.report.metrics if ":" not in name})
+    assert {query.name(metric) for query, metric in wanted} <= recorded_store.report.metrics
+    (said,) = (each for each in recorded_store.report.can if "recorded" in each)
     assert f"{len(wanted)} series" in said
-    assert not [each for each in look.report.warnings if "ecorded" in each]
+    assert not [each for each in recorded_store.report.warnings if "ecorded" in each]
 
 
 @pytest.mark.prometheus
-def test_five_minutes_are_those_of_the_samples(look: Look) -> None:
+def test_five_minutes_are_those_of_the_samples(recorded_store: RecordedStore) -> None:
     """To the last digit: of all GPUs, also those that were not recorded, at all times."""
-    recorded = look.day(YESTERDAY)
-    asked = list(look.store.asked)
-    raw = look.day(YESTERDAY, is_recorded=False)
+    recorded = recorded_store.day(YESTERDAY)
+    asked = list(recorded_store.store.asked)
+    raw = recorded_store.day(YESTERDAY, is_recorded=False)
     assert recorded.holdings == raw.holdings
     found, wanted = columns(recorded), columns(raw)
     assert found.keys() == wanted.keys()
@@ -218,9 +218,9 @@ def test_five_minutes_are_those_of_the_samples(look: Look) -> None:
 
 
 @pytest.mark.prometheus
-def test_hours_are_nearly_those_of_the_samples(look: Look) -> None:
+def test_hours_are_nearly_those_of_the_samples(recorded_store: RecordedStore) -> None:
     """States, holders and peaks are the same; means and energy to what a gap weighs in an hour."""
-    recorded, raw = look.day(COARSE), look.day(COARSE, is_recorded=False)
+    recorded, raw = recorded_store.day(COARSE), recorded_store.day(COARSE, is_recorded=False)
     assert recorded.holdings == raw.holdings
     found, wanted = columns(recorded), columns(raw)
     assert found.keys() == wanted.keys()
@@ -234,18 +234,22 @@ def test_hours_are_nearly_those_of_the_samples(look: Look) -> None:
 
 
 @pytest.mark.prometheus
-def test_samples_are_read_where_nothing_was_recorded(look: Look) -> None:
+def test_samples_are_read_where_nothing_was_recorded(recorded_store: RecordedStore) -> None:
     """And nowhere else: before the rules, while the ruler was away, and of a GPU without."""
-    look.day(YESTERDAY, 0)
-    recorded = [each for each in look.store.asked if "uuid:DCGM_FI_DEV_GPU_UTIL:avg5m" in each]
-    raw = [each for each in look.store.asked if "sum_over_time(DCGM_FI_DEV_GPU_UTIL{" in each]
+    recorded_store.day(YESTERDAY, 0)
+    recorded = [
+        each for each in recorded_store.store.asked if "uuid:DCGM_FI_DEV_GPU_UTIL:avg5m" in each
+    ]
+    raw = [
+        each for each in recorded_store.store.asked if "sum_over_time(DCGM_FI_DEV_GPU_UTIL{" in each
+    ]
     assert (len(recorded), len(raw)) == (2, 2)
-    look.day(YESTERDAY, LATE)
-    assert not [each for each in look.store.asked if "uuid:" in each]
+    recorded_store.day(YESTERDAY, LATE)
+    assert not [each for each in recorded_store.store.asked if "uuid:" in each]
 
 
 @pytest.mark.prometheus
-def test_the_probe_warns_of_what_is_missing(look: Look) -> None:
+def test_the_probe_warns_of_what_is_missing(recorded_store: RecordedStore) -> None:
     """It names it, and what to do; samples stand in."""
     name = "uuid:DCGM_FI_PROF_DRAM_ACTIVE:avg5m"
 
@@ -254,11 +258,13 @@ def test_the_probe_warns_of_what_is_missing(look: Look) -> None:
             found = super().instant(promql, time)
             return [each for each in found if each.labels.get("__name__") != name]
 
-    report = look.source.probe(Without(look.store.store), NOW, DAY)
+    report = recorded_store.source.probe(Without(recorded_store.store.store), NOW, DAY)
     (warning,) = (each for each in report.warnings if "ecorded" in each)
     assert name in warning
     assert "rightsizer fleet rules" in warning
-    found = columns(Look(look.store, look.source, report).day(YESTERDAY, 0))
-    wanted = columns(look.day(YESTERDAY, 0))
+    found = columns(
+        RecordedStore(recorded_store.store, recorded_store.source, report).day(YESTERDAY, 0)
+    )
+    wanted = columns(recorded_store.day(YESTERDAY, 0))
     for key in wanted:
         np.testing.assert_allclose(found[key], wanted[key], rtol=1e-12, err_msg=str(key))

@@ -32,9 +32,9 @@ def decide(settings: FleetConfig, advice_id: str, state: AdviceState) -> None:
 
 def test_a_claim_is_kept(settings: FleetConfig) -> None:
     """With who and why."""
-    kept = keep_advice(ledger_path(settings))
-    decide(settings, kept, AdviceState.CLAIMED)
-    lifecycle = explain_from_ledger(settings, kept)["lifecycle"]
+    saved_id = keep_advice(ledger_path(settings))
+    decide(settings, saved_id, AdviceState.CLAIMED)
+    lifecycle = explain_from_ledger(settings, saved_id)["lifecycle"]
     assert (lifecycle["state"], lifecycle["actor"], lifecycle["why"]) == ("claimed", "ana", "mine")
 
 
@@ -49,8 +49,8 @@ def test_a_decision_is_told_by_the_next_look(
     settings: FleetConfig, state: AdviceState, kind: AdviceEventKind
 ) -> None:
     """Its event waits in the ledger; no one else would change or end the annotation."""
-    kept = keep_advice(ledger_path(settings))
-    decide(settings, kept, state)
+    saved_id = keep_advice(ledger_path(settings))
+    decide(settings, saved_id, state)
     storage = Storage(str(ledger_path(settings)))
     try:
         storage.ledger(settings.recommender.ledger)
@@ -61,19 +61,19 @@ def test_a_decision_is_told_by_the_next_look(
 
 def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: FleetConfig) -> None:
     """As they stand in the configuration."""
-    kept = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
-    thresholds = explain_from_ledger(settings, kept)["thresholds"]
+    saved_id = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
+    thresholds = explain_from_ledger(settings, saved_id)["thresholds"]
     assert {each["setting"].rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
 
 
 def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
     """By what there is; and so is what was closed already."""
-    kept = keep_advice(ledger_path(settings))
-    with pytest.raises(UsageError, match=f"did you mean {kept}"):
-        decide(settings, f"{kept[:-1]}b", AdviceState.CLAIMED)
-    decide(settings, kept, AdviceState.DISMISSED)
+    saved_id = keep_advice(ledger_path(settings))
+    with pytest.raises(UsageError, match=f"did you mean {saved_id}"):
+        decide(settings, f"{saved_id[:-1]}b", AdviceState.CLAIMED)
+    decide(settings, saved_id, AdviceState.DISMISSED)
     with pytest.raises(UsageError, match="closed already"):
-        decide(settings, kept, AdviceState.CLAIMED)
+        decide(settings, saved_id, AdviceState.CLAIMED)
 
 
 def test_missing_ledger_is_an_error_with_a_remedy(settings: FleetConfig) -> None:
@@ -87,11 +87,11 @@ def test_missing_ledger_is_an_error_with_a_remedy(settings: FleetConfig) -> None
 
 def test_a_ledger_that_a_look_holds_is_left_alone(settings: FleetConfig) -> None:
     """To look at it is allowed."""
-    kept = keep_advice(ledger_path(settings))
+    saved_id = keep_advice(ledger_path(settings))
     holder = Storage(str(ledger_path(settings)))
     try:
         with pytest.raises(HistoryError, match="written by process"):
-            decide(settings, kept, AdviceState.CLAIMED)
-        assert explain_from_ledger(settings, kept)["advice"]["id"] == kept
+            decide(settings, saved_id, AdviceState.CLAIMED)
+        assert explain_from_ledger(settings, saved_id)["advice"]["id"] == saved_id
     finally:
         holder.close()

@@ -36,7 +36,7 @@ def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[in
     return progress
 
 
-def kept(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
+def stored_rows(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
     """All that is kept, byte by byte."""
     with day_cache.database.transaction() as connection:
         return tuple(
@@ -56,7 +56,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[ob
     with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as day_cache:
         progress = read(day_cache, MadeUp(HOLDERS))
         assert progress == [(done, 8) for done in range(9)]
-        return kept(day_cache)
+        return stored_rows(day_cache)
 
 
 @pytest.mark.parametrize("fails_at", range(8))
@@ -67,13 +67,13 @@ def test_a_run_that_was_broken_off_goes_on(
     with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="start it"):
             read(day_cache, MadeUp(HOLDERS, fails_at=fails_at))
-        assert len(kept(day_cache)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
+        assert len(stored_rows(day_cache)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
     with DayCache(tmp_path / "fleet.db") as day_cache:
         again = MadeUp(HOLDERS)
         read(day_cache, again)
         # Today is asked for again; whole days that were read are not.
         assert len(again.asked) == 8 - max(0, fails_at - 2)
-        assert kept(day_cache) == undisturbed
+        assert stored_rows(day_cache) == undisturbed
 
 
 def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_halves_are_asked_for_where_the_store_allows_less(
     """What is kept is the same."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         read(day_cache, MadeUp(HOLDERS, most=most))
-        assert kept(day_cache) == undisturbed
+        assert stored_rows(day_cache) == undisturbed
 
 
 def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_several_processes_keep_the_same(
     """Each has a store of its own; one writes."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         assert read(day_cache, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
-        assert kept(day_cache) == undisturbed
+        assert stored_rows(day_cache) == undisturbed
 
 
 def test_a_fortnight_is_asked_for_and_kept_by_the_week(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: P
     with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="does not answer; start it"):
             read(day_cache, AwayAt(HOLDERS), workers=2)
-        days = {row[1] for row in kept(day_cache)[2]}
+        days = {row[1] for row in stored_rows(day_cache)[2]}
         assert FIRST_DAY + 3 in days
         assert FIRST_DAY + 1 not in days

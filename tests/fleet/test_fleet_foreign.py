@@ -13,13 +13,13 @@ from prometheus_server import prometheus_server, scrape_config
 
 pytestmark = pytest.mark.prometheus
 
-Look = Callable[[EstatePast], Said]
+RunFleet = Callable[[EstatePast], Said]
 NODE: Final = {"Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3", "instance": "a:9400"}
 POD: Final = {"pod": "train-0", "namespace": "ml", "container": "main"}
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
+def run_fleet(tmp_path: Path) -> RunFleet:
     """A day's look at a store that has scraped it."""
 
     def looked(past: EstatePast) -> Said:
@@ -30,12 +30,12 @@ def look(tmp_path: Path) -> Look:
     return looked
 
 
-def test_series_without_a_uuid_are_refused_with_the_remedy(look: Look) -> None:
+def test_series_without_a_uuid_are_refused_with_the_remedy(run_fleet: RunFleet) -> None:
     """Which relabeling has dropped; they are no fleet of no GPUs."""
     past = EstatePast()
     past.device([Phase(0, 24, HELD, POD)], **NODE, gpu="0")
 
-    assert "has series of GPUs that name no GPU: keep the label UUID" in look(past).refusal
+    assert "has series of GPUs that name no GPU: keep the label UUID" in run_fleet(past).refusal
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_series_without_a_uuid_are_refused_with_the_remedy(look: Look) -> None:
         ("nv_gpu_utilization", "is by a Triton server, for itself"),
     ],
 )
-def test_exporter_that_is_not_read_is_named(look: Look, metric: str, message: str) -> None:
+def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, message: str) -> None:
     """With what to scrape in its place."""
     past = EstatePast()
     past.series(metric, {"gpu_id": "0"}, 1)
-    refusal = look(past).refusal
+    refusal = run_fleet(past).refusal
 
     assert f"{metric} {message}" in refusal
     assert "let it scrape the agents or dcgm-exporter" in refusal
@@ -60,14 +60,14 @@ def test_exporter_that_is_not_read_is_named(look: Look, metric: str, message: st
     "labels", [("GPU_I_ID", "GPU_I_PROFILE"), ("gpu_i_id", "gpu_i_profile"), ("GPU_I_ID", None)]
 )
 def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
-    look: Look, labels: tuple[str, str | None]
+    run_fleet: RunFleet, labels: tuple[str, str | None]
 ) -> None:
     """By their profile; all of the time that was looked at is known."""
     past, (number, profile) = EstatePast(), labels
     for each in (1, 2):
         instance_labels = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
         past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **instance_labels)
-    document = look(past).document
+    document = run_fleet(past).document
 
     assert document["gpus"] == pytest.approx(2 / 7 if profile else 0, abs=1e-6)
     assert document["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
@@ -75,7 +75,7 @@ def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
     assert has_warning is (profile is None)
 
 
-def test_gpus_whose_exporters_lack_fields_count_too(look: Look) -> None:
+def test_gpus_whose_exporters_lack_fields_count_too(run_fleet: RunFleet) -> None:
     """One exports utilization alone, another memory too: hours are those of both."""
     past = EstatePast()
     past.device([Phase(0, 24, BUSY, POD)], **NODE, UUID=gpu(0), gpu="0")
@@ -86,13 +86,13 @@ def test_gpus_whose_exporters_lack_fields_count_too(look: Look) -> None:
         UUID=gpu(1),
         gpu="0",
     )
-    document = look(past).document
+    document = run_fleet(past).document
 
     hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
     assert hours == {"ml": pytest.approx(24, abs=0.1), "hpc": pytest.approx(12, abs=0.1)}
 
 
-def test_scrapes_of_one_job_may_name_holders_differently(look: Look) -> None:
+def test_scrapes_of_one_job_may_name_holders_differently(run_fleet: RunFleet) -> None:
     """One writes the exporter's own pod beside the holder's, another does not."""
     past, own = EstatePast(), {"pod": "metrics-x", "namespace": "gpu-operator"}
     exported = {f"exported_{name}": value for name, value in POD.items()}
@@ -100,7 +100,7 @@ def test_scrapes_of_one_job_may_name_holders_differently(look: Look) -> None:
     past.device([Phase(0, 24, BUSY, {**exported, **own})], **scraped, UUID=gpu(0), gpu="0")
     past.device([Phase(0, 24, HELD, own)], **scraped, UUID=gpu(1), gpu="1")
     past.device([Phase(0, 24, BUSY, {**POD, "namespace": "web"})], **scraped, UUID=gpu(2), gpu="2")
-    document = look(past).document
+    document = run_fleet(past).document
 
     hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
     assert hours == {name: pytest.approx(24, abs=0.1) for name in ("", "ml", "web")}

@@ -65,11 +65,13 @@ def test_a_look_changes_nothing_but_what_was_read(settings: FleetConfig) -> None
 
 def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -> None:
     """To one that keeps nothing, too: it shows the ledger as it would be."""
-    kept = keep_advice(ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None)
+    advice_id = keep_advice(
+        ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None
+    )
     before = ledger_path(settings).read_bytes()
     with judge_of(settings) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
-    assert kept in [each.id for each in answer.advice]
+    assert advice_id in [each.id for each in answer.advice]
     assert ledger_path(settings).read_bytes() == before
 
 

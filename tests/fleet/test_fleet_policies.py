@@ -38,7 +38,7 @@ def store() -> Iterator[Prometheus]:
         yield server
 
 
-def look(store: Prometheus, folder: Path, policies: list[dict[str, Any]]) -> Said:
+def run_fleet(store: Prometheus, folder: Path, policies: list[dict[str, Any]]) -> Said:
     """A look by two processes."""
     config = configured(folder, store.url, workers=2, lookback="1d", other={"policies": policies})
     return fleet_process(config, "--json", "--all", "--at", str(NOW // 10**9))
@@ -47,7 +47,7 @@ def look(store: Prometheus, folder: Path, policies: list[dict[str, Any]]) -> Sai
 @pytest.mark.prometheus
 def test_policies_hold_in_every_process_that_judges(store: Prometheus, tmp_path: Path) -> None:
     """Classes and thresholds are those of the policy, and what is to be ignored says why."""
-    findings = look(store, tmp_path, POLICIES).document["findings"]
+    findings = run_fleet(store, tmp_path, POLICIES).document["findings"]
     found = {each["key"]: each for each in findings if each["rule"] == "idle"}
     assert len(found) == DEVICES
     for key, finding in found.items():

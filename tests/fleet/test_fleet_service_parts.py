@@ -127,26 +127,26 @@ def test_looks_do_not_overlap(settings: FleetConfig) -> None:
 
 def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
     """Over the local socket, without a look in between; the answer has it too."""
-    kept = keep_advice(ledger_path(settings), NOW)
+    advice_id = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service, running(service):
         eventually(lambda: service.answer)
         client = LocalClient(Path(settings.fleet.api_socket))
         with capture_logs():
-            client.post(f"/api/v1/advice/{kept}/claim", {"actor": "ana", "why": "mine"})
-        decided = client.get(f"/api/v1/advice/{kept}")
+            client.post(f"/api/v1/advice/{advice_id}/claim", {"actor": "ana", "why": "mine"})
+        decided = client.get(f"/api/v1/advice/{advice_id}")
         assert (decided["lifecycle"]["state"], decided["lifecycle"]["actor"]) == ("claimed", "ana")
         assert service.answer is not None
         states = {each.id: each.state for each in service.answer.advice}
-        assert states[kept] is AdviceState.CLAIMED
+        assert states[advice_id] is AdviceState.CLAIMED
         (listed,) = client.get("/api/v1/advice")["advice"]
         assert listed["state"] == "claimed"
 
 
 def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) -> None:
     """One piece of advice is one series and one alert; the API has it all the same."""
-    kept = keep_advice(ledger_path(settings), NOW)
+    advice_id = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
-        store.advised = kept
+        store.advised = advice_id
         with running(service):
             eventually(lambda: service.answer)
             client = LocalClient(Path(settings.fleet.api_socket))
@@ -154,9 +154,9 @@ def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) 
             with urlopen(f"http://{service.server.addresses[0]}/metrics", timeout=10) as answer:
                 scraped = answer.read().decode()
         assert service.answer is not None
-        assert [each.id for each in service.answer.node_advice] == [kept]
-    assert listed["id"] == kept
-    assert f'id="{kept}"' not in scraped
+        assert [each.id for each in service.answer.node_advice] == [advice_id]
+    assert listed["id"] == advice_id
+    assert f'id="{advice_id}"' not in scraped
     assert 'rightsizer_fleet_node_advice{finding="idle"} 1' in scraped
 
 

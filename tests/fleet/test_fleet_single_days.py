@@ -116,10 +116,10 @@ def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
 
 def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
     """The first that knows a day is believed, of frames as of holders."""
-    kept = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
-    found = merged_frames(kept, ("a", "b"))
+    subject_days = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
+    found = merged_frames(subject_days, ("a", "b"))
     assert [frame.grid for frame in found] == [day.grid for day in DAYS]
-    assert merged_frames(kept[1:], ("a", "b")) == [kept[1].frame]
+    assert merged_frames(subject_days[1:], ("a", "b")) == [subject_days[1].frame]
     rows = [
         HoldingRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
         HoldingRow("GPU-0", "b", Grid(FIRST_DAY, COARSE_STEP, 3), "other", 0, 71, 1.0),
@@ -129,7 +129,7 @@ def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
 
 
 @st.composite
-def kept(draw: st.DrawFn) -> SubjectDays:
+def subject_days(draw: st.DrawFn) -> SubjectDays:
     """A day or two by the hour, and perhaps one by five minutes, with any gaps."""
     found = [draw(day_frames()) for _ in range(draw(st.integers(1, 2)))]
     gap = draw(st.integers(0, 287))
@@ -144,7 +144,7 @@ def kept(draw: st.DrawFn) -> SubjectDays:
     )
 
 
-@given(kept(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
+@given(subject_days(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
 def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
     days: SubjectDays, measure: Measure, first: int, count: int
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faulty_store import Asked, FaultyStore, Reply, answer, faulty_store, refusal
+from faulty_store import FaultyStore, Reply, StoreRequest, answer, faulty_store, refusal
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.model.errors import StoreError
@@ -31,7 +31,7 @@ def store(
     return PrometheusStore(settings, sleep=sleep, jitter=lambda: 1.0)
 
 
-def asked(of: PrometheusStore, points: int = 4) -> list[float]:
+def query_range(of: PrometheusStore, points: int = 4) -> list[float]:
     """The values of an answer, which are their own times."""
     (series,) = of.range("up", START, START + (points - 1) * STEP, STEP)
     assert [time / SECOND for time in series.times] == list(series.values)
@@ -42,7 +42,7 @@ def test_a_question_has_all_that_stores_want() -> None:
     """Times, timeout, and what each store needs to answer wholly."""
     with faulty_store() as faulty:
         of = store(faulty, tenant="a", timeout_seconds=30.0)
-        assert asked(of) == [0, 300, 600, 900]
+        assert query_range(of) == [0, 300, 600, 900]
         of.instant("up", START + SECOND // 4)
         of.close()
 
@@ -68,7 +68,7 @@ def test_a_store_that_is_down_is_told() -> None:
     with pytest.raises(
         StoreError, match=rf"{url} cannot be reached: .*refused; check fleet\.store\.url"
     ):
-        asked(store(url, slept.append))
+        query_range(store(url, slept.append))
     assert slept == [1.0, 2.0, 4.0]
 
 
@@ -78,7 +78,7 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
     with faulty_store() as faulty:
         faulty.judge = lambda _: Reply(is_slow=True)
         with pytest.raises(StoreError, match="nothing in time, however little"):
-            asked(store(faulty, timeout_seconds=0.1, concurrency=concurrency, tries=3), 288)
+            query_range(store(faulty, timeout_seconds=0.1, concurrency=concurrency, tries=3), 288)
 
     assert [each.points for each in faulty.asked] == [288, 144, 72]
 
@@ -126,7 +126,7 @@ def test_transient_fault_is_retried(fault: Reply) -> None:
     slept: list[float] = []
     with faulty_store(fault) as faulty:
         of = store(faulty, slept.append)
-        assert asked(of) == [0, 300, 600, 900]
+        assert query_range(of) == [0, 300, 600, 900]
 
     assert slept == [1.0]
     assert (of.use.queries, of.use.retries, of.use.halvings) == (2, 1, 0)
@@ -140,7 +140,7 @@ class RestartingStore:
         """Requests until it is back; the first of them is answered."""
         self.away = away
 
-    def __call__(self, query: Asked) -> Reply:
+    def __call__(self, query: StoreRequest) -> Reply:
         """The answer, but for the tries in the middle."""
         self.left -= 1
         return self.fault if 0 <= self.left < self.away else answer(query)
@@ -162,8 +162,8 @@ def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
             jitter=lambda: 1.0,
             waiting=lambda waited, patience: waits.append((waited, patience)),
         )
-        asked(of)
-        assert asked(of) == [0, 300, 600, 900]
+        query_range(of)
+        assert query_range(of) == [0, 300, 600, 900]
 
     assert slept == [1, 2, 4, 8, 16, 30, 30, 30, 30]
     assert waits[0] == (0.0, 600.0)
@@ -175,9 +175,9 @@ def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
     slept: list[float] = []
     with faulty_store() as faulty:
         of = store(faulty, slept.append, patience_seconds=100.0)
-        asked(of)
+        query_range(of)
     with pytest.raises(StoreError, match=r"cannot be reached: .*refused; check fleet\.store\.url"):
-        asked(of)
+        query_range(of)
     assert slept == [1, 2, 4, 8, 16, 30, 30]
 
 
@@ -187,7 +187,7 @@ def test_store_that_never_answered_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(StoreError, match="refused"):
-        asked(store(url, slept.append, patience_seconds=600.0))
+        query_range(store(url, slept.append, patience_seconds=600.0))
     assert slept == [1, 2, 4]
 
 
@@ -197,10 +197,10 @@ def test_a_full_queue_is_given_time_and_asked_for_less() -> None:
     full = refusal(429, "too many outstanding requests", "too_many_requests")
     with faulty_store(full) as faulty:
         of = store(faulty, slept.append)
-        assert asked(of) == [0, 300, 600, 900]
+        assert query_range(of) == [0, 300, 600, 900]
         assert [each.points for each in faulty.asked] == [4, 2, 2]
         faulty.replies += [full, full]
-        assert asked(of, 1) == [0]
+        assert query_range(of, 1) == [0]
 
     assert slept == [1.0, 1.0, 2.0]
     assert (of.use.retries, of.use.halvings) == (2, 1)
@@ -212,7 +212,7 @@ def test_a_store_may_ask_for_patience() -> None:
     with faulty_store(
         refusal(429, "slow down", Retry_After="7"), refusal(429, "slow down", Retry_After="9999")
     ) as faulty:
-        asked(store(faulty, slept.append))
+        query_range(store(faulty, slept.append))
 
     assert slept == [7.0, 60.0]
 
@@ -222,7 +222,7 @@ def test_an_answer_that_always_breaks_off_is_told() -> None:
     with faulty_store() as faulty:
         faulty.judge = lambda query: Reply(body=answer(query).body, is_cut=True)
         with pytest.raises(StoreError, match=r"broke off: .*; see its log"):
-            asked(store(faulty, tries=3))
+            query_range(store(faulty, tries=3))
 
     assert len(faulty.asked) == 3
 
@@ -232,7 +232,7 @@ def test_stop_event_ends_the_retries() -> None:
     ended = threading.Event()
     ended.set()
     with faulty_store(refusal(503, "later")) as faulty, pytest.raises(StoreError, match="later"):
-        asked(store(faulty, ended.wait))
+        query_range(store(faulty, ended.wait))
 
     assert len(faulty.asked) == 1
 
@@ -254,7 +254,7 @@ def test_stop_event_ends_the_retries() -> None:
 def test_permanent_fault_is_reported_at_once(reply: Reply, message: str) -> None:
     """With the store's own words and what to do, and without a second try."""
     with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as raised:
-        asked(store(faulty))
+        query_range(store(faulty))
 
     assert faulty.url in str(raised.value)
     assert len(faulty.asked) == 1
@@ -265,7 +265,7 @@ def test_a_part_is_refused() -> None:
     with faulty_store() as faulty:
         faulty.judge = lambda query: answer(query, isPartial=True)
         with pytest.raises(StoreError, match="a partial answer: isPartial is true; check that"):
-            asked(store(faulty))
+            query_range(store(faulty))
 
 
 def test_a_remark_is_kept() -> None:
@@ -274,8 +274,8 @@ def test_a_remark_is_kept() -> None:
     with faulty_store() as faulty:
         faulty.judge = lambda query: answer(query, infos=[remark])
         of = store(faulty)
-        asked(of)
-        asked(of)
+        query_range(of)
+        query_range(of)
 
     assert of.warnings == (remark,)
 
@@ -283,14 +283,14 @@ def test_a_remark_is_kept() -> None:
 def test_a_proxy_may_allow_reading_only() -> None:
     """After one 405, questions are put into the address."""
 
-    def judge(query: Asked) -> Reply:
+    def judge(query: StoreRequest) -> Reply:
         return answer(query) if query.method == "GET" else Reply(405, b"method not allowed")
 
     with faulty_store() as faulty:
         faulty.judge = judge
         of = store(faulty)
-        asked(of)
-        asked(of)
+        query_range(of)
+        query_range(of)
 
     assert [each.method for each in faulty.asked] == ["POST", "GET", "GET"]
 
@@ -302,7 +302,7 @@ def test_answers_may_be_packed() -> None:
             body=answer(query).body, headers={"Content-Encoding": "gzip"}
         )
         of = store(faulty)
-        assert len(asked(of, 288)) == 288
+        assert len(query_range(of, 288)) == 288
 
     assert faulty.asked[0].headers["Accept-Encoding"] == "gzip"
     assert of.use.received_bytes == len(answer(faulty.asked[0]).body)
@@ -315,14 +315,14 @@ def test_a_token_is_read_each_time(tmp_path: Path) -> None:
     file.write_text("first\n")
     with faulty_store() as faulty:
         of = store(faulty, token_file=str(file))
-        asked(of)
+        query_range(of)
         file.write_text("second\n")
         faulty.judge = lambda query: Reply(403, query.headers["Authorization"].encode())
         with pytest.raises(StoreError, match=r"answered 403: \*\*\*;"):
-            asked(of)
+            query_range(of)
         file.unlink()
         with pytest.raises(StoreError, match=r"token'; check fleet\.store\.token_file"):
-            asked(of)
+            query_range(of)
 
     assert [each.headers["Authorization"] for each in faulty.asked] == [
         "Bearer first",
@@ -336,10 +336,10 @@ def test_a_user_has_a_password(tmp_path: Path) -> None:
     file.write_text("open sesame\n")
     with faulty_store() as faulty:
         of = store(faulty, username="ali", password_file=str(file))
-        asked(of)
+        query_range(of)
         file.write_text("\n")
         with pytest.raises(StoreError, match=r"password_file is empty"):
-            asked(of)
+            query_range(of)
 
     assert faulty.asked[0].headers["Authorization"] == "Basic YWxpOm9wZW4gc2VzYW1l"
 
@@ -355,17 +355,17 @@ def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
 
     with faulty_store(tls=tls) as faulty:
         of = store(faulty, ca_file=str(authority.certificate), **shown)
-        assert asked(of) == [0, 300, 600, 900]
+        assert query_range(of) == [0, 300, 600, 900]
         of.close()
         with pytest.raises(StoreError, match=r"trusted: .*; check fleet\.store\.ca_file"):
-            asked(store(faulty, **shown))
+            query_range(store(faulty, **shown))
 
 
 def test_threads_share_few_places() -> None:
     """However many ask, no more questions are under way than allowed."""
     with faulty_store() as faulty:
         of = store(faulty, concurrency=2)
-        threads = [threading.Thread(target=asked, args=(of,)) for _ in range(12)]
+        threads = [threading.Thread(target=query_range, args=(of,)) for _ in range(12)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faulty_store import Asked, FaultyStore, Reply, answer, faulty_store, refusal
+from faulty_store import FaultyStore, Reply, StoreRequest, answer, faulty_store, refusal
 from rightsizer.fleet.prometheus.client import PrometheusStore, QuerySpan
 from rightsizer.fleet.prometheus.endpoint import LimitKind, recognized
 from rightsizer.fleet.settings import StoreSettings
@@ -72,7 +72,7 @@ def store(faulty: FaultyStore, **changes: Any) -> PrometheusStore:
     return PrometheusStore(settings, sleep=lambda _: None)
 
 
-def allows(points: int, reply: Reply) -> Callable[[Asked], Reply]:
+def allows(points: int, reply: Reply) -> Callable[[StoreRequest], Reply]:
     """A judge that refuses what has more points."""
     return lambda asked: answer(asked) if asked.points <= points else reply
 
@@ -199,7 +199,7 @@ def test_an_answer_that_is_too_large_is_asked_in_halves() -> None:
 def test_series_may_come_and_go_between_halves() -> None:
     """Each keeps its own times, with the gap where it was away."""
 
-    def judge(asked: Asked) -> Reply:
+    def judge(asked: StoreRequest) -> Reply:
         begin = int(asked.parameters["start"])
         uuids = ["a", "b"] if begin == START // SECOND else ["b", "c"]
         rows = [

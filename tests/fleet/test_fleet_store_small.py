@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, NOW, EstatePast, Phase
-from faulty_store import Asked, answer, faulty_store, refusal
+from faulty_store import StoreRequest, answer, faulty_store, refusal
 from prometheus_server import Prometheus
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import FleetJudge
@@ -103,7 +103,7 @@ def test_names_are_asked_for_one_by_one() -> None:
     """Where all of them at once are too many series."""
     with faulty_store() as faulty:
 
-        def judge(asked: Asked) -> Any:
+        def judge(asked: StoreRequest) -> Any:
             many = "|" in asked.parameters["query"]
             text = "the number of matching timeseries exceeds 300000"
             return refusal(422, text) if many else answer(asked)
@@ -118,7 +118,7 @@ def test_a_span_that_is_too_long_is_asked_by_halves() -> None:
     """Mimir's length of partial queries: a day of labels comes as four times six hours."""
     with faulty_store() as faulty:
 
-        def judge(asked: Asked) -> Any:
+        def judge(asked: StoreRequest) -> Any:
             long = any(f"[{hours * 3600}s]" in asked.parameters["query"] for hours in (24, 12))
             text = "the query time range exceeds the limit (query length: 24h0m0s, limit: 6h0m0s)"
             return refusal(422, text) if long else answer(asked)

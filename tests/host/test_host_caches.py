@@ -92,8 +92,8 @@ def test_unused_cache_entry_is_evicted() -> None:
 
 def test_cache_entry_is_refreshed_at_its_interval() -> None:
     """Not at every look, and not before it is due although it is asked for seldom."""
-    kept: RefreshingCache[str, int] = RefreshingCache(10, forget_after=1)
-    assert [kept.get("a", now, lambda: now) for now in (0, 5, 9, 10, 15, 40)] == [  # noqa: B023
+    cache: RefreshingCache[str, int] = RefreshingCache(10, forget_after=1)
+    assert [cache.get("a", now, lambda: now) for now in (0, 5, 9, 10, 15, 40)] == [  # noqa: B023
         0,
         0,
         0,
@@ -105,12 +105,12 @@ def test_cache_entry_is_refreshed_at_its_interval() -> None:
 
 def test_entries_made_together_are_refreshed_in_turn() -> None:
     """Each within its interval, and never many at once."""
-    kept: RefreshingCache[int, int] = RefreshingCache(100, forget_after=1000)
+    cache: RefreshingCache[int, int] = RefreshingCache(100, forget_after=1000)
     made: list[int] = []
     for now in range(201):
         for key in range(64):
-            kept.get(key, now, lambda: made.append(now) or now)  # type: ignore[func-returns-value]  # noqa: B023
+            cache.get(key, now, lambda: made.append(now) or now)  # type: ignore[func-returns-value]  # noqa: B023
     later = [time for time in made if time > 0]
     assert max(map(later.count, later)) <= 4
     assert min(later) >= 50
-    assert {kept.get(key, 201, lambda: -1) > 100 for key in range(64)} == {True}
+    assert {cache.get(key, 201, lambda: -1) > 100 for key in range(64)} == {True}

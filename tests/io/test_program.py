@@ -52,9 +52,9 @@ def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:
         seen.append((pid, (tmp_path / "made").exists()))
 
     program = "import os; print(os.getpid())"
-    words = (sys.executable, "-c", program)
+    command = (sys.executable, "-c", program)
     assert run_program(("touch", "made"), tmp_path, LIMITS, note=note) == Run(Ending.ENDED, 0)
-    ran = run_program(words, tmp_path, LIMITS, note=note)
+    ran = run_program(command, tmp_path, LIMITS, note=note)
     assert [has_run for _, has_run in seen] == [False, True]
     assert ran.said == str(seen[1][0])
     output = run_program(("grep", "SigIgn", "/proc/self/status"), tmp_path, LIMITS).said

@@ -23,7 +23,7 @@ from rightsizer.owners.pod_resources import ContainerDevices, list_pods, parse_p
 UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 
 
-def asked(path: Path, **changes: float) -> tuple[ContainerDevices, ...]:
+def listed_pods(path: Path, **changes: float) -> tuple[ContainerDevices, ...]:
     """What the kubelet at a socket says."""
     return list_pods(
         path,
@@ -37,7 +37,7 @@ def test_every_version_is_understood(tmp_path: Path, version: str) -> None:
     """A kubelet that knows but one version is asked in that one."""
     path = tmp_path / "kubelet.sock"
     with kubelet(path, lambda _: answer(pod("ml", "llm-0", [UUID])), version) as calls:
-        pods = asked(path)
+        pods = listed_pods(path)
     assert pods == (ContainerDevices("ml", "llm-0", "main", (UUID,)),)
     assert calls == ["List"]
 
@@ -51,7 +51,7 @@ def test_all_that_was_given_is_told(tmp_path: Path) -> None:
         pod("dra", "b", claimed=["gpu-0", "gpu-1"]),
     )
     with kubelet(path, lambda _: pods):
-        found = asked(path)
+        found = listed_pods(path)
     claims = (("gpu.nvidia.com", "gpu-0"), ("gpu.nvidia.com", "gpu-1"))
     assert found == (
         ContainerDevices("ml", "a", "main", (UUID, "nvidia0")),
@@ -65,9 +65,9 @@ def test_a_large_answer_comes_whole(tmp_path: Path) -> None:
     pods = answer(*(pod("ml", f"pod-{number}", [UUID] * 20) for number in range(1000)))
     with kubelet(path, lambda _: pods):
         assert len(pods) > 10 * 65535
-        assert len(asked(path, maximum_bytes=len(pods))) == 1000
+        assert len(listed_pods(path, maximum_bytes=len(pods))) == 1000
         with pytest.raises(GrpcCallError, match=f"more than {len(pods) - 1} bytes"):
-            asked(path, maximum_bytes=len(pods) - 1)
+            listed_pods(path, maximum_bytes=len(pods) - 1)
 
 
 def test_a_refusal_is_told(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_a_refusal_is_told(tmp_path: Path) -> None:
         kubelet(path, refuse),
         pytest.raises(GrpcCallError, match="status 8: rejected by rate limit"),
     ):
-        asked(path)
+        listed_pods(path)
 
 
 def test_a_socket_of_something_else_is_told(tmp_path: Path) -> None:
     """A gRPC server without the interface is no kubelet."""
     path = tmp_path / "other.sock"
     with kubelet(path, lambda _: b"", "v7"), pytest.raises(GrpcCallError, match="knows no version"):
-        asked(path)
+        listed_pods(path)
 
 
 def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
@@ -102,21 +102,21 @@ def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
 
     with kubelet(path, hang):
         with pytest.raises(GrpcCallError, match=r"did not answer within 0\.2 s"):
-            asked(path, timeout_seconds=0.2)
+            listed_pods(path, timeout_seconds=0.2)
         release.set()
 
 
 def test_no_kubelet_is_told(tmp_path: Path) -> None:
     """The message names the socket."""
     with pytest.raises(GrpcCallError, match=r"kubelet\.sock cannot be reached: No such file"):
-        asked(tmp_path / "kubelet.sock")
+        listed_pods(tmp_path / "kubelet.sock")
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the optional package the error says what to install."""
     monkeypatch.setitem(sys.modules, "h2.exceptions", None)
     with pytest.raises(GrpcCallError, match=r"install 'gpu-rightsizer\[kubernetes\]'"):
-        asked(tmp_path / "kubelet.sock")
+        listed_pods(tmp_path / "kubelet.sock")
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def test_a_peer_that_is_no_kubelet(tmp_path: Path, words: bytes, said: str) -> N
                 pass
 
     with peer(path, behave), pytest.raises(GrpcCallError, match=said):
-        asked(path)
+        listed_pods(path)
 
 
 def answering(headers: list[tuple[str, str]], body: bytes) -> Callable[[socket.socket], object]:
@@ -201,7 +201,7 @@ def test_an_answer_that_is_none(
     path = tmp_path / "peer.sock"
     behave = answering([(":status", status), ("grpc-status", grpc_status)], body)
     with peer(path, behave), pytest.raises(GrpcCallError, match=said):
-        asked(path)
+        listed_pods(path)
 
 
 def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
 
     with peer(path, drip):
         with pytest.raises(GrpcCallError, match="did not answer within"):
-            asked(path, timeout_seconds=0.3)
+            listed_pods(path, timeout_seconds=0.3)
         done.set()
 
 

@@ -31,8 +31,8 @@ def recorded(folder: Path, behavior: str, **limits: Any) -> CaptureResult:
         "stop": threading.Event(),
         "why_too_much": lambda: None,
     }
-    words = (sys.executable, str(RECORDER), str(folder), "7", "0", behavior)
-    return run_command(words, folder, Limits(**usual | limits))
+    command = (sys.executable, str(RECORDER), str(folder), "7", "0", behavior)
+    return run_command(command, folder, Limits(**usual | limits))
 
 
 def is_gone(pid: int) -> bool:
@@ -80,8 +80,8 @@ def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
 
 def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
     """With what to do."""
-    words = ("no-such-profiler", "--now")
-    called = run_command(words, folder, Limits(1.0, threading.Event(), lambda: None))
+    command = ("no-such-profiler", "--now")
+    called = run_command(command, folder, Limits(1.0, threading.Event(), lambda: None))
     assert called == CaptureResult(
         CaptureOutcome.FAILED,
         "there is no program 'no-such-profiler'; install it, or name its whole path",
@@ -124,8 +124,8 @@ def test_a_word_stays_a_word(folder: Path) -> None:
     """No shell reads what is in it."""
     text = "$(touch made); `touch made` > made | * ~"
     program = "import sys; print(sys.argv[1])"
-    words = (sys.executable, "-c", program, text)
-    called = run_command(words, folder, Limits(20.0, threading.Event(), lambda: None))
+    command = (sys.executable, "-c", program, text)
+    called = run_command(command, folder, Limits(20.0, threading.Event(), lambda: None))
     assert called.said == text
     assert list(folder.iterdir()) == []
 
@@ -142,9 +142,9 @@ def test_a_process_is_told_from_another_with_its_number(folder: Path) -> None:
         ended.append(end_group(pid, started + 1))
         ended.append(end_group(pid, started))
 
-    words = (sys.executable, "-c", "import time; time.sleep(600)")
+    command = (sys.executable, "-c", "import time; time.sleep(600)")
     limits = Limits(20.0, threading.Event(), lambda: None)
-    called = run_command(words, folder, limits, note=note)
+    called = run_command(command, folder, limits, note=note)
     assert ended == [False, True]
     assert called.detail == "was ended by signal 9; the log has what it said"
     assert not end_group(*noted[0])

@@ -60,12 +60,12 @@ def test_placeholders_of_a_command_decide_what_it_needs() -> None:
 
 def test_words_are_filled_and_stay_words() -> None:
     """Braces that name nothing, as JSON has, are left alone; values are not filled again."""
-    words = ("--p={pid}/{pid}", '{"a": 1}', "{pids}", "{}", "{ pid }")
+    argv = ("--p={pid}/{pid}", '{"a": 1}', "{pids}", "{}", "{ pid }")
     values = dict.fromkeys(PLACEHOLDERS, "{seconds}") | {"pid": "7"}
-    assert filled(words, values) == ("--p=7/7", '{"a": 1}', "{seconds}", "{}", "{ pid }")
+    assert filled(argv, values) == ("--p=7/7", '{"a": 1}', "{seconds}", "{}", "{ pid }")
     assert unknown_placeholders(("{a}{pid}", "{a}{b}"), PLACEHOLDERS) == ("a", "b")
-    assert is_asked_for("pid", words)
-    assert not is_asked_for("folder", words)
+    assert is_asked_for("pid", argv)
+    assert not is_asked_for("folder", argv)
 
 
 def test_references_of_capture_settings_are_checked(tmp_path: Path) -> None:

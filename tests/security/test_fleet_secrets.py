@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from agent_process import eventually, run_rightsizer
-from faulty_store import Asked, Reply, faulty_store
+from faulty_store import Reply, StoreRequest, faulty_store
 from fleet_command import asked_in_process, configured, fleet_process, look_command
 from odd_estate import END, odd_estate
 
@@ -47,7 +47,7 @@ def leaks(texts: dict[str, str]) -> list[str]:
     return [where for where, text in texts.items() if any(mark in text for mark in MARKS)]
 
 
-def echo(asked: Asked, status: int, *, is_json: bool) -> Reply:
+def echo(asked: StoreRequest, status: int, *, is_json: bool) -> Reply:
     """What a proxy says that repeats what it was asked with."""
     said = (
         f"no: {asked.headers['X-Scope-OrgID']}, {asked.headers['Authorization']}: "

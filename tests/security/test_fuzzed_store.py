@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 from hypothesis import given
 
-from faulty_store import Asked, Reply, faulty_store
+from faulty_store import Reply, StoreRequest, faulty_store
 from fleet_command import asked_in_process, configured
 from hostile_answers import HostileStore
 from mutations import mutated_bytes, mutated_tree
@@ -113,7 +113,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], byt
     kept: dict[tuple[str, str], bytes] = {}
     with odd_estate(["dense"]) as url, faulty_store() as store:
 
-        def judge(asked: Asked) -> Reply:
+        def judge(asked: StoreRequest) -> Reply:
             body = urlencode(dict(asked.parameters))
             with urlopen(Request(f"{url}{asked.path}", data=body.encode()), timeout=20) as answer:
                 kept[asked.path, body] = answer.read()
@@ -125,7 +125,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], byt
     return kept
 
 
-def said_of(truth: dict[tuple[str, str], bytes], asked: Asked) -> bytes:
+def said_of(truth: dict[tuple[str, str], bytes], asked: StoreRequest) -> bytes:
     """What is right; nothing is known of what no one asked before."""
     return truth.get((asked.path, urlencode(dict(asked.parameters))), NOTHING)
 

@@ -19,7 +19,7 @@ Captured = pytest.CaptureFixture[str]
 LOAD = {"input_tokens": 2000, "output_tokens": 500, "requests_per_second": 20}
 
 
-def asked(model: str) -> Requirement:
+def requirement_of(model: str) -> Requirement:
     """A model that serves, by its name."""
     (item,) = plan_of_flags({"model": model, "in": "2000", "out": "500"}).items
     assert item.requirement is not None
@@ -82,7 +82,7 @@ def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) ->
 def test_a_latent_cache_is_there_once() -> None:
     """Tensor parallel ranks have a copy each; ranks with attention of their own have requests."""
     assert find_model("deepseek-v3") is not None
-    requirement, room = asked("deepseek-v3"), 120e9
+    requirement, room = requirement_of("deepseek-v3"), 120e9
     most = {
         layout: ServingMemory(requirement, layout, MemorySettings()).largest_concurrency(room)
         for layout in (Parallelism(tensor=8), Parallelism(data=8, expert=8))
@@ -92,7 +92,7 @@ def test_a_latent_cache_is_there_once() -> None:
 
 def test_the_network_is_paid_beyond_a_server() -> None:
     """The slower it is the longer each step takes; within a server it does not matter."""
-    requirement, board = asked("deepseek-v3"), built_in().boards["H200-SXM-141GB"]
+    requirement, board = requirement_of("deepseek-v3"), built_in().boards["H200-SXM-141GB"]
 
     def between_ms(layout: Parallelism, network: float) -> float:
         serving = ServingModelSettings(network_bytes_per_second=network)

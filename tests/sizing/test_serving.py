@@ -39,7 +39,7 @@ BERT = Transformer(
 SINGLE = Parallelism()
 
 
-def asked(
+def requirement_for(
     model: Transformer, weights: NumberFormat = NumberFormat.BF16, **load: float
 ) -> Requirement:
     """A requirement of a model in a format."""
@@ -48,7 +48,7 @@ def asked(
 
 def test_one_request_reads_the_weights_for_each_token() -> None:
     """All but the embedding in 16 bits at 74% of 2.04 TB/s, 32 layers of 36 us, and the host."""
-    served = serve(asked(LLAMA_8B), A100, SINGLE, 1)
+    served = serve(requirement_for(LLAMA_8B), A100, SINGLE, 1)
 
     reading = 2 * (8.03e9 - 128256 * 4096) / (0.74 * A100.memory_bandwidth_bytes_per_second)
     assert served.tpot_ms.value == pytest.approx(1e3 * (reading + 32 * 36e-6 + 500e-6), rel=0.02)
@@ -71,8 +71,12 @@ def test_a_measured_server_is_met() -> None:
 
 def test_prompts_of_others_take_their_turns() -> None:
     """Short answers are dearer a token: more prompts pass for each."""
-    short = serve(asked(LLAMA_8B, input_tokens=2048.0, output_tokens=64.0), H100, SINGLE, 32)
-    long = serve(asked(LLAMA_8B, input_tokens=2048.0, output_tokens=1024.0), H100, SINGLE, 32)
+    short = serve(
+        requirement_for(LLAMA_8B, input_tokens=2048.0, output_tokens=64.0), H100, SINGLE, 32
+    )
+    long = serve(
+        requirement_for(LLAMA_8B, input_tokens=2048.0, output_tokens=1024.0), H100, SINGLE, 32
+    )
 
     assert short.tpot_ms.value > 1.5 * long.tpot_ms.value
     assert short.bound is Bound.COMPUTE
@@ -82,7 +86,9 @@ def test_cached_prefixes_are_looked_at_and_not_computed() -> None:
     """Three quarters of 8,192 tokens: a quarter of the products, 7/16 of attention's, all reads."""
     load = {"input_tokens": 8192.0, "output_tokens": 256.0, "concurrency": 8.0}
     plain, cached = (
-        Server(ServingMemory(asked(LLAMA_8B, prefix_cache_ratio=ratio, **load), SINGLE), H100)
+        Server(
+            ServingMemory(requirement_for(LLAMA_8B, prefix_cache_ratio=ratio, **load), SINGLE), H100
+        )
         for ratio in (0.0, 0.75)
     )
     attended = plain.forward.attention.of_prompt(8192).seconds
@@ -97,7 +103,7 @@ def test_cached_prefixes_are_looked_at_and_not_computed() -> None:
 
 def test_a_full_cache_makes_requests_wait() -> None:
     """Those that do not fit lengthen the first token, not the next ones."""
-    requirement = asked(LLAMA_8B, input_tokens=4096.0, output_tokens=1024.0)
+    requirement = requirement_for(LLAMA_8B, input_tokens=4096.0, output_tokens=1024.0)
     fitting, waiting = (serve(requirement, L40S, SINGLE, count) for count in (30, 300))
 
     assert fitting.running == 30
@@ -108,16 +114,18 @@ def test_a_full_cache_makes_requests_wait() -> None:
 
 def test_a_model_that_does_not_fit_is_predicted_one_request_at_a_time() -> None:
     """Slow, but not nothing: 16 GB of weights on a T4."""
-    served = serve(asked(LLAMA_8B), T4, SINGLE, 8)
+    served = serve(requirement_for(LLAMA_8B), T4, SINGLE, 8)
 
     assert served.running == 1
-    assert served.tpot_ms.value == serve(asked(LLAMA_8B), T4, SINGLE, 1).tpot_ms.value
+    assert served.tpot_ms.value == serve(requirement_for(LLAMA_8B), T4, SINGLE, 1).tpot_ms.value
 
 
 def test_a_few_requests_read_few_experts() -> None:
     """Two of eight for one token; with many requests all of them are read."""
     room = replace(A100, memory_bytes=4e11)
-    alone, many = (serve(asked(MIXTRAL, output_tokens=4096.0), room, SINGLE, n) for n in (1, 32))
+    alone, many = (
+        serve(requirement_for(MIXTRAL, output_tokens=4096.0), room, SINGLE, n) for n in (1, 32)
+    )
 
     assert alone.tpot_ms.value < 0.35 * many.tpot_ms.value
 
@@ -179,7 +187,7 @@ def test_experts_that_are_unpacked_take_what_was_measured(tokens: int, microseco
 def test_narrow_experts_take_their_time_however_small() -> None:
     """Split over eight GPUs their reads are an eighth, starting their kernels is not."""
     eight = Parallelism(tensor=8)
-    dense, mixed = (serve(asked(each), H100, eight, 1) for each in (LLAMA_8B, MIXTRAL))
+    dense, mixed = (serve(requirement_for(each), H100, eight, 1) for each in (LLAMA_8B, MIXTRAL))
     more = 1e-3 * (mixed.tpot_ms.value - dense.tpot_ms.value)
 
     assert more > MIXTRAL.layers * ServingModelSettings().expert_layer_seconds
@@ -190,7 +198,7 @@ def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
     wide = replace(LLAMA_8B, ffn=2 * 14336)
     room = replace(H100, memory_bytes=4e11)
     plain, mixed = (
-        Server(ServingMemory(asked(each), SINGLE), room).prompt.compute
+        Server(ServingMemory(requirement_for(each), SINGLE), room).prompt.compute
         for each in (wide, replace(MIXTRAL, ffn=14336))
     )
     assert 1.2 * plain < mixed < 2.0 * plain
@@ -215,7 +223,9 @@ def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
         head_dim=128,
         value_head_dim=128,
     )
-    requirement = asked(model, NumberFormat.FP8, input_tokens=1024.0, output_tokens=1024.0)
+    requirement = requirement_for(
+        model, NumberFormat.FP8, input_tokens=1024.0, output_tokens=1024.0
+    )
     room = available_bytes(requirement, H200.memory_bytes)
     copies, shared, whole = (
         ServingMemory(requirement, layout)
@@ -230,7 +240,7 @@ def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
 
 def test_experts_that_are_shared_are_exchanged_with() -> None:
     """Over links that is less than reading them all on each; over PCIe it shows."""
-    requirement = asked(MIXTRAL, output_tokens=1024.0)
+    requirement = requirement_for(MIXTRAL, output_tokens=1024.0)
     apart, shared = Parallelism(data=8), Parallelism(data=8, expert=8)
     linked, slow = replace(H200, memory_bytes=4e11), replace(L40S, memory_bytes=4e11)
     fast = [serve(requirement, linked, each, 256).tpot_ms.value for each in (apart, shared)]
@@ -242,7 +252,7 @@ def test_experts_that_are_shared_are_exchanged_with() -> None:
 
 def test_tensor_parallelism_over_pcie_collapses() -> None:
     """Eight L40S serve hardly faster than two; eight H100 do."""
-    requirement = asked(LLAMA_70B, NumberFormat.FP8)
+    requirement = requirement_for(LLAMA_70B, NumberFormat.FP8)
     two, eight = (serve(requirement, L40S, Parallelism(tensor=n), 16) for n in (2, 8))
     linked = [serve(requirement, H100, Parallelism(tensor=n), 16) for n in (2, 8)]
 
@@ -253,7 +263,7 @@ def test_tensor_parallelism_over_pcie_collapses() -> None:
 
 def test_replicas_share_the_requests() -> None:
     """Two replicas with 32 requests are two servers with 16."""
-    requirement = asked(LLAMA_8B)
+    requirement = requirement_for(LLAMA_8B)
     one, two = (
         serve(requirement, H100, SINGLE, 16),
         serve(requirement, H100, Parallelism(data=2), 32),
@@ -267,14 +277,14 @@ def test_a_board_without_fp8_units_saves_reads_alone() -> None:
     """An A100 computes prompts of an fp8 model in 16 bits, an H100 does not."""
     load = {"input_tokens": 8192.0, "output_tokens": 16.0}
     plain, small = (
-        serve(asked(LLAMA_8B, each, **load), A100, SINGLE, 1)
+        serve(requirement_for(LLAMA_8B, each, **load), A100, SINGLE, 1)
         for each in (
             NumberFormat.BF16,
             NumberFormat.FP8,
         )
     )
     fast = [
-        serve(asked(LLAMA_8B, each, **load), H100, SINGLE, 1).ttft_ms.value
+        serve(requirement_for(LLAMA_8B, each, **load), H100, SINGLE, 1).ttft_ms.value
         for each in (NumberFormat.BF16, NumberFormat.FP8)
     ]
 
@@ -288,7 +298,10 @@ def test_four_bits_are_computed_where_there_are_units_for_them() -> None:
     load = {"input_tokens": 8192.0, "output_tokens": 16.0}
     forms = (NumberFormat.NVFP4, NumberFormat.FP8, NumberFormat.BF16)
     b200, h100 = (
-        [serve(asked(LLAMA_8B, each, **load), board, SINGLE, 1).ttft_ms.value for each in forms]
+        [
+            serve(requirement_for(LLAMA_8B, each, **load), board, SINGLE, 1).ttft_ms.value
+            for each in forms
+        ]
         for board in (BOARDS["B200"], H100)
     )
 
@@ -300,7 +313,9 @@ def test_four_bits_are_computed_where_there_are_units_for_them() -> None:
 @pytest.mark.parametrize("prompt", [1024.0, 8192.0])
 def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: float) -> None:
     """A tenfold of what runs makes no token slower, and the first one later by nine answers."""
-    requirement = asked(LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0)
+    requirement = requirement_for(
+        LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0
+    )
     layout = Parallelism(tensor=2)
     full = Server(ServingMemory(requirement, layout), BOARDS[key])
     runs = full.capacity
@@ -315,7 +330,7 @@ def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: fl
 def test_a_format_that_is_unpacked_whole_is_slower_than_16_bits() -> None:
     """Bitsandbytes writes a copy in 16 bits and reads it again; AWQ does not."""
     plain, nf4, int4 = (
-        serve(asked(LLAMA_8B, each), L40S, SINGLE, 1).tpot_ms.value
+        serve(requirement_for(LLAMA_8B, each), L40S, SINGLE, 1).tpot_ms.value
         for each in (NumberFormat.BF16, NumberFormat.NF4, NumberFormat.INT4)
     )
 
@@ -325,8 +340,10 @@ def test_a_format_that_is_unpacked_whole_is_slower_than_16_bits() -> None:
 def test_a_sliding_window_bounds_what_is_read() -> None:
     """A context of 32,768 tokens reads 4,096 of them."""
     load = {"input_tokens": 32768.0, "output_tokens": 1024.0}
-    whole = serve(asked(LLAMA_8B, **load), H100, SINGLE, 8)
-    windowed = serve(asked(replace(LLAMA_8B, sliding_window=4096), **load), H100, SINGLE, 8)
+    whole = serve(requirement_for(LLAMA_8B, **load), H100, SINGLE, 8)
+    windowed = serve(
+        requirement_for(replace(LLAMA_8B, sliding_window=4096), **load), H100, SINGLE, 8
+    )
 
     assert windowed.tpot_ms.value < 0.8 * whole.tpot_ms.value
     assert windowed.ttft_ms.value < whole.ttft_ms.value
@@ -334,8 +351,8 @@ def test_a_sliding_window_bounds_what_is_read() -> None:
 
 def test_an_encoder_has_no_second_token() -> None:
     """Each request is one pass, input tokens are what counts, and nothing is kept of them."""
-    requirement = asked(BERT, input_tokens=512.0)
-    caching = asked(BERT, input_tokens=512.0, prefix_cache_ratio=0.9)
+    requirement = requirement_for(BERT, input_tokens=512.0)
+    caching = requirement_for(BERT, input_tokens=512.0, prefix_cache_ratio=0.9)
     one, many = (serve(requirement, L40S, SINGLE, count) for count in (1, 64))
 
     assert many.tpot_ms.value == 0.0
@@ -346,7 +363,7 @@ def test_an_encoder_has_no_second_token() -> None:
 
 def test_stages_of_an_encoder_work_on_different_requests() -> None:
     """Two of them pass two batches of half the size at a time, and a single request no faster."""
-    requirement = asked(BERT, input_tokens=512.0)
+    requirement = requirement_for(BERT, input_tokens=512.0)
     one, two = (serve(requirement, L40S, Parallelism(pipeline=n), 64) for n in (1, 2))
     alone = [serve(requirement, L40S, Parallelism(pipeline=n), 1) for n in (1, 2)]
 
@@ -368,7 +385,7 @@ def server(requirement: Requirement, board: Board, room: float) -> Server:
 
 def test_latencies_bound_the_best_concurrency() -> None:
     """One more request would break what bounds it."""
-    requirement = asked(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
+    requirement = requirement_for(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
     best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
     assert best
@@ -378,7 +395,7 @@ def test_latencies_bound_the_best_concurrency() -> None:
 
 def test_a_first_token_may_bound_it_too() -> None:
     """Prompts queue for the matrix units."""
-    requirement = asked(LLAMA_8B, input_tokens=8192.0, output_tokens=256.0, ttft_ms=600.0)
+    requirement = requirement_for(LLAMA_8B, input_tokens=8192.0, output_tokens=256.0, ttft_ms=600.0)
     best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
     assert best
@@ -388,7 +405,7 @@ def test_a_first_token_may_bound_it_too() -> None:
 
 def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
     """Offline, each request adds to the throughput."""
-    requirement = asked(LLAMA_8B)
+    requirement = requirement_for(LLAMA_8B)
     small, large = (best_concurrency(server(requirement, H100, each)) for each in (2.5e10, 3e11))
 
     assert 0 < small < large == 1024
@@ -396,4 +413,4 @@ def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
 
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
     """Not even of one request."""
-    assert best_concurrency(server(asked(LLAMA_70B), T4, 1.4e10)) == 0
+    assert best_concurrency(server(requirement_for(LLAMA_70B), T4, 1.4e10)) == 0

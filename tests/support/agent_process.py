@@ -138,7 +138,7 @@ def run_rightsizer(
     *arguments: str | Path, input_text: str | None = None, timeout_seconds: float = 30.0
 ) -> "subprocess.CompletedProcess[str]":
     """A command run to its end, in a process of its own."""
-    words = [*map(str, arguments)]
+    argv = [*map(str, arguments)]
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as out,
@@ -147,7 +147,7 @@ def run_rightsizer(
         given.write((input_text or "").encode())
         given.seek(0)
         command = forked_command(
-            words, (given, out, err), folder=Path.cwd(), environment=dict(os.environ)
+            argv, (given, out, err), folder=Path.cwd(), environment=dict(os.environ)
         )
         try:
             status = command.wait(timeout_seconds)
@@ -158,7 +158,7 @@ def run_rightsizer(
         for file in (out, err):
             file.seek(0)
             texts.append(file.read().decode())
-    return subprocess.CompletedProcess(words, status, *texts)
+    return subprocess.CompletedProcess(argv, status, *texts)
 
 
 def eventually(

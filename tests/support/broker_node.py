@@ -32,12 +32,12 @@ def hgx(count: int = 8) -> Topology:
 def pcie_box(count: int = 8) -> Topology:
     """GPUs without NVLink: pairs below a switch, two pairs on each of two sockets."""
 
-    def way(one: int, other: int) -> tuple[LinkKind, int]:
+    def link(one: int, other: int) -> tuple[LinkKind, int]:
         if one // 2 == other // 2:
             return LinkKind.PIX, 0
         return (LinkKind.NODE, 0) if one // 4 == other // 4 else (LinkKind.SYSTEM, 0)
 
-    return _machine(count, way)
+    return _machine(count, link)
 
 
 def client(user: str = "ada", pid: int = 1) -> LeaseOwner:
@@ -126,10 +126,10 @@ def _on(uuid: str, jobs: Iterable[Running]) -> list[Running]:
     return [each for each in jobs if uuid in each.uuids]
 
 
-def _machine(count: int, way: Callable[[int, int], tuple[LinkKind, int]]) -> Topology:
+def _machine(count: int, link: Callable[[int, int], tuple[LinkKind, int]]) -> Topology:
     links = []
     for one, other in combinations(range(count), 2):
-        kind, nvlinks = way(one, other)
+        kind, nvlinks = link(one, other)
         links.append(GpuLink(f"GPU-{one}", f"GPU-{other}", kind, nvlinks))
     placements = {
         f"GPU-{at}": Placement(f"GPU-{at}", numa_node=at * 2 // count) for at in range(count)

@@ -68,12 +68,12 @@ def day_frame(  # noqa: PLR0913 - one for each thing that a test may vary.
     )
     for measure, mean in zip(MEASURES, (busy, busy, memory, memory * 80 * 2**30), strict=True):
         peak = mean + 0.1 * (1 - busy) * mean
-        columns[ColumnKind.MEAN.column(measure)] = _known(parts, mean)
-        columns[ColumnKind.PEAK.column(measure)] = _known(parts, peak)
+        columns[ColumnKind.MEAN.column(measure)] = _present(parts, mean)
+        columns[ColumnKind.PEAK.column(measure)] = _present(parts, peak)
     return DayFrame.of(grid, columns)
 
 
-def _known(parts: Sequence[float], value: float) -> array[float]:
+def _present(parts: Sequence[float], value: float) -> array[float]:
     return array("f", [value if part > 0 else math.nan for part in parts])
 
 

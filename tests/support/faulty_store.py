@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["Asked", "FaultyStore", "Reply", "answer", "faulty_store", "refusal"]
+__all__ = ["FaultyStore", "Reply", "StoreRequest", "answer", "faulty_store", "refusal"]
 
 _RANGE: Final = "/api/v1/query_range"
 _PACKED: Final = b"\x1f\x8b"
@@ -20,7 +20,7 @@ _PACKED: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StoreRequest:
     """One request."""
 
     method: str
@@ -56,7 +56,7 @@ def refusal(status: int, text: str, kind: str = "execution", **headers: str) -> 
     return Reply(status, body, {name.replace("_", "-"): text for name, text in headers.items()})
 
 
-def answer(asked: Asked, **beside: object) -> Reply:
+def answer(asked: StoreRequest, **beside: object) -> Reply:
     """What is true: each sample is its own time, at each step."""
     result = []
     if asked.path.endswith(_RANGE):
@@ -74,15 +74,15 @@ class FaultyStore:
     url: str = ""
     replies: deque[Reply] = field(default_factory=deque)
     """Given first, each once."""
-    judge: Callable[[Asked], Reply] = answer
+    judge: Callable[[StoreRequest], Reply] = answer
     """Gives what is said after those."""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[StoreRequest] = field(default_factory=list)
     most_at_once: int = 0
     at_once: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: StoreRequest) -> Reply:
         """What is said to a request, which is noted."""
         with self.lock:
             self.asked.append(asked)
@@ -121,7 +121,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self, query: str) -> None:
             path = urlsplit(self.path).path
-            asked = Asked(self.command, path, dict(parse_qsl(query)), dict(self.headers))
+            asked = StoreRequest(self.command, path, dict(parse_qsl(query)), dict(self.headers))
             reply = store.reply(asked)
             try:
                 # The one who has read enough of a lie hangs up.

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from faulty_store import Asked
+from faulty_store import StoreRequest
 
 __all__ = ["HostileStore"]
 
@@ -43,7 +43,7 @@ class _Liar(random.Random):
 class HostileStore:
     """Lies about some of what it is asked, by a seed; two with the same lie alike."""
 
-    def __init__(self, truth: Callable[[Asked], bytes], seed: int) -> None:
+    def __init__(self, truth: Callable[[StoreRequest], bytes], seed: int) -> None:
         """It has told no lie yet.
 
         Args:
@@ -55,7 +55,7 @@ class HostileStore:
         self._random.is_careful = seed % 4 > 0
         self._share = self._random.choice((0.03, 0.1, 0.5))
 
-    def answer(self, asked: Asked) -> bytes:
+    def answer(self, asked: StoreRequest) -> bytes:
         """What is said: the truth most of the time."""
         raw = self._truth(asked)
         if self._random.random() > self._share:

@@ -27,14 +27,14 @@ class Figure:
     note: str = ""
 
     @property
-    def is_kept(self) -> bool:
+    def is_met(self) -> bool:
         """Whether it is below what was promised, if anything was."""
         return self.ceiling is None or (self.value is not None and self.value <= self.ceiling)
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The line of a table."""
-        verdict = "" if self.ceiling is None else ("pass" if self.is_kept else "FAIL")
+        verdict = "" if self.ceiling is None else ("pass" if self.is_met else "FAIL")
         note = "; ".join(filter(None, (verdict, self.note)))
         return self.what, _spell(self.value, self.unit), _spell(self.ceiling, self.unit), note
 

@@ -13,7 +13,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.profiler.comparison import ProfileTelemetry
 
-__all__ = ["AT", "KEY", "known", "long_profile", "waiting_profile"]
+__all__ = ["AT", "KEY", "long_profile", "telemetry_of", "waiting_profile"]
 
 AT: Final[Nanoseconds] = EPOCH + 100 * SECOND
 """When the profiles begin."""
@@ -41,7 +41,7 @@ def waiting_profile(start: Nanoseconds = AT, **changes: Any) -> Profile:
     return replace(profile(found, start=start), **changes)
 
 
-def known(
+def telemetry_of(
     states: Mapping[State, float],
     *,
     workload: str | None = KEY,

@@ -63,8 +63,8 @@ class Nursery:
         """A command that runs on."""
         self._count += 1
         log = self._folder / f"run-{self._count}"
-        words: Sequence[str] = [str(each) for each in arguments]
-        return Run(self.order({"start": words, "log": str(log)}), log, self)
+        command: Sequence[str] = [str(each) for each in arguments]
+        return Run(self.order({"start": command, "log": str(log)}), log, self)
 
 
 @contextmanager

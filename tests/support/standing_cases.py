@@ -57,7 +57,7 @@ def around(
         device.uuid: Reading(
             device.uuid,
             0,
-            _known({**HEALTHY, **(values or {}).get(device.uuid, {})}),
+            _present({**HEALTHY, **(values or {}).get(device.uuid, {})}),
             processes=tuple(Process(pid) for pid in (pids or {}).get(device.uuid, ())),
         )
         for device in devices
@@ -65,7 +65,7 @@ def around(
     return replace(judged, node=Node(**{"devices": devices, "readings": readings} | node))
 
 
-def _known(values: Mapping[Signal, float | None]) -> dict[Signal, float]:
+def _present(values: Mapping[Signal, float | None]) -> dict[Signal, float]:
     return {signal: value for signal, value in values.items() if value is not None}
 
 

@@ -48,8 +48,8 @@ PATIENCE_SECONDS = 10.0
 
 
 @dataclass
-class TestEyes:
-    """Eyes that see what a test says, that can be held shut, and that crash."""
+class FakeProbe:
+    """Host probe that returns what a test says, that can be blocked, and that crashes."""
 
     __test__ = False
     seen: HostContext = SEEN
@@ -62,7 +62,7 @@ class TestEyes:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def look(self, question: HostQuery) -> HostContext:
+    def collect(self, question: HostQuery) -> HostContext:
         """What the test says."""
         self.questions.append(question)
         self.threads.add(threading.current_thread().name)
@@ -82,22 +82,24 @@ def soon() -> float:
 
 
 @contextmanager
-def looking(eyes: TestEyes, hold_seconds: float = 60.0) -> Iterator[HostContextCollector]:
+def running_collector(
+    probe: FakeProbe, hold_seconds: float = 60.0
+) -> Iterator[HostContextCollector]:
     """Surroundings that look with the eyes."""
-    surroundings = HostContextCollector(eyes, hold_seconds=hold_seconds)
+    collector = HostContextCollector(probe, hold_seconds=hold_seconds)
     try:
-        yield surroundings
+        yield collector
     finally:
-        eyes.gate.set()
-        surroundings.close(soon())
+        probe.gate.set()
+        collector.close(soon())
 
 
 def eventually(
-    surroundings: HostContextCollector, is_so: Callable[[HostContext], bool]
+    collector: HostContextCollector, is_so: Callable[[HostContext], bool]
 ) -> HostContext:
     """What is seen when something has come to be so."""
     for _ in range(500):
-        look = surroundings.collect(HostQuery(), time.monotonic())
+        look = collector.collect(HostQuery(), time.monotonic())
         if is_so(look):
             return look
         time.sleep(0.005)
@@ -106,26 +108,26 @@ def eventually(
 
 def test_host_context_seen_in_time_is_used() -> None:
     """By a thread of its own, one question a look."""
-    eyes = TestEyes()
+    probe = FakeProbe()
     question = HostQuery((Device("GPU-0", 0),))
-    with looking(eyes) as surroundings:
-        assert surroundings.collect(question, soon()) is SEEN
-        assert surroundings.collect(question, soon()) is SEEN
-    assert eyes.questions == [question, question]
-    assert eyes.threads == {"surroundings"}
-    assert eyes.is_closed
+    with running_collector(probe) as collector:
+        assert collector.collect(question, soon()) is SEEN
+        assert collector.collect(question, soon()) is SEEN
+    assert probe.questions == [question, question]
+    assert probe.threads == {"surroundings"}
+    assert probe.is_closed
 
 
 def test_slow_eyes_leave_what_was_seen_last() -> None:
     """It stands meanwhile, that no one could look is told, and no one waits twice."""
-    eyes = TestEyes()
-    with looking(eyes) as surroundings:
-        surroundings.collect(HostQuery(), soon())
-        eyes.gate.clear()
-        late = surroundings.collect(HostQuery(), time.monotonic())
+    probe = FakeProbe()
+    with running_collector(probe) as collector:
+        collector.collect(HostQuery(), soon())
+        probe.gate.clear()
+        late = collector.collect(HostQuery(), time.monotonic())
         for _ in range(5):
             # Were this deadline waited for, the test would never end.
-            assert surroundings.collect(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
+            assert collector.collect(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
         assert (late.devices, late.holdings, late.topology) == (
             SEEN.devices,
             SEEN.holdings,
@@ -133,43 +135,43 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
         )
         assert not late.collectors["host"].success
         assert late.collectors["owners"].success
-        assert len(eyes.questions) <= 2
-        eyes.seen = HostContext(node={Signal.CPU: 0.75})
-        eyes.gate.set()
-        assert eventually(surroundings, lambda look: look.node == {Signal.CPU: 0.75})
+        assert len(probe.questions) <= 2
+        probe.seen = HostContext(node={Signal.CPU: 0.75})
+        probe.gate.set()
+        assert eventually(collector, lambda look: look.node == {Signal.CPU: 0.75})
 
 
 def test_outdated_host_context_is_dropped() -> None:
     """Past its time nothing is said of host and holders; the places of GPUs do not change."""
-    eyes = TestEyes()
-    with looking(eyes, hold_seconds=0.0) as surroundings:
-        surroundings.collect(HostQuery(), soon())
-        eyes.gate.clear()
-        blind = surroundings.collect(HostQuery(), time.monotonic())
+    probe = FakeProbe()
+    with running_collector(probe, hold_seconds=0.0) as collector:
+        collector.collect(HostQuery(), soon())
+        probe.gate.clear()
+        blind = collector.collect(HostQuery(), time.monotonic())
         assert (blind.node, blind.devices, blind.holdings) == ({}, {}, {})
         assert blind.topology is SEEN.topology
         assert blind.collectors.keys() == {"host"}
         assert not blind.collectors["host"].success
-        eyes.gate.set()
-        assert eventually(surroundings, lambda look: look is SEEN)
+        probe.gate.set()
+        assert eventually(collector, lambda look: look is SEEN)
 
 
 def test_crash_is_told_once_and_looked_again() -> None:
     """Each error is one line of the log, however often it comes; then all is well again."""
-    eyes = TestEyes()
-    with looking(eyes) as surroundings, capture_logs() as logs:
-        surroundings.collect(HostQuery(), soon())
-        eyes.error = ValueError("not a number")
+    probe = FakeProbe()
+    with running_collector(probe) as collector, capture_logs() as logs:
+        collector.collect(HostQuery(), soon())
+        probe.error = ValueError("not a number")
         for _ in range(3):
-            crashed = surroundings.collect(HostQuery(), soon())
+            crashed = collector.collect(HostQuery(), soon())
         assert crashed.node == SEEN.node
         assert not crashed.collectors["host"].success
-        eyes.error = OSError("no such file")
-        surroundings.collect(HostQuery(), soon())
-        eyes.error = None
-        assert surroundings.collect(HostQuery(), soon()) is SEEN
-        eyes.error = OSError("no such file")
-        surroundings.collect(HostQuery(), soon())
+        probe.error = OSError("no such file")
+        collector.collect(HostQuery(), soon())
+        probe.error = None
+        assert collector.collect(HostQuery(), soon()) is SEEN
+        probe.error = OSError("no such file")
+        collector.collect(HostQuery(), soon())
     assert [log["error"] for log in logs] == [
         "ValueError('not a number')",
         "OSError('no such file')",
@@ -180,23 +182,23 @@ def test_crash_is_told_once_and_looked_again() -> None:
 
 def test_crash_is_held_no_longer_than_slowness() -> None:
     """Past its time, what was seen before the crash is gone."""
-    eyes = TestEyes()
-    with looking(eyes, hold_seconds=0.0) as surroundings, capture_logs():
-        surroundings.collect(HostQuery(), soon())
-        eyes.error = ValueError("not a number")
-        assert surroundings.collect(HostQuery(), soon()).node == {}
+    probe = FakeProbe()
+    with running_collector(probe, hold_seconds=0.0) as collector, capture_logs():
+        collector.collect(HostQuery(), soon())
+        probe.error = ValueError("not a number")
+        assert collector.collect(HostQuery(), soon()).node == {}
 
 
 def test_eyes_that_hang_are_never_shared() -> None:
     """No second thread looks with them, however long the first one takes."""
-    eyes = TestEyes()
-    eyes.gate.clear()
-    with looking(eyes) as surroundings:
+    probe = FakeProbe()
+    probe.gate.clear()
+    with running_collector(probe) as collector:
         for _ in range(20):
-            surroundings.collect(HostQuery(), time.monotonic())
+            collector.collect(HostQuery(), time.monotonic())
             time.sleep(0.001)
         assert sum(thread.name == "surroundings" for thread in threading.enumerate()) == 1
-        assert len(eyes.questions) == 1
+        assert len(probe.questions) == 1
 
 
 class Marking:
@@ -217,7 +219,7 @@ class Marking:
 
 
 @contextmanager
-def live(eyes: TestEyes, *neighbors: SecondarySource, **settings: float) -> Iterator[LiveSource]:
+def live(probe: FakeProbe, *neighbors: SecondarySource, **settings: float) -> Iterator[LiveSource]:
     """A live source over one GPU, with these eyes."""
     with installed(FakeDriver(FakeGpu("GPU-0"))):
         source = LiveSource(
@@ -225,30 +227,30 @@ def live(eyes: TestEyes, *neighbors: SecondarySource, **settings: float) -> Iter
             interval=10**9,
             settings=LiveSettings(**settings),  # type: ignore[arg-type] # Each is a number.
             catalogue=built_in(),
-            host_context=HostContextCollector(eyes),
+            host_context=HostContextCollector(probe),
             sysfs=NOWHERE,
             secondary=neighbors,
         )
         try:
             yield source
         finally:
-            eyes.gate.set()
+            probe.gate.set()
             source.close()
 
 
 def test_sampling_goes_on_without_eyes() -> None:
     """Whether they hang or crash, the GPUs are read and the snapshot comes."""
-    eyes = TestEyes()
-    with live(eyes, deadline_seconds=0.5) as source, capture_logs():
+    probe = FakeProbe()
+    with live(probe, deadline_seconds=0.5) as source, capture_logs():
         # What is not there by the first deadline on a busy machine comes with a later one.
         seen = source.read()
         # One that is under way yet would pass for the look of the round that follows.
         while "GPU-0" not in seen.readings or not seen.collectors["host"].success:
             seen = source.read()
-        eyes.gate.clear()
+        probe.gate.clear()
         slow = source.read()
-        eyes.gate.set()
-        eyes.error = ValueError("no")
+        probe.gate.set()
+        probe.error = ValueError("no")
         crashed = source.read()
     for snapshot in (seen, slow, crashed):
         assert snapshot.readings["GPU-0"].get(Signal.POWER_WATTS) == 350
@@ -258,13 +260,13 @@ def test_sampling_goes_on_without_eyes() -> None:
         assert snapshot.holdings == SEEN.holdings
     assert not slow.collectors["host"].success
     assert slow.collectors["power"].success
-    assert eyes.is_closed
+    assert probe.is_closed
 
 
 def test_neighbors_have_their_say_in_turn() -> None:
     """A later one finds what the earlier have said; all are closed with the source."""
     neighbors = Marking("first"), Marking("second")
-    with live(TestEyes(), *neighbors) as source:
+    with live(FakeProbe(), *neighbors) as source:
         snapshot = source.read()
     assert int(snapshot.driver["second"]) == int(snapshot.driver["first"]) + 1
     assert all(neighbor.is_closed for neighbor in neighbors)
@@ -300,10 +302,10 @@ class Scheduler:
 def test_node_eyes_see_host_and_holders() -> None:
     """Who runs on a device and who was given it; each collector says how it fared."""
     clock, owners = FastClock(0), Scheduler()
-    eyes = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
+    probe = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
     question = HostQuery(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
-    look = eyes.collect(question)
+    look = probe.collect(question)
     assert look.holdings == {
         "GPU-0": (Holding(WORKLOAD, 1.0),),
         "GPU-1": (Holding(WORKLOAD, 1.0, has_process=False),),
@@ -312,7 +314,7 @@ def test_node_eyes_see_host_and_holders() -> None:
     assert look.collectors.keys() == {"host", "owners", "slurm"}
     assert not look.collectors["slurm"].success
     assert look.devices.keys() == {"GPU-0", "GPU-1", "GPU-2"}
-    eyes.close()
+    probe.close()
     assert owners.is_closed
 
 
@@ -322,11 +324,11 @@ def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
     (tmp_path / "self" / "stat").write_text("7 (agent) S 1 7 7 0")
     owners = OwnerResolver.on_host(tmp_path, settings=OwnerSettings(sources=("session",)))
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
-    eyes = NodeHostProbe(host, owners, None)
+    probe = NodeHostProbe(host, owners, None)
     with capture_logs() as lines:
-        looks = [eyes.collect(HostQuery()) for _ in range(3)]
+        looks = [probe.collect(HostQuery()) for _ in range(3)]
         write_process(tmp_path, 1, cgroup="0::/init.scope")
-        looks.append(eyes.collect(HostQuery()))
+        looks.append(probe.collect(HostQuery()))
     assert [look.collectors["owners"].success for look in looks] == [False, False, False, True]
     assert [line["event"] for line in lines] == ["processes_hidden"]
 
@@ -336,17 +338,17 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     (tmp_path / "bus/pci/devices/0000:17:00.0").mkdir(parents=True)
     clock = FastClock(0)
     host = ProcHostCollector(tmp_path, tmp_path, clock, sysfs=tmp_path)
-    eyes = NodeHostProbe(host, OwnerResolver([]), tmp_path)
+    probe = NodeHostProbe(host, OwnerResolver([]), tmp_path)
     gpu = Device("GPU-0", 0, pci_bus_id="00000000:17:00.0")
     part = Device("MIG-a", 0, mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 1 / 7, 1 / 8))
-    first = eyes.collect(HostQuery((gpu, part))).topology
+    first = probe.collect(HostQuery((gpu, part))).topology
     tick(clock, 100)
-    assert eyes.collect(HostQuery((gpu, part))).topology is first
-    other = eyes.collect(HostQuery((gpu,))).topology
+    assert probe.collect(HostQuery((gpu, part))).topology is first
+    other = probe.collect(HostQuery((gpu,))).topology
     assert other is not first
     assert first is not None
     assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
     seated = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(generation=5)})
-    topology = eyes.collect(HostQuery((gpu,), topology=seated)).topology
+    topology = probe.collect(HostQuery((gpu,), topology=seated)).topology
     assert topology is not None
     assert topology.placements["GPU-0"].generation == 5

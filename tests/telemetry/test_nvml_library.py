@@ -15,7 +15,7 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, use_libr
 CALL = "nvmlDeviceGetPowerUsage"
 
 
-def asked(driver: FakeDriver, name: str = CALL) -> object:
+def answer_of(driver: FakeDriver, name: str = CALL) -> object:
     """What the first GPU answers."""
     with installed(driver):
         library = NvmlLibrary()
@@ -42,7 +42,7 @@ def test_codes_become_reasons(code: int, reason: Missing) -> None:
     """Each of NVML's codes is a reason why a value is missing."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
-    answer = asked(driver)
+    answer = answer_of(driver)
     assert isinstance(answer, NvmlFailure)
     assert (answer.reason, answer.code, answer.call) == (reason, code, CALL)
 
@@ -52,7 +52,7 @@ def test_any_code_becomes_a_failure(code: int) -> None:
     """A code that no one knows is a failure too, even where the library has no words for it."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
-    answer = asked(driver)
+    answer = answer_of(driver)
     assert isinstance(answer, NvmlFailure)
     assert answer.detail
 
@@ -61,7 +61,7 @@ def test_absent_function_is_not_supported() -> None:
     """A library that lacks a function does not support the signal."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.lacking.add(CALL)
-    answer = asked(driver)
+    answer = answer_of(driver)
     assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
 
@@ -70,7 +70,7 @@ def test_version_mismatch_is_not_supported() -> None:
     """The bindings' mismatch error, which is no NVMLError, means an old driver."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.lacking.add("nvmlDeviceGetComputeRunningProcesses_v3")
-    answer = asked(driver, "nvmlDeviceGetComputeRunningProcesses")
+    answer = answer_of(driver, "nvmlDeviceGetComputeRunningProcesses")
     assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
     assert "too old" in answer.detail
@@ -78,7 +78,7 @@ def test_version_mismatch_is_not_supported() -> None:
 
 def test_function_that_the_bindings_lack_is_not_supported() -> None:
     """Older bindings know fewer functions; what they lack is like what a driver lacks."""
-    answer = asked(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")
+    answer = answer_of(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")
     assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
 
@@ -104,7 +104,7 @@ def test_exception_of_the_library_is_a_failure(error: Exception) -> None:
     """Exceptions from below the bindings end at the edge."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.raising[CALL] = error
-    answer = asked(driver)
+    answer = answer_of(driver)
     assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.FAILED
     assert type(error).__name__ in answer.detail

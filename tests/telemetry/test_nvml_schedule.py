@@ -16,7 +16,7 @@ def items_of(costs: list[float]) -> list[ScheduledCollector]:
     return [ScheduledCollector(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
 
 
-def asked(items: list[ScheduledCollector]) -> list[bool]:
+def scheduled(items: list[ScheduledCollector]) -> list[bool]:
     """Which of them a round is to ask."""
     return [item.is_scheduled for item in items]
 
@@ -27,7 +27,7 @@ def test_all_that_is_due_is_asked_where_it_fits() -> None:
     items[2].due = 2 * SECOND
 
     assert schedule(items, 0.31, SECOND) == []
-    assert asked(items) == [True, True, False]
+    assert scheduled(items) == [True, True, False]
 
 
 def test_slow_collector_yields_to_the_others() -> None:
@@ -35,9 +35,9 @@ def test_slow_collector_yields_to_the_others() -> None:
     items = items_of([3.0, 0.01, 0.01])
 
     assert schedule(items, 0.4, 29 * SECOND) == [items[0]]
-    assert asked(items) == [False, True, True]
+    assert scheduled(items) == [False, True, True]
     assert schedule(items, 0.4, 30 * SECOND) == []
-    assert asked(items) == [True, True, True]
+    assert scheduled(items) == [True, True, True]
     assert [item.ignores_budget for item in items] == [True, False, False]
 
 
@@ -48,7 +48,7 @@ def test_collector_never_run_goes_first() -> None:
 
     schedule(items, 0.2, SECOND)
 
-    assert asked(items) == [False, True]
+    assert scheduled(items) == [False, True]
 
 
 @given(COSTS, st.floats(-5.0, 1.0), st.integers(0, 600))

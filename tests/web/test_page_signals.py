@@ -37,7 +37,7 @@ def blocks(*ratios: float | None, first: int = NOW - 24 * HOUR) -> Blocks:
     )
 
 
-def past(span: Span) -> dict[str, DeviceSpan]:
+def device_spans(span: Span) -> dict[str, DeviceSpan]:
     """Every device worked, and was idle for the hour before the last two."""
     cells = tuple(
         StripCell(at, at + span.cell, {_IDLE if _is_idle(at) else State.PRODUCTIVE: span.cell})
@@ -62,7 +62,7 @@ def measured(uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]
 
 def page_of(report: Report, **query: object) -> str:
     """The document of a report, as a part of it is looked at."""
-    page = WebPage(FreshnessSettings(), FitSettings(), 60.0, past, blocks=measured)
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0, device_spans, blocks=measured)
     return page.render(report, NOW, PageQuery(**query)).decode()  # type: ignore[arg-type]
 
 

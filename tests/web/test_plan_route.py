@@ -17,7 +17,9 @@ QUERY: Final = {"model": ["llama-3.1-8b"], "rps": ["2"], "gpus": ["h100,l40s"]}
 ON: Final = WebSettings(plan_form=True, plan_timeout_seconds=60.0)
 
 
-def asked(run: Any = subprocess.run, config: Path | None = None, **query: list[str]) -> WebResponse:
+def response_to(
+    run: Any = subprocess.run, config: Path | None = None, **query: list[str]
+) -> WebResponse:
     """The answer to one client."""
     site: Any = None
     return plan_route(config, ON, run).handler(site, WebRequest("GET", "/plan", query))
@@ -27,7 +29,7 @@ def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> 
     """By the command itself; the page may send its form here and nothing else."""
     config = tmp_path / "rightsizer.yaml"
     config.write_text("prices: {dollars_per_gpu_hour: {h100: 77.5, l40s: 88.5}}\n", "utf-8")
-    answer = asked(config=config, **QUERY)
+    answer = response_to(config=config, **QUERY)
     assert answer.status is HTTPStatus.OK
     assert "$78" in (page := answer.body.decode()) or "77.5" in page
     assert "form-action 'self'" in answer.headers["Content-Security-Policy"]
@@ -55,7 +57,7 @@ def test_words_of_a_client_are_one_argument() -> None:
         calls.append(command)
         return subprocess.CompletedProcess(command, 0, "page", "")
 
-    asked(run, model=["8B --catalogue=/etc/passwd"], rps=["1 & 2", "3"])
+    response_to(run, model=["8B --catalogue=/etc/passwd"], rps=["1 & 2", "3"])
     ((*_, program, fields),) = calls
     assert program == "plan"
     assert fields == "--form=model=8B+--catalogue%3D%2Fetc%2Fpasswd&rps=1+%26+2&rps=3"
@@ -109,6 +111,6 @@ def broken(command: list[str], **_: Any) -> Any:
 )
 def test_a_planner_that_gives_nothing_is_told(run: Any, said: str) -> None:
     """With what went wrong; the agent goes on."""
-    answer = asked(run, **QUERY)
+    answer = response_to(run, **QUERY)
     assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
     assert answer.body.decode().startswith(said)

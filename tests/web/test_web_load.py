@@ -26,7 +26,7 @@ def held(report: Report, count: int = 2) -> Report:
     return replace(report, devices=tuple(devices))
 
 
-def asked(report: Report | None, age_seconds: float = 0.0, **named: str) -> tuple[int, Any]:
+def load_of(report: Report | None, age_seconds: float = 0.0, **named: str) -> tuple[int, Any]:
     """Status and answer."""
     now = (0 if report is None else report.wall_time) + nanoseconds(age_seconds)
     usual = {"namespace": "production", "workload": "chat"}
@@ -38,7 +38,7 @@ def asked(report: Report | None, age_seconds: float = 0.0, **named: str) -> tupl
 def test_load_is_the_sum_over_its_gpus() -> None:
     """In GPUs' worth; what no engine tells is null."""
     report = held(full_report())
-    status, found = asked(report)
+    status, found = load_of(report)
     busy = [device.signals["gpu_busy"] for device in report.devices[:2]]  # type: ignore[index]
 
     assert status == 200
@@ -49,7 +49,7 @@ def test_load_is_the_sum_over_its_gpus() -> None:
 
 def test_stale_reading_is_no_load() -> None:
     """A frozen value must not hold, or end, anyone's replicas."""
-    status, text = asked(held(full_report()), age_seconds=3600.0)
+    status, text = load_of(held(full_report()), age_seconds=3600.0)
 
     assert (status, text.strip()) == (503, "2 of 2 GPUs give no fresh reading")
 
@@ -58,6 +58,6 @@ def test_workload_that_is_not_there_is_not_idle() -> None:
     """Nor one of another namespace, nor any before the first sample."""
     report = held(full_report())
 
-    assert asked(report, workload="other")[0] == 404
-    assert asked(report, namespace="")[0] == 404
-    assert asked(None)[0] == 404
+    assert load_of(report, workload="other")[0] == 404
+    assert load_of(report, namespace="")[0] == 404
+    assert load_of(None)[0] == 404
