@@ -40,7 +40,7 @@ def _example() -> ActionSettings:
 def _advised() -> tuple[float, Risk]:
     """How sure and how risky it is to release an idle GPU, as the tutorial shows it."""
     shown = re.search(
-        r"^  Release the GPU .*?confidence >?(\d+)%, risk ([a-z ]+)$",
+        r"^  Release the GPU\b.*?confidence >?(\d+)%, risk ([a-z ]+)$",
         (DOCS / "tutorial.md").read_text("utf-8"),
         FLAGS,
     )
