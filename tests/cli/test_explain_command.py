@@ -26,6 +26,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.settings import setting
 from rightsizer.report.explanation import explain_advice, product
+from rightsizer.web.view.advice import grouped
 
 UUID = "GPU-00000000-1111-2222-3333-444455556666"
 
@@ -194,3 +195,25 @@ def test_what_one_sentence_serves_is_told_once() -> None:
     )
     assert f"    {more}\n" in text
     assert "more like it" not in advise_text([], empty[:2])
+
+
+def test_faults_of_several_gpus_are_each_told() -> None:
+    """GPUs without a workload may be broken in different ways."""
+    broken = [
+        Advice(
+            finding(
+                id=f"broken{index}",
+                kind=FindingKind.DEGRADED,
+                reasons=(Reason.HARDWARE_UNHEALTHY,),
+                workload=None,
+                summary=f"GPU {index}: Xid {48 + index}.",
+            ),
+            AdviceState.ACTIVE,
+            NOW,
+            NOW,
+        )
+        for index in range(4)
+    ]
+    text = advise_text([], broken)
+    assert all(f"GPU {index}: Xid {48 + index}." in text for index in range(4))
+    assert [*map(len, grouped(broken))] == [1] * 4

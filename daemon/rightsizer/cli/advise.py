@@ -18,7 +18,7 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Finding
+from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_finding
 from rightsizer.report.labels import action_label, first_names
 
@@ -57,22 +57,23 @@ def advise_text(
 
 
 def open_lines(forms: Sequence[JsonObject]) -> list[str]:
-    """Open advice in the order of its worth; what one sentence serves is told once."""
+    """Open advice in the order of its worth; that of idle GPUs without a workload once."""
     lines = ["To do, by savings, then by severity:"] if forms else []
     alike: dict[object, list[JsonObject]] = {}
     for each in sorted(forms, key=dearest_first):
-        kind = (each["action"], *each["reasons"])
-        alike.setdefault(each["id"] if each["workload"] else kind, []).append(each)
+        is_alike = each["finding"] == FindingKind.IDLE and not each["workload"]
+        kind = (each["action"], *each["reasons"]) if is_alike else each["id"]
+        alike.setdefault(kind, []).append(each)
     first_of: dict[str, str] = {}
     for group in alike.values():
-        told = group if len(group) < _NAMED else group[:1]
-        for each in told:
+        shown = group if len(group) < _NAMED else group[:1]
+        for each in shown:
             holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
             lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
             first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
             if first != each["id"]:
                 lines.append(f"    conflicts with {first}: apply only one of the two")
-        if rest := group[len(told) :]:
+        if rest := group[len(shown) :]:
             dollars = sum(map(dollars_per_day, rest))
             saves = f", which save ${dollars:,.0f} a day" if dollars > 0 else ""
             named = ", ".join(f"{_subject(each)} ({each['id']})" for each in rest)

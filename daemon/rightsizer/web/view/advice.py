@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Finding, Option, Risk
+from rightsizer.model.finding import Finding, FindingKind, Option, Risk
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.labels import ABSENT, TIMES, action_label, display_name, reason_label
 from rightsizer.web.view.totals import interval
@@ -55,7 +55,7 @@ def cost_label(option: Option) -> str:
 
 _THE_GPU: Final = "the GPU"
 _ONE_SENTENCE: Final = 3
-"""As many recommendations of one kind, for GPUs without a workload, are folded into one."""
+"""As many recommendations of one kind, for idle GPUs without a workload, are folded into one."""
 _TITLE_GPUS: Final = 3
 """More GPUs than this are counted in a title, not named."""
 
@@ -72,7 +72,7 @@ def title_label(finding: Finding, names: Mapping[str, str]) -> str:
 
 
 def grouped(advice: Sequence[Advice]) -> tuple[tuple[Advice, ...], ...]:
-    """Advice in its order; what one sentence serves, as of empty GPUs, stands with the first."""
+    """Advice in its order; that of idle GPUs without a workload stands together by kind."""
     kinds = Counter(_kind(piece) for piece in advice)
     groups: dict[object, list[Advice]] = {}
     for piece in advice:
@@ -83,9 +83,10 @@ def grouped(advice: Sequence[Advice]) -> tuple[tuple[Advice, ...], ...]:
 
 
 def _kind(piece: Advice) -> object:
-    """What advice on GPUs without a workload has in common; `None` where there is a workload."""
+    """What advice on idle GPUs has in common; `None` where each says its own, as of faults."""
     finding = piece.finding
-    return None if finding.workload else (finding.action, finding.reasons)
+    is_alike = finding.kind is FindingKind.IDLE and not finding.workload
+    return (finding.action, finding.reasons) if is_alike else None
 
 
 def group_label(group: Sequence[Advice], names: Mapping[str, str]) -> str:
