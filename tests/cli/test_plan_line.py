@@ -89,6 +89,8 @@ def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: 
     by_family = ask(str(family))
 
     assert by_name["candidates"] == by_file["candidates"] == by_folder["candidates"]
+    assert ask(str(tmp_path / "config.json"), *load) == by_file
+    assert ask(str(tmp_path), *load) == by_folder
     for one, other in zip(by_name["candidates"], by_family["candidates"], strict=True):
         assert (one["gpu"], one["count"]) == (other["gpu"], other["count"])
         assert one["tokens_per_second"] == pytest.approx(other["tokens_per_second"], rel=0.01)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""Of files of requirements; another word that is no file names a model."""
+"""Of files of requirements."""
 _WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
 
 
@@ -90,6 +90,12 @@ def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
     return plan_summary(found.plan, found.notes)
 
 
+def _names_model(word: Path) -> bool:
+    """Whether it is a name, or the configuration or folder of a model, and no file to read."""
+    is_absent = word.suffix not in _SUFFIXES and not word.exists()
+    return is_absent or word.name == "config.json" or word.is_dir()
+
+
 def _answered(
     arguments: argparse.Namespace, planner: Planner
 ) -> tuple[PlanFile, tuple[PlanAnswer, ...]]:
@@ -99,7 +105,7 @@ def _answered(
     }
     given = {word: value for word, value in flags.items() if value is not None}
     asked: Path | None = arguments.file
-    if asked and "model" not in given and asked.suffix not in _SUFFIXES and not asked.exists():
+    if asked and "model" not in given and _names_model(asked):
         given["model"], asked = str(asked), None
     if asked is not None:
         if given:
