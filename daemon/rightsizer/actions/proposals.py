@@ -146,10 +146,13 @@ class _Case:
             is_asked_again = asked is not None and asked > each.record.at
             may_repeat = self.terms.mode is ActionMode.APPROVE and is_asked_again
             if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
-                yield ActionVerdict.DONE_BEFORE, f"it was done {_ago_text(each.ago_seconds)} ago"
+                yield (
+                    ActionVerdict.DONE_BEFORE,
+                    f"it was done {_lasts(each.ago_seconds)} ago",
+                )
         if is_suspended(self.terms.name, self.past_actions, self.limits):
             failed, known = _failures_of(self.terms.name, self.past_actions, self.limits)
-            within = _ago_text(self.limits.results_within_seconds)
+            within = _lasts(self.limits.results_within_seconds)
             why = f"{failed} of its {known} results within {within} were failures"
             yield ActionVerdict.SUSPENDED, why
 
@@ -182,7 +185,10 @@ class _Case:
         own = [deed for deed in self.past_actions if _is_about(deed.record, advice)]
         for deed in own:
             if deed.ago_seconds < terms.cool_down_seconds:
-                ago, rest = _ago_text(deed.ago_seconds), _ago_text(terms.cool_down_seconds)
+                ago, rest = (
+                    _lasts(deed.ago_seconds),
+                    _lasts(terms.cool_down_seconds),
+                )
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
         today = sum(deed.ago_seconds < DAY_SECONDS for deed in own)
         if today >= terms.at_most_per_workload_per_day:
@@ -206,7 +212,7 @@ class _Case:
             yield ActionVerdict.SHARE_LIMIT, why
         last = min((each.ago_seconds for each in self.past_actions), default=limits.pause_seconds)
         if last < limits.pause_seconds:
-            yield ActionVerdict.RATE, f"the last action was {_ago_text(last)} ago"
+            yield ActionVerdict.RATE, f"the last action was {_lasts(last)} ago"
 
     def _of_approval(self) -> Iterator[_Answer]:
         advice, conditions = self.advice, self.conditions
@@ -230,5 +236,5 @@ def _is_about(deed: ActionRecord, advice: Advice) -> bool:
     return not set(deed.devices).isdisjoint(advice.finding.devices)
 
 
-def _ago_text(duration_seconds: float) -> str:
+def _lasts(duration_seconds: float) -> str:
     return format_duration(max(0.0, duration_seconds))

@@ -54,11 +54,11 @@ def report_document(
         HistoryError: there is no history, it holds nothing, or it cannot be read.
         UsageError: a parameter is wrong.
     """
-    if (document := asked["format"]) not in REPORT_FORMATS:
-        raise UsageError(f"{mark}format: '{document}'; choose from {', '.join(REPORT_FORMATS)}")
+    if (name := asked["format"]) not in REPORT_FORMATS:
+        raise UsageError(f"{mark}format: '{name}'; choose from {', '.join(REPORT_FORMATS)}")
     query = _query(asked, mark)
     model = report_model(report_facts(path, settings, query))
-    return REPORT_FORMATS[document](model, query.timezone)
+    return REPORT_FORMATS[name](model, query.timezone)
 
 
 def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:

@@ -243,8 +243,8 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
     if arguments.json or arguments.format == "json":
-        known = encode_topology(survey.topology, survey.devices, survey.offered)
-        say(json.dumps(known, indent=1))
+        document = encode_topology(survey.topology, survey.devices, survey.offered)
+        say(json.dumps(document, indent=1))
     else:
         say(topology_text(survey))
 

@@ -129,8 +129,8 @@ class _Validator:
             return group.type(**values)
         except ValueError as error:
             # The key that it begins with is where the fault is.
-            key, _, told = str(error).partition(": ")
-            at, message = ((*path, key), told) if key in group.by_key else (path, str(error))
+            key, _, text = str(error).partition(": ")
+            at, message = ((*path, key), text) if key in group.by_key else (path, str(error))
             return self._fault(at, FaultKind.TEXT, value, message)
 
     def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:

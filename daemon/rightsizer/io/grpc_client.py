@@ -131,8 +131,8 @@ class _Exchange:
     def _message(self) -> bytes:
         if self._headers.get(":status") != _HTTP_OK:
             raise GrpcCallError(f"the peer answered HTTP status {self._headers.get(':status')}")
-        headers = self._headers.get("grpc-status", "")
-        status = int(headers) if re.fullmatch("[0-9]{1,2}", headers) else _UNKNOWN
+        code = self._headers.get("grpc-status", "")
+        status = int(code) if re.fullmatch("[0-9]{1,2}", code) else _UNKNOWN
         if status != _OK:
             said = unquote(self._headers.get("grpc-message", ""))[:_MESSAGE_LENGTH]
             text = "".join(letter if letter.isprintable() else " " for letter in said)

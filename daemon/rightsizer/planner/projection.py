@@ -130,10 +130,8 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
     if run is None:
         return ""  # The fault of its profile is known already.
     if run.board is None:
-        shares_row = (
-            f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
-        )
-        row.fault("gpu", f"is required: the profile names {shares_row}")
+        named = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
+        row.fault("gpu", f"is required: the profile names {named}")
         return ""
     return run.board.key
 

@@ -82,8 +82,8 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
     """What is asked; of formats in place of the one asked for, those of what is shown."""
     formats = [each.format.note if each.format else "" for each in plan.candidates if each.fits]
     hidden = {*formats[_SHOWN:]} - {*formats[:_SHOWN]}
-    shown = [note for note in notes if not note.endswith(tuple(hidden))]
-    first, *others = title_lines(plan.requirement, shown)
+    kept = [note for note in notes if not note.endswith(tuple(hidden))]
+    first, *others = title_lines(plan.requirement, kept)
     yield SummaryLine(first, LineKind.HEADING)
     yield from map(SummaryLine, others)
 
@@ -179,8 +179,8 @@ def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         verdict = growth_verdict(plan.outlook, plan.growth[0].candidate.gpu)
         yield from map(SummaryLine, wrapped(f"as the load grows: {verdict}"))
     run = _run_text(plan.requirement, step)
-    shown = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
-    yield from map(SummaryLine, wrapped(shown))
+    text = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
+    yield from map(SummaryLine, wrapped(text))
     more = "--details: memory, all costs, alternatives, checks; --all: every kind"
     if best.rental is None:
         more += "; --provider: whole instances"

@@ -253,8 +253,8 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
         caution = f"; {each.caution}" if each.caution else ""
-        parts = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
-        yield from wrapped(parts, indent=2)
+        text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        yield from wrapped(text, indent=2)
 
 
 def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

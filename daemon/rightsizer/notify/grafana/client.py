@@ -202,8 +202,8 @@ def region_of(item: Any) -> Region | None:
         opened, end = _time(item["time"]), _time(item["timeEnd"])
         finding = _finding(_tags(item["tags"]), text, data)
         heading = _HEADING.match(text)
-        details: str = (heading and heading["state"]) or AdviceState.ACTIVE
-        state = AdviceState(data.get("state", details))
+        shown: str = (heading and heading["state"]) or AdviceState.ACTIVE
+        state = AdviceState(data.get("state", shown))
         advice = Advice(finding, state, opened, updated=opened)
         if "state" not in data:
             return Region(advice, max(opened, end))

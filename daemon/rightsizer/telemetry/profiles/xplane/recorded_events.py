@@ -168,8 +168,8 @@ def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
     """The launch's estimate; a profiler that does not know writes 0."""
-    candidates = _details(stats, "kernel_details").get("occ_pct")
-    text = stats.get("theoretical_occupancy_pct", candidates)
+    detail = _details(stats, "kernel_details").get("occ_pct")
+    text = stats.get("theoretical_occupancy_pct", detail)
     try:
         percent = float(str(text))
     except ValueError:
