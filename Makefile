@@ -35,6 +35,7 @@ test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 	@# and a machine with other work may not get to them in time. What fails twice has failed.
 	@if [ '$(MEMORY)' ]; then \
 		export TMPDIR=$$(mktemp -d $(MEMORY)/XXXX); \
+		chmod 1777 "$$TMPDIR"; \
 		trap 'rm -rf "$$TMPDIR"' EXIT; \
 	fi; \
 	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder || { \

@@ -1,6 +1,7 @@
 """Recording rules of dcgm-exporter's metrics: a real promtool takes them, and a look equals."""
 
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, unprofiled
-from prometheus_server import promtool
+from prometheus_server import ON_DISK, promtool
 from recorded_past import laid_out, recording
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
@@ -166,20 +167,21 @@ def past() -> EstatePast:
 
 
 @pytest.fixture(scope="module")
-def recorded_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedStore]:
+def recorded_store() -> Iterator[RecordedStore]:
     """The day, of which rules were evaluated for all but a few hours and one GPU."""
-    data = Path(tmp_path_factory.mktemp("recorded")) / "data"
-    laid_out(past().text(), data)
-    rules = rules_text(USUAL_METRICS).replace("[5m]", f'{{UUID!="{gpu(LATE)}"}}[5m]')
-    start = YESTERDAY.start / NANOSECONDS_PER_SECOND
-    for first, last in RECORDED[:-1]:
-        with recording(data, rules, start + first * 3600, start + last * 3600):
-            pass
-    first, last = RECORDED[-1]
-    with recording(data, rules, start + first * 3600, start + last * 3600) as server:
-        store = WatchedStore(PrometheusStore(StoreSettings(url=server.url)))
-        source = DcgmExporterSource()
-        yield RecordedStore(store, source, source.probe(store, NOW, DAY))
+    with tempfile.TemporaryDirectory(prefix="recorded-", dir=ON_DISK) as name:
+        data = Path(name) / "data"
+        laid_out(past().text(), data)
+        rules = rules_text(USUAL_METRICS).replace("[5m]", f'{{UUID!="{gpu(LATE)}"}}[5m]')
+        start = YESTERDAY.start / NANOSECONDS_PER_SECOND
+        for first, last in RECORDED[:-1]:
+            with recording(data, rules, start + first * 3600, start + last * 3600):
+                pass
+        first, last = RECORDED[-1]
+        with recording(data, rules, start + first * 3600, start + last * 3600) as server:
+            store = WatchedStore(PrometheusStore(StoreSettings(url=server.url)))
+            source = DcgmExporterSource()
+            yield RecordedStore(store, source, source.probe(store, NOW, DAY))
 
 
 def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from prometheus_server import prometheus_server, promtool, scrape_config
+from prometheus_server import ON_DISK, prometheus_server, promtool, scrape_config
 from rightsizer.simulator.source import DEFAULT_START
 
 __all__ = ["DAYS", "END", "GONE", "SKEW_SECONDS", "VARIANTS", "gpu", "odd_estate"]
@@ -235,7 +235,7 @@ def odd_estate(
         end: When they end, in seconds since the epoch.
         targets: What it scrapes on, as host:port.
     """
-    with tempfile.TemporaryDirectory(prefix="odd-") as name:
+    with tempfile.TemporaryDirectory(prefix="odd-", dir=ON_DISK) as name:
         text, data = Path(name) / "past", Path(name) / "data"
         text.write_text(_past(names, end - END), encoding="ascii")
         command = ("tsdb", "create-blocks-from", "openmetrics", "--quiet", _LARGE_BLOCKS)

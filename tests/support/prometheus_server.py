@@ -16,6 +16,8 @@ from urllib.request import urlopen
 
 from debian_program import program, run_program, running_program
 
+ON_DISK: Final = "/var/tmp"
+"""Where blocks are laid out: what they reserve is free on a disk, and takes seconds in memory."""
 _LISTENS: Final = re.compile(r'msg="Listening on" address=(127\.0\.0\.1:\d+)')
 
 
@@ -125,7 +127,7 @@ def prometheus_server(
         data: A folder of blocks that it starts with, in place of an empty one of its own.
     """
     prometheus = binary("prometheus")
-    with tempfile.TemporaryDirectory(prefix="prometheus-") as name:
+    with tempfile.TemporaryDirectory(prefix="prometheus-", dir=ON_DISK) as name:
         folder = Path(name)
         for file, text in {**(files or {}), "prometheus.yml": config}.items():
             (folder / file).write_text(text)

@@ -246,6 +246,7 @@ def test_sampling_goes_on_without_eyes() -> None:
         seen = source.read()
         # One that is under way yet would pass for the look of the round that follows.
         while "GPU-0" not in seen.readings or not seen.collectors["host"].success:
+            time.sleep(0.01)
             seen = source.read()
         probe.gate.clear()
         slow = source.read()

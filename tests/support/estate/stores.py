@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 from estate.life import Life
 from estate.series import Run
 from estate.writing import json_lines, open_metrics
-from prometheus_server import Prometheus, prometheus_server, promtool, scrape_config
+from prometheus_server import ON_DISK, Prometheus, prometheus_server, promtool, scrape_config
 from recorded_past import recording
 from victoria_server import victoria_server
 
@@ -65,7 +65,7 @@ def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
 @contextmanager
 def filled_folder(life: Life, *sources: Source) -> Iterator[Path]:
     """The blocks of a Prometheus that has scraped all of it."""
-    with tempfile.TemporaryDirectory(prefix="estate-") as name:
+    with tempfile.TemporaryDirectory(prefix="estate-", dir=ON_DISK) as name:
         folder = Path(name)
         _make_blocks(life, sources, folder)
         yield folder / "data"
