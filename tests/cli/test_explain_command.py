@@ -168,7 +168,7 @@ def test_advice_of_a_history_is_explained(
     assert "does not exist; name one with --history.path" in capsys.readouterr().err
 
 
-def test_what_one_sentence_serves_is_told_once() -> None:
+def test_similar_advice_shares_one_sentence() -> None:
     """From three GPUs without a workload on: the first in full, the others by name and id."""
     savings = Savings(dollars_per_hour_low=1.0, dollars_per_hour_high=1.0)
     empty = [

@@ -199,7 +199,7 @@ def test_a_row_tells_whose_trouble_it_is() -> None:
     assert titles[other] == ["Find the rank that the others wait for: llama-pretrain"]
 
 
-def test_what_one_sentence_serves_is_folded() -> None:
+def test_similar_advice_is_folded() -> None:
     """From three GPUs without a workload on; savings are summed, and each has its own card."""
     report = node_report()
     idle = next(each for each in report.advice if each.is_open)
