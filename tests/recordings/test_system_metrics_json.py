@@ -9,6 +9,7 @@ import pytest
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
+from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -155,3 +156,9 @@ def test_one_metric_a_line_of_csv(replay: Replays, write: Writes, key: str) -> N
     )
     played = replay(write(f"run_id,{key},timestamp,value\n{rows}"))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.91]
+
+
+def test_long_heading_takes_no_longer_than_its_length() -> None:
+    """Many ends of a run's name are no reason to try each."""
+    text = f"Wall Time,{'a - ' * 16_000}\n"
+    assert not SYSTEM_METRICS_JSON.recognizes((text,) * 64)

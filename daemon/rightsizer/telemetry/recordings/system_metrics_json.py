@@ -14,7 +14,7 @@ from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _KEY: Final = re.compile(
-    r"(?:(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
+    r"(?>(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
     r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?P<node>/l:.+)?"
     r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/mean"
 )
