@@ -105,6 +105,7 @@ class ServingErrorSettings:
             as long as the host does.
             Source: published figures of 0.5 to 1.7 billion parameters
         small_model_parameters: Below which a model is small.
+            Source: between the models of those figures and the next, of 3.8 billion
         encoder_decoder_factor: How much slower, beside that, models with an encoder and a decoder
             may be, in libraries that start kernels one by one and wait for the sound.
             Source: Whisper in faster-whisper and transformers, 2 to 8 times as long
