@@ -53,6 +53,23 @@ def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes) -> None:
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9, 0.91]
 
 
+def test_column_without_a_gpu_is_of_the_one_that_others_name(
+    replay: Replays, write: Writes
+) -> None:
+    """Its readings do not stand in for those of the others."""
+    played = replay(write("time,gpu0_util_pct,power\n1614031442,50,100\n1614031443,60,110\n"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.5, 0.6]
+    assert played.values("index:0", Signal.POWER_WATTS) == [100.0, 110.0]
+
+
+def test_column_without_a_gpu_is_of_none_of_several(replay: Replays, write: Writes) -> None:
+    """A warning names it."""
+    played = replay(write("time,gpu0_util_pct,gpu1_util_pct,power\n1,50,60,100\n2,60,70,110\n"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.5, 0.6]
+    assert played.values("index:1", Signal.POWER_WATTS) == [None, None]
+    assert "which GPU 'power' is of is not known" in played.warnings
+
+
 def test_ratios_are_told_by_their_values(replay: Replays, write: Writes) -> None:
     """No share of a hundred has 0.25 among its values and none above 1."""
     played = replay(write("time,gpu,util\n1614031442,0,1.0\n1614031443,0,0.25\n"))

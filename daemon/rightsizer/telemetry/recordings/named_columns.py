@@ -149,6 +149,29 @@ def _read_headings(headings: Sequence[str]) -> dict[int, _Heading]:
     return dict(found.values())
 
 
+def _of_named_devices(
+    read: dict[int, _Heading], headings: Sequence[str], notes: RecordingNotes
+) -> dict[int, _Heading]:
+    """What headings say beside some that name their GPU: of the one that is named, else of none."""
+    devices = {said.device: said.facts for said in read.values() if said.device is not None}
+    unnamed = {at: said for at, said in read.items() if said.device is None}
+    if not devices or not unnamed:
+        return read
+    named = {at: said for at, said in read.items() if at not in unnamed}
+    if len(devices) > 1:
+        left = ", ".join(f"'{headings[at]}'" for at in unnamed)
+        notes.remark(f"which GPU {left} is of is not known, and it is left out")
+        return named
+    ((device, facts),) = devices.items()
+    known = {said.signal for said in named.values()}
+    joined = {
+        at: said._replace(device=device, facts=facts)
+        for at, said in unnamed.items()
+        if said.signal not in known
+    }
+    return named | joined
+
+
 def _place(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
     return next((at for at, text in enumerate(headings) if " ".join(_words(text)) in names), None)
 
@@ -211,6 +234,8 @@ class _Layout:
         columns: dict[str | None, list[CellColumn]] = {}
         texts: dict[Signal, str] = {}
         read = _read_headings(headings)
+        if self._device_at is None:
+            read = _of_named_devices(read, headings, notes)
         units = _found_units(text, read, delimiter)
         for at, said in read.items():
             heading, unit = headings[at], said.unit or units[said.signal]
