@@ -83,7 +83,7 @@ def as_json(table: str) -> str:
     return json.dumps([dict(zip(head, row, strict=True)) for row in numbers], indent=2)
 
 
-def test_kernel_sums_have_no_time_line(tmp_path: Path) -> None:
+def test_kernel_sums_have_no_timeline(tmp_path: Path) -> None:
     """Kernels are known, where the time went is not, and that is said."""
     profile = profile_of(KERNELS, tmp_path)
 

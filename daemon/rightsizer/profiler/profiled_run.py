@@ -9,7 +9,7 @@ from rightsizer.model.profile import Profile
 from rightsizer.profiler.rules.rule import (
     ProfiledMember,
     members_of,
-    no_time_line,
+    no_timeline,
     source_of,
     torn_text,
 )
@@ -30,7 +30,7 @@ def profiled_run(
     source = source_of(profiles) if profiles else "the profile"
     if not (members := members_of(profiles)):
         raise ProfileError(
-            f"{source}: {no_time_line(profiles)}; take a trace of the program on a GPU with "
+            f"{source}: {no_timeline(profiles)}; take a trace of the program on a GPU with "
             "PyTorch Profiler, Nsight Systems or JAX"
         )
     if torn := torn_text(profiles):

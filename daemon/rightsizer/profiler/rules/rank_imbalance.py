@@ -24,7 +24,7 @@ class _Lag(NamedTuple):
 def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -> ProfileVerdict:
     """Whether one rank is waited for, step after step."""
     if not (every := rule.members_of(profiles)):
-        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_time_line(profiles))
+        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_timeline(profiles))
     members = [each for each in every if each.device.steps]
     if len(members) < _A_PAIR:
         why = "one device with steps has no other to wait for; give the files of several ranks"

@@ -372,7 +372,7 @@ def at_work(
 ) -> tuple[ProfiledMember, ...]:
     """The devices that can be judged, at least one; raises `NoVerdictError` without any."""
     if not (members := members_of(profiles)):
-        raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))
+        raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
     busy = [each for each in members if each.kernel_count >= settings.kernels_minimum]
     if not busy:
         most = max(each.kernel_count for each in members)
@@ -393,7 +393,7 @@ def at_work(
     return tuple(known if needs_launches else steady)
 
 
-def no_time_line(profiles: Sequence[Profile]) -> str:
+def no_timeline(profiles: Sequence[Profile]) -> str:
     """Why none of the devices has one."""
     devices = [device for each in profiles for device in each.devices]
     if any(device.kernels for device in devices):

@@ -47,7 +47,7 @@ from rightsizer.owners.registry import owner_of
 _LEAST: Final = 0.005
 """Half of what the store's answer is rounded to."""
 
-_FORMS: Final = (
+_HOLDING_EXPRESSIONS: Final = (
     (
         MetricExpression("uuid_workload:rightsizer_workload_share_ratio:avg5m", "sum_over_time"),
         MetricExpression("uuid:rightsizer_used_seconds:increase5m", "count_over_time"),
@@ -246,7 +246,7 @@ class DayReader:
 
     def _shares_query(self, labels: Labels) -> str | None:
         """The mean part of an interval by device and workload; `None` where none is kept."""
-        for parts, times in _FORMS:
+        for parts, times in _HOLDING_EXPRESSIONS:
             if parts.names <= self._names:
                 whole, part = (each.promql(labels, self._grid.step) for each in (times, parts))
                 return (

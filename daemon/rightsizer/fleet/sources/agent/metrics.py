@@ -1,4 +1,4 @@
-"""Metrics and recording rules read of a device, in each form a store may keep them; queries."""
+"""Metrics and recording rules read of a device, in each expression a store may have; queries."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -56,7 +56,7 @@ class MetricExpression:
 
 @dataclass(frozen=True, slots=True)
 class AgentMetric:
-    """One thing to know of a device, the form that costs the store least first."""
+    """One thing to know of a device, the expression that costs the store least first."""
 
     name: str
     expressions: tuple[MetricExpression, ...]
@@ -68,13 +68,13 @@ class AgentMetric:
     """Labels whose value is fixed: no other series are read."""
 
     def expression(self, names: AbstractSet[str]) -> MetricExpression | None:
-        """The first form that a store with these names has."""
+        """The first expression that a store with these names can answer."""
         return next(
             (expression for expression in self.expressions if expression.names <= names), None
         )
 
     def promql(self, names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
-        """The query for it, each device once however often it is scraped; `None` without a form."""
+        """The query for it, each device once however often it is scraped; `None` without one."""
         expression = self.expression(names)
         if expression is None:
             return None
