@@ -115,5 +115,5 @@ def test_the_page_holds_its_promises(agent: AgentProcess) -> None:
         status, page = agent.get(f"/?span={span.name}")
         assert status == 200
         assert len(page.encode()) < 300_000
-        assert f"of the last {span.text}" in page
+        assert f'aria-current="true" title="the last {span.text}"' in page
     assert agent.get("/?span=2h")[0] == 400

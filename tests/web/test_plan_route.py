@@ -86,6 +86,21 @@ def test_a_second_client_is_told_to_come_back() -> None:
     assert route.handler(site, request).status is HTTPStatus.OK  # type: ignore[arg-type] - the same.
 
 
+def test_the_form_alone_is_made_once() -> None:
+    """Who only looks at it starts one process; a plan is made each time."""
+    calls: list[str] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        calls.append(command[-1])
+        return subprocess.CompletedProcess(command, 0, command[-1], "")
+
+    site: Any = None
+    route = plan_route(None, ON, run)
+    for query in ({}, QUERY, {}, QUERY):
+        assert route.handler(site, WebRequest("GET", "/plan", query)).status is HTTPStatus.OK
+    assert [len(call) > len("--form=") for call in calls] == [False, True, True]
+
+
 def late(command: list[str], timeout: float, **_: Any) -> Any:
     """A plan without end."""
     raise subprocess.TimeoutExpired(command, timeout)
@@ -106,7 +121,7 @@ def broken(command: list[str], **_: Any) -> Any:
     [
         (late, "no plan: the plan took longer than 60 s"),
         (crowded, "no plan: no process can be started: Resource temporarily unavailable"),
-        (broken, "no plan: rightsizer: gpu.yaml:1:1: unknown key"),
+        (broken, "no plan: the planner failed; the log says why"),
     ],
 )
 def test_a_planner_that_gives_nothing_is_told(run: Any, said: str) -> None:

@@ -9,7 +9,7 @@ from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.units import DAY_SECONDS, Nanoseconds, format_duration
+from rightsizer.model.units import DAY_SECONDS, Nanoseconds, elapsed_text
 
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 _Answer = tuple[ActionVerdict, str]
@@ -148,11 +148,11 @@ class _Case:
             if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
                 yield (
                     ActionVerdict.DONE_BEFORE,
-                    f"it was done {_lasts(each.ago_seconds)} ago",
+                    f"it was done {elapsed_text(each.ago_seconds)} ago",
                 )
         if is_suspended(self.terms.name, self.past_actions, self.limits):
             failed, known = _failures_of(self.terms.name, self.past_actions, self.limits)
-            within = _lasts(self.limits.results_within_seconds)
+            within = elapsed_text(self.limits.results_within_seconds)
             why = f"{failed} of its {known} results within {within} were failures"
             yield ActionVerdict.SUSPENDED, why
 
@@ -186,8 +186,8 @@ class _Case:
         for deed in own:
             if deed.ago_seconds < terms.cool_down_seconds:
                 ago, rest = (
-                    _lasts(deed.ago_seconds),
-                    _lasts(terms.cool_down_seconds),
+                    elapsed_text(deed.ago_seconds),
+                    elapsed_text(terms.cool_down_seconds),
                 )
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
         today = sum(deed.ago_seconds < DAY_SECONDS for deed in own)
@@ -212,7 +212,7 @@ class _Case:
             yield ActionVerdict.SHARE_LIMIT, why
         last = min((each.ago_seconds for each in self.past_actions), default=limits.pause_seconds)
         if last < limits.pause_seconds:
-            yield ActionVerdict.RATE, f"the last action was {_lasts(last)} ago"
+            yield ActionVerdict.RATE, f"the last action was {elapsed_text(last)} ago"
 
     def _of_approval(self) -> Iterator[_Answer]:
         advice, conditions = self.advice, self.conditions
@@ -234,7 +234,3 @@ def _is_about(deed: ActionRecord, advice: Advice) -> bool:
     if deed.workload is not None or advice.finding.workload is not None:
         return deed.workload == advice.finding.workload
     return not set(deed.devices).isdisjoint(advice.finding.devices)
-
-
-def _lasts(duration_seconds: float) -> str:
-    return format_duration(max(0.0, duration_seconds))

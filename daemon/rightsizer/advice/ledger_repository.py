@@ -12,16 +12,16 @@ from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Finding, Severity
 
-_JsonObject = Mapping[str, Any]
+_JsonMapping = Mapping[str, Any]
 _Value = TypeVar("_Value")
 
 
-def stored_finding(fields: _JsonObject) -> dict[str, Any]:
+def stored_finding(fields: _JsonMapping) -> dict[str, Any]:
     """Fields of a finding under the names they are stored by; its kind has been 'finding'."""
     return {"finding" if name == "kind" else name: value for name, value in fields.items()}
 
 
-def finding_from(fields: _JsonObject) -> Finding:
+def finding_from(fields: _JsonMapping) -> Finding:
     """The finding of a stored form.
 
     Raises:
@@ -30,7 +30,7 @@ def finding_from(fields: _JsonObject) -> Finding:
     return convert(_loaded_finding(fields), Finding)
 
 
-def _loaded_finding(fields: _JsonObject) -> _JsonObject:
+def _loaded_finding(fields: _JsonMapping) -> _JsonMapping:
     return {**fields, "kind": fields["finding"]}
 
 

@@ -135,7 +135,8 @@ class _ReplayRun:
         # However long the recording is, all that was ever opened is told.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self.ledger = Ledger((), kept)
-        self._interval = nanoseconds(settings.recommender.interval)
+        self._usual_interval = nanoseconds(settings.recommender.interval)
+        self._interval = self._usual_interval
         self._reading_interval: Nanoseconds = 0
         self._due: Nanoseconds | None = None
         self._now: Nanoseconds = 0
@@ -147,7 +148,7 @@ class _ReplayRun:
         if self._reading_interval != interval:
             self._reading_interval = interval
             sparse = min(_READINGS_PER_RUN * interval, _LONGEST_RUN_INTERVAL)
-            self._interval = max(self._interval, sparse)
+            self._interval = max(self._usual_interval, sparse)
         if self._due is None:
             self._due = now + self._interval
         if now >= self._due:

@@ -297,10 +297,11 @@ def _scalar_remedy(text: str, scalar: Scalar, *, is_quoted: bool) -> str:
 
 def _as_ratio(percent: str | float, scalar: Scalar) -> str:
     """How to write what was meant in percent; empty where nothing was."""
-    if scalar.maximum != 1 or not _is_number(str(percent)):
+    most = scalar.maximum
+    if most is None or most > 1 or not _is_number(str(percent)):
         return ""
     ratio = float(percent) / 100.0
-    is_meant = (scalar.minimum or 0.0) <= ratio <= 1
+    is_meant = (scalar.minimum or 0.0) <= ratio <= most
     return f"; it is a ratio: for {float(percent):g}% write {ratio:g}" if is_meant else ""
 
 

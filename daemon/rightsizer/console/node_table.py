@@ -21,7 +21,7 @@ from rightsizer.report.labels import (
     display_name,
 )
 
-JsonObject = Mapping[str, Any]
+JsonMapping = Mapping[str, Any]
 
 COLORS: Final = {
     "compute_bound": "green",
@@ -67,8 +67,8 @@ _SHORTENED: Final = frozenset({"Now", "To do"})
 class NodeFrame:
     """What an agent answered at one moment."""
 
-    report: JsonObject
-    strip: JsonObject
+    report: JsonMapping
+    strip: JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class NodeRow:
     """The state that took most of each stretch; empty where nothing is known of one."""
     wasted_ratio: float | None
     """Of its known past, the part that was idle, stalled or held up; `None` where none is known."""
-    signals: JsonObject
+    signals: JsonMapping
     holders: tuple[str, ...]
     down: str
-    advice: JsonObject | None
+    advice: JsonMapping | None
     """The first that is open, in the order of `advise`."""
 
     @property
@@ -106,7 +106,7 @@ def node_rows(frame: NodeFrame) -> list[NodeRow]:
     ]
 
 
-def _row(device: JsonObject, past: JsonObject, opened: Sequence[JsonObject]) -> NodeRow:
+def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) -> NodeRow:
     uuid, down = device["uuid"], device["down"]
     waste: Mapping[str, float] = past.get("waste_seconds", {})
     known = past.get("used_seconds", 0.0) + sum(waste.values())
@@ -127,7 +127,7 @@ def _row(device: JsonObject, past: JsonObject, opened: Sequence[JsonObject]) -> 
     )
 
 
-def _stretches(cells: Sequence[JsonObject]) -> tuple[str, ...]:
+def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     """The strip in as many stretches as fit a row."""
     size, found = max(1, -(-len(cells) // _STRIP_CELLS)), list[str]()
     for at in range(0, len(cells), size):
@@ -274,7 +274,7 @@ def _short(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _of(signals: JsonObject, part: str, whole: str, size: float, unit: str) -> str:
+def _of(signals: JsonMapping, part: str, whole: str, size: float, unit: str) -> str:
     if part not in signals:
         return ABSENT
     of = f"/{signals[whole] / size:.0f}" if whole in signals else ""

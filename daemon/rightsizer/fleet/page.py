@@ -17,10 +17,10 @@ from rightsizer.report.template import rendered
 _MOST_NAMED: Final = 8
 _LONGEST_STEP: Final = 1500
 """Characters of a step to take: a list of a thousand nodes is for JSON."""
-_JsonObject = Mapping[str, Any]
+_JsonMapping = Mapping[str, Any]
 
 
-def fleet_document(answer: _JsonObject) -> str:
+def fleet_document(answer: _JsonMapping) -> str:
     """The whole page, from what `rightsizer fleet --json` prints."""
     open_advice = opened(answer["advice"])
     return rendered(
@@ -48,7 +48,7 @@ def _cut(text: str) -> str:
     return f"{whole}\n# and so on: rightsizer fleet --json has all of it"
 
 
-def _offered(offers: Sequence[_JsonObject], *, is_now: bool) -> str:
+def _offered(offers: Sequence[_JsonMapping], *, is_now: bool) -> str:
     pools: Counter[str] = Counter()
     for offer in offers:
         if offer["is_now"] is is_now:
@@ -56,7 +56,7 @@ def _offered(offers: Sequence[_JsonObject], *, is_now: bool) -> str:
     return ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in pools.items()) or "-"
 
 
-def _steps_of(offers: Sequence[_JsonObject]) -> str:
+def _steps_of(offers: Sequence[_JsonMapping]) -> str:
     steps = dict.fromkeys(
         f"{readable_name(step['action'])} {first_names(step['workloads'], _MOST_NAMED)}"
         + (f" to {step['target']}" if step["target"] else "")
@@ -66,7 +66,7 @@ def _steps_of(offers: Sequence[_JsonObject]) -> str:
     return _cut("; ".join(steps))
 
 
-def _sum(advice: Sequence[_JsonObject], key: str) -> float | None:
+def _sum(advice: Sequence[_JsonMapping], key: str) -> float | None:
     """The lower bounds that add up: of advice on the same GPUs what saves most."""
     saves = {each["id"]: each["savings"][f"{key}_low"] for each in advice}
     known = [each for each in advice if saves[each["id"]] is not None]

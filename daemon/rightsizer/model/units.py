@@ -90,6 +90,11 @@ def convert(spelling: str) -> tuple[Unit, float]:
     return _SPELLINGS[spelling.strip().strip("[]").lower()]
 
 
+def elapsed_text(duration_seconds: float) -> str:
+    """`format_duration` of a time since something; none where a clock was set back meanwhile."""
+    return format_duration(max(0.0, duration_seconds))
+
+
 def parse_duration(text: str) -> float:
     """Seconds of `40us`, `500ms`, `1h30m` or `14d`; raises `ValueError` for any other text."""
     parts = _DURATION_PART.findall(text)

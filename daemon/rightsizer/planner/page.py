@@ -10,10 +10,10 @@ from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
 from rightsizer.report.template import rendered
 
-_JsonObject = Mapping[str, Any]
+_JsonMapping = Mapping[str, Any]
 _MOST: Final = 20
 """Candidates of a table."""
-_NOTHING: Final[_JsonObject] = {
+_NOTHING: Final[_JsonMapping] = {
     **dict.fromkeys(("error", "model", "nothing_fits")),
     **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
 }
@@ -25,18 +25,18 @@ _WORK: Final = (
 )
 
 
-def plan_document(answers: Sequence[tuple[Sequence[str], _JsonObject]]) -> str:
+def plan_document(answers: Sequence[tuple[Sequence[str], _JsonMapping]]) -> str:
     """All answers of a file, one after the other: what was asked for, in lines, and what came."""
     return _rendered("plan.html", answers)
 
 
-def plan_page(answers: Sequence[tuple[Sequence[str], _JsonObject]], **form: Any) -> str:
+def plan_page(answers: Sequence[tuple[Sequence[str], _JsonMapping]], **form: Any) -> str:
     """The same below the form that asked for it; `form` is what its template takes."""
     return _rendered("plan_form.html", answers, **form)
 
 
 def _rendered(
-    template: str, answers: Sequence[tuple[Sequence[str], _JsonObject]], **form: Any
+    template: str, answers: Sequence[tuple[Sequence[str], _JsonMapping]], **form: Any
 ) -> str:
     return rendered(
         template,
@@ -65,7 +65,7 @@ def _unwrapped(lines: Sequence[str]) -> list[str]:
     return paragraphs
 
 
-def memory_bar(candidate: _JsonObject) -> str:
+def memory_bar(candidate: _JsonMapping) -> str:
     """Parts from left to right; the line is what the GPU has, the whisker where it may end."""
     memory, usable = candidate["memory"], _usable_bytes(candidate)
     high = memory["total_bytes_high"]
@@ -85,19 +85,19 @@ def memory_bar(candidate: _JsonObject) -> str:
     return figure((100, 10), name, ", ".join(spelled), drawn, "split fit")
 
 
-def _usable_bytes(candidate: _JsonObject) -> float | None:
+def _usable_bytes(candidate: _JsonMapping) -> float | None:
     free: float | None = candidate["memory_headroom_ratio"]
     total: float = candidate["memory"]["total_bytes"]
     return total / (1.0 - free) if free is not None and free < 1 else None
 
 
-def _work_of(offers: Sequence[_JsonObject]) -> tuple[str, str]:
+def _work_of(offers: Sequence[_JsonMapping]) -> tuple[str, str]:
     """The key of what work costs, of the first kind that any offer has, and that in words."""
     known = (each for each in _WORK if any(offer[each[0]] is not None for offer in offers))
     return next(known, _WORK[-1])
 
 
-def _priced(plan: _JsonObject, key: str) -> str:
+def _priced(plan: _JsonMapping, key: str) -> str:
     value, low, high = plan[key], plan[f"{key}_low"], plan[f"{key}_high"]
     value_text = dollars(value, value)
     if low is None or low >= high:
@@ -105,7 +105,7 @@ def _priced(plan: _JsonObject, key: str) -> str:
     return f"{value_text} ({dollars(low, low)} to {dollars(high, high)})"
 
 
-def _speed(plan: _JsonObject) -> str:
+def _speed(plan: _JsonMapping) -> str:
     """What all GPUs deliver together, or how long they take."""
     if plan["training_hours"] is None and plan["tokens_per_second"] is None:
         return str(plan["no_rate_because"] or "not known")

@@ -27,7 +27,7 @@ from rightsizer.sizing.settings import ServingModelSettings
 _BF16_BYTES = 2.0
 _CHUNK_TOKENS = 8192
 """Where neither settings nor an engine say."""
-_ELEMENT_TRAFFIC = 24.0
+_ENCODER_ELEMENT_TRAFFIC = 24.0
 """Bytes of each element of an encoder's width and each token in a layer: two norms read two inputs
 and write one in 16 bits, attention reads and writes four, the activation two."""
 _UNPACKED_BYTES = 4.0
@@ -203,7 +203,7 @@ class ForwardPass:
         attended = self.attention.of_prompt(tokens, cached_tokens)
         whole = PassCost().plus(one, chunks).plus(attended, requests)
         if self.model.is_encoder:
-            moved = _ELEMENT_TRAFFIC * self.model.layers * self.model.hidden * total
+            moved = _ENCODER_ELEMENT_TRAFFIC * self.model.layers * self.model.hidden * total
             seconds = moved / self.layout.tensor / self._read_bytes_per_second
             whole = whole.plus(PassCost(bandwidth=seconds))
         return PassCost().plus(whole, self._times)

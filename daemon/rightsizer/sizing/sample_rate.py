@@ -41,7 +41,7 @@ _CACHING_L2_BYTES: Final = 40e6
 _TRAINING_TRAFFIC: Final = 4.0
 """The same of a step: of each of the four copies that are kept four passes, as convolution, norm
 and ReLU read and write 6 times forward and 10 times backward."""
-_ELEMENT_TRAFFIC: Final = 60.0
+_FUSED_ELEMENT_TRAFFIC: Final = 60.0
 """Bytes of each element of a layer's width and each token, forward, kernels fused."""
 _RANDOM_READ_RATIO: Final = 0.5
 """Of the bandwidth, where rows of tables are read; assumed."""
@@ -190,11 +190,12 @@ def _moved_seconds(
         moved = share * convolution_training_bytes(model, kept, batch)
     elif isinstance(model, VisionTransformer):
         width = float(model.layers * model.hidden * model.tokens)
-        moved = times * _ELEMENT_TRAFFIC * width * batch
+        moved = times * _FUSED_ELEMENT_TRAFFIC * width * batch
     else:
         block = denoiser_block(model)
         passes = 1.0 if trains else float(model.steps)
         tokens = denoiser_tokens(model) / (2.0 if trains and model.guided else 1.0)
-        moved = times * _ELEMENT_TRAFFIC * block.layers * block.hidden * tokens * batch * passes
+        width = block.layers * block.hidden * tokens
+        moved = times * _FUSED_ELEMENT_TRAFFIC * width * batch * passes
         weights *= passes
     return (moved + weights) / bandwidth

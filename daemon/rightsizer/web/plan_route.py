@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from rightsizer.io.log import logger
 from rightsizer.io.program import own_module
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
@@ -24,6 +25,7 @@ _OFF: Final = (
     "the form of plans is off; write `web: {server: {plan_form: true}}` into the configuration and "
     "restart, or run `rightsizer plan`"
 )
+_log: Final = logger("web")
 _BUSY: Final = "another plan is being made; ask again in a few seconds"
 
 
@@ -46,11 +48,14 @@ def plan_route(
     configured = [] if config_file is None else [f"--config.file={config_file}"]
     command = [*own_module("rightsizer"), "plan", *configured]
     turn, timeout = threading.Lock(), settings.plan_timeout_seconds
+    pages: dict[str, str] = {}
 
     def answer(_: Router, request: WebRequest) -> WebResponse:
         if not settings.plan_form:
             return WebResponse.of_text(_OFF, HTTPStatus.NOT_FOUND)
         query = urlencode(dict(request.query), doseq=True)
+        if query in pages:
+            return _page_response(pages[query])
         options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
         if not turn.acquire(blocking=False):
             return _unavailable(_BUSY)
@@ -63,11 +68,18 @@ def plan_route(
         finally:
             turn.release()
         if done.returncode:
-            return _unavailable(done.stderr.strip() or f"the planner ended with {done.returncode}")
-        page = done.stdout.encode()
-        return WebResponse(page, "text/html; charset=utf-8", headers=_POLICY)
+            _log.warning("plan_failed", status=done.returncode, message=done.stderr.strip())
+            return _unavailable("the planner failed; the log says why")
+        if not query:
+            # The form alone is one and the same.
+            pages[query] = done.stdout
+        return _page_response(done.stdout)
 
     return Route("GET", PLAN_PATH, answer)
+
+
+def _page_response(page: str) -> WebResponse:
+    return WebResponse(page.encode(), "text/html; charset=utf-8", headers=_POLICY)
 
 
 def _unavailable(why: str) -> WebResponse:

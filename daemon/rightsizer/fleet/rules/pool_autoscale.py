@@ -63,7 +63,8 @@ def _empty_ratio(pool: FleetPool, each: int) -> float:
     """
     hours = map(known_values, pool.node_free.values())
     empty = (fmean(free >= each - _WHOLE for free in known) for known in hours if known)
-    return sum(empty) / len(pool.size_by_node)
+    # Exact, so that the order of the nodes does not show in a digit that is rounded.
+    return math.fsum(empty) / len(pool.size_by_node)
 
 
 def _nodes(gpus: float, each: int) -> int:

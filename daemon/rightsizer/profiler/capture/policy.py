@@ -13,7 +13,7 @@ from rightsizer.model.units import (
     DAY_SECONDS,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
-    format_duration,
+    elapsed_text,
     percent_text,
 )
 from rightsizer.profiler.capture.repository import CaptureRecord
@@ -200,9 +200,8 @@ def _of_the_past(
         is_fruitful = each.outcome.is_fruitful
         rest = settings.cool_down_seconds if is_fruitful else settings.retry_after_seconds
         if each.workload == key and ago_seconds < rest:
-            return (
-                f"it was profiled {_span_text(ago_seconds)} ago, and rests for {_span_text(rest)}"
-            )
+            ago = elapsed_text(ago_seconds)
+            return f"it was profiled {ago} ago, and rests for {elapsed_text(rest)}"
     today = sum(ago_seconds < DAY_SECONDS for _, ago_seconds in taken)
     if today >= settings.maximum_a_day:
         return f"{today} captures were made on this node within 24 hours"
@@ -215,21 +214,17 @@ def _of_the_workload(course: WorkloadCourse | None, settings: CaptureTimingSetti
     worked_seconds = min(course.age_seconds, course.active_seconds)
     if worked_seconds < settings.minimum_age_seconds:
         return (
-            f"it was seen at work for {_span_text(worked_seconds)}, and is past its start after "
-            f"{_span_text(settings.minimum_age_seconds)}"
+            f"it was seen at work for {elapsed_text(worked_seconds)}, and is past its start after "
+            f"{elapsed_text(settings.minimum_age_seconds)}"
         )
     unsteadiness = course.unsteadiness_ratio
     if unsteadiness is None or course.covered_seconds < settings.steady_seconds:
-        return f"it was not watched for {_span_text(settings.steady_seconds)} yet"
+        return f"it was not watched for {elapsed_text(settings.steady_seconds)} yet"
     if course.active_ratio < settings.minimum_active_ratio:
         return f"it is at work for {percent_text(course.active_ratio)} of the time"
     if unsteadiness > settings.unsteadiness_maximum_ratio:
         return (
             f"it is not steady: the shares of its states changed by {percent_text(unsteadiness)} "
-            f"within {_span_text(course.covered_seconds)}"
+            f"within {elapsed_text(course.covered_seconds)}"
         )
     return None
-
-
-def _span_text(duration_seconds: float) -> str:
-    return format_duration(max(0.0, duration_seconds))

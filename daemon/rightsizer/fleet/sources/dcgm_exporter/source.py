@@ -118,23 +118,29 @@ class DcgmExporterSource:
         if not names or not chosen:
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
-        labels, _ = self._labels_of(store, all_names, grid)
+        labels, holder_labels = self._labels_of(store, all_names, grid)
         queries = DayQueries(store, grid, _wholes(chosen), labels)
         recorded_names = report.metrics & {COUNTED.name(name) for name in names}
         of_recorded, uuids = queries.where_recorded(recorded_names)
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [each for each in chosen if each.uuid in uuids]
         rest = [each for each in chosen if each.uuid not in uuids]
-        ones, others = self._day(report, some, of_recorded), self._day(report, rest, queries)
+        ones = self._day(report, some, of_recorded, holder_labels)
+        others = self._day(report, rest, queries, holder_labels)
         return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
 
-    def _day(self, report: SourceReport, chosen: Sequence[Device], queries: DayQueries) -> FleetDay:
+    def _day(
+        self,
+        report: SourceReport,
+        chosen: Sequence[Device],
+        queries: DayQueries,
+        holder_labels: HolderNames,
+    ) -> FleetDay:
         if not chosen:
             return FleetDay({})
         queries = replace(queries, uuids=_wholes(chosen))
         store, grid, names = queries.store, queries.grid, dcgm.presence_names(report.metrics)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
-        holder_labels = self._labels_of(store, names, grid)[1]
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         lacking = [each for each in chosen if each.uuid not in present]
         if lacking and (others := dcgm.other_presence_names(report.metrics)):
