@@ -20,7 +20,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_finding
-from rightsizer.report.labels import action_label, first_names
+from rightsizer.report.labels import ALIKE_FROM, action_label, first_names
 
 _HELP: Final = help_of(__file__)
 _NAMED: Final = 3
@@ -66,7 +66,7 @@ def open_lines(forms: Sequence[JsonObject]) -> list[str]:
         alike.setdefault(kind, []).append(each)
     first_of: dict[str, str] = {}
     for group in alike.values():
-        shown = group if len(group) < _NAMED else group[:1]
+        shown = group if len(group) < ALIKE_FROM else group[:1]
         for each in shown:
             holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
             lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)

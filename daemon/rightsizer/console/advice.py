@@ -6,9 +6,14 @@ from typing import Any, Final
 from rightsizer.console.text import wrapped
 from rightsizer.model.finding import Action, Finding, Rank, typical, worth_rank
 from rightsizer.model.units import percent_text
-from rightsizer.report.labels import action_label, dollars_label, gpus_label, reason_label
+from rightsizer.report.labels import (
+    HOURS_A_DAY,
+    action_label,
+    dollars_label,
+    gpus_label,
+    reason_label,
+)
 
-_HOURS_A_DAY: Final = 24.0
 _LEAST_GPUS: Final = 0.005
 """Fewer are none in two decimals."""
 
@@ -21,7 +26,7 @@ def dearest_first(advice: Mapping[str, Any]) -> Rank:
 def dollars_per_day(advice: Mapping[str, Any]) -> float:
     """What it typically saves; 0 without a price."""
     low, high = (advice["savings"][f"dollars_per_hour_{end}"] for end in ("low", "high"))
-    return typical(low, high) * _HOURS_A_DAY
+    return typical(low, high) * HOURS_A_DAY
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:

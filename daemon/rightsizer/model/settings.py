@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from rightsizer.model.frozen import Field, dataclass, field, fields
 
-_DESCRIPTION: Final = "told"
+_DESCRIPTION: Final = "description"
 """The key of a setting's help, unit, limits and source, before its name is known."""
 _IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)

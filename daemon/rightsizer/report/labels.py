@@ -60,9 +60,11 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.LOW: "headroom",
 }
 """Most urgent first; each has its word beside it, so that color alone tells nothing."""
-_HOURS_A_DAY: Final = 24.0
+HOURS_A_DAY: Final = 24.0
 _CENTS_BELOW: Final = 10.0
 """Dollars from which on cents tell nothing."""
+ALIKE_FROM: Final = 3
+"""As many recommendations of one kind, for idle GPUs without a workload, are folded into one."""
 ABSENT: Final = "\u2013"
 """Stands for what is not known: a dash."""
 TIMES: Final = "\u00d7"
@@ -85,7 +87,7 @@ def gpus_label(low: float, high: float | None) -> str:
 
 def dollars_label(low: float, high: float | None) -> str:
     """Money an hour as it is a day: `$137 a day ($41 to $233)`; below nothing it costs more."""
-    least, most = (each * _HOURS_A_DAY for each in (low, low if high is None else high))
+    least, most = (each * HOURS_A_DAY for each in (low, low if high is None else high))
     if least < 0 < most:
         return f"from ${-least:,.0f} more to ${most:,.0f} less a day"
     costs, more = ("costs ", "more ") if least < 0 else ("", "")

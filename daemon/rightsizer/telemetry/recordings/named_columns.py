@@ -83,8 +83,11 @@ _FOR_EXCEL: Final = "sep="
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _SAMPLED: Final = 10_000
+"""Rows by which the unit of a column without one is found."""
 _BYTES_FROM: Final = 2**24
+"""Largest value of memory that can be bytes alone: as MiB it would be 16 TiB."""
 _MIB_FROM: Final = 512
+"""Largest value that can be MiB alone: no board has as many GiB; below it, either may be."""
 
 
 class _Heading(NamedTuple):

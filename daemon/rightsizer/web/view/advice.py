@@ -8,7 +8,14 @@ from typing import Final
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind, Option, Risk
 from rightsizer.model.units import format_duration, percent_text
-from rightsizer.report.labels import ABSENT, TIMES, action_label, display_name, reason_label
+from rightsizer.report.labels import (
+    ABSENT,
+    ALIKE_FROM,
+    TIMES,
+    action_label,
+    display_name,
+    reason_label,
+)
 from rightsizer.web.view.totals import interval
 
 
@@ -54,8 +61,6 @@ def cost_label(option: Option) -> str:
 
 
 _THE_GPU: Final = "the GPU"
-_ONE_SENTENCE: Final = 3
-"""As many recommendations of one kind, for idle GPUs without a workload, are folded into one."""
 _TITLE_GPUS: Final = 3
 """More GPUs than this are counted in a title, not named."""
 
@@ -77,7 +82,7 @@ def grouped(advice: Sequence[Advice]) -> tuple[tuple[Advice, ...], ...]:
     groups: dict[object, list[Advice]] = {}
     for piece in advice:
         kind = _kind(piece)
-        is_one = kind is not None and kinds[kind] >= _ONE_SENTENCE
+        is_one = kind is not None and kinds[kind] >= ALIKE_FROM
         groups.setdefault(kind if is_one else piece.id, []).append(piece)
     return tuple(map(tuple, groups.values()))
 
