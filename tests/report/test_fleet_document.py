@@ -113,7 +113,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
     advice = tuple(Advice(each, AdviceState.ACTIVE, END, END) for each in pieces)
     page = fleet_document(document_of(advice=advice))
     assert tile(page, "Would free") == "3"
-    assert tile(page, "Worth") == "$5"
+    assert tile(page, "Worth") == "$168"
 
 
 def test_nothing_known_is_not_shown_as_nothing() -> None:

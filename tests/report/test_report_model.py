@@ -91,7 +91,7 @@ def test_unmeasured_value_has_no_sum() -> None:
     assert model.summary.wasted.dollars_low is None
     assert model.devices[0].wasted.dollars_low is not None
     assert report_model(facts).devices[2].total.kilowatt_hours is None
-    assert summed([]) == UsageAmount(0.0, 0.0, 0.0, 0.0)
+    assert summed([]) == UsageAmount(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_parent_of_instances_has_no_time_of_its_own() -> None:
@@ -227,7 +227,7 @@ def test_savings_without_a_figure_say_why() -> None:
     """Never 0 in its place."""
     rows = report_model(report_facts()).advice
 
-    assert saved_text(rows[0].savings) == "$1,460 to $2,920 a month, 1 GPU"
+    assert saved_text(rows[0].savings) == "$2,190 ($1,460 to $2,920) a month, 1 GPU"
     assert saved_text(rows[1].savings) == "n/a (it needs a larger GPU)"
 
 

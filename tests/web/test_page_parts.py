@@ -9,8 +9,8 @@ import pytest
 from publish_advice import node_advice
 from publish_reports import full_report, node_report
 from rightsizer.model.finding import Action, Instruction, Option, Risk, Savings
-from rightsizer.model.report import JobReport, Report, WorkloadReport
-from rightsizer.model.state import State
+from rightsizer.model.report import DeviceSpan, JobReport, Report, WorkloadReport
+from rightsizer.model.state import Cause, State
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -22,6 +22,7 @@ from rightsizer.model.topology import (
 )
 from rightsizer.model.workload import Holding
 from rightsizer.report.evidence_labels import evidence_labels
+from rightsizer.report.facts import PriceRate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
@@ -38,7 +39,14 @@ from rightsizer.web.view.advice import (
 from rightsizer.web.view.drawing import nvlink_groups
 from rightsizer.web.view.node import NodeView, node_view, workload_rows
 from rightsizer.web.view.topology import topology_view
-from rightsizer.web.view.totals import savings_label, savings_sum
+from rightsizer.web.view.totals import (
+    Spending,
+    daily_label,
+    range_label,
+    savings_label,
+    savings_sum,
+    waste_view,
+)
 from sample_devices import HOUR, NOW, TRAINING
 
 
@@ -278,6 +286,29 @@ def test_advice_that_excludes_itself_is_counted_once() -> None:
     assert (together.gpus_low, together.has_price) == (1.0, True)
     apart = [pieces[0], replace(pieces[1], finding=replace(pieces[1].finding, exclusive_group="b"))]
     assert savings_sum(apart).gpus_high == 1.5
+
+
+def test_savings_stand_at_the_median_price() -> None:
+    """Not in the middle of a range whose upper end hardly anyone pays."""
+    savings = Savings(
+        dollars_per_hour_low=2.0, dollars_per_hour_high=10.0, dollars_per_hour_typical=4.0
+    )
+    assert savings_label(savings) == "$96 a day ($48 to $240)"
+    assert daily_label(savings) == "$96 a day"
+
+
+def test_waste_costs_what_its_hours_do() -> None:
+    """An instance its part of its GPU; money of all is that of its parts."""
+    rate = PriceRate(2.0, 10.0, 4.0, "on_demand", "a list", "2026-01")
+    idle = DeviceSpan((), waste_seconds={Cause.IDLE: 7200.0, Cause.HEADROOM: 3600.0})
+    whole, part = Spending(idle, 1.0, rate), Spending(idle, 0.5, rate)
+    found = waste_view([whole, part])
+    assert found.wasted.gpu_hours == pytest.approx(3.0)
+    assert found.wasted.dollars_typical == pytest.approx(12.0)
+    assert found.headroom_hours == pytest.approx(1.5)
+    assert found.wasted_ratio == pytest.approx(2 / 3)
+    assert range_label(found.wasted) == "$6.00 to $30 at list prices"
+    assert waste_view([whole, Spending(idle)]).wasted.dollars_typical is None
 
 
 def test_evidence_has_its_units_and_the_names_of_devices() -> None:

@@ -47,7 +47,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.totals import daily_label, savings_label, waste_view
+from rightsizer.web.view.totals import Spending, daily_label, savings_label, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
@@ -120,7 +120,7 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
     month = node_view(
         node_report(), NOW, FreshnessSettings(), FitSettings(), PageQuery(span=SPANS[-1])
     )
-    assert re.fullmatch(r"8 GPUs, \d+% of .* of GPU time wasted", month.headline)
+    assert re.fullmatch(r"8 GPUs, \d+% of [0-9.]+ GPU-hours wasted", month.headline)
     tiles = tiles_of(page_of(node_report()))
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",
@@ -171,7 +171,7 @@ def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
     rows = view_of(rated_report()).overview
     ranks = [row.to_do[0].finding.rank for row in rows if row.to_do]
     assert ranks == sorted(ranks)
-    wasted = [row.wasted_gpu_hours for row in rows if not (row.to_do or row.card.report.down)]
+    wasted = [row.waste.wasted.gpu_hours for row in rows if not (row.to_do or row.card.report.down)]
     assert wasted == sorted(wasted, reverse=True)
     assert [bool(row.card.report.down) for row in rows] == sorted(
         (bool(row.card.report.down) for row in rows), reverse=True
@@ -306,10 +306,10 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
     totals = node_report().devices[IDLE].totals
     used = replace(totals, used_seconds=3600.0, waste_seconds={Cause.IDLE: 0.0, Cause.HOST: 0.0})
     idle = replace(totals, used_seconds=0.0, waste_seconds={Cause.IDLE: 3600.0})
-    view = waste_view([(used, 1.0), (idle, 0.5)])
+    view = waste_view([Spending(used), Spending(idle, 0.5)])
     assert [part.name for part in view.parts] == ["Effective utilization", "Idle"]
     assert view.parts[0].ratio == pytest.approx(2 / 3)
-    assert view.known_text == "1 h 30 min"
+    assert view.known_text == "1.5 GPU-hours"
     assert waste_view([]).label == "nothing known yet"
 
 

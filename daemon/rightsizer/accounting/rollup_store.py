@@ -153,21 +153,23 @@ class WindowQuery:
 
 
 def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
-    """The windows that begin within the span that ends now, summed into its cells.
+    """The span that ends now: its cells, and sums of the windows that begin within it.
 
-    Cells shorter than an hour are made of five-minute windows, longer ones of hours.
+    Cells shorter than an hour are made of five-minute windows, longer ones of hours. The first
+    cell may begin before the span, and sums leave such a window out: no day has more than 24 h.
     """
     found = list(_windows(window_query, span, now))
+    inside = [window for slot, window in found if slot >= now - span.length]
     states: Counter[State] = Counter()
-    for _, window in found:
+    for window in inside:
         states.update(window.states)
     return DeviceSpan(
         cells=tuple(_cells(found, span.cell)),
         states=dict(states),
-        used_seconds=sum(window.used_seconds for _, window in found),
-        used_joules=sum(window.used_joules for _, window in found),
-        waste_seconds=_summed(window.waste_seconds for _, window in found),
-        waste_joules=_summed(window.waste_joules for _, window in found),
+        used_seconds=sum(window.used_seconds for window in inside),
+        used_joules=sum(window.used_joules for window in inside),
+        waste_seconds=_summed(window.waste_seconds for window in inside),
+        waste_joules=_summed(window.waste_joules for window in inside),
     )
 
 

@@ -122,6 +122,12 @@ class Recommender:
         self.failures[rule] += 1
         self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
 
+    @property
+    def market(self) -> Market:
+        """Boards and prices that the rules in force go by."""
+        rules, _ = self._judges
+        return rules[0].market if rules else Market()
+
     def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Judge by other rules and policies from the next run on."""
         self._judges = (tuple(rules), policies)

@@ -117,7 +117,8 @@ def replaced(case: Case, market: Market, then: EstimateInterval | None, date: st
     # Prices of one cloud rise and fall together: the cheap with the cheap, the dear with the dear.
     ends = sorted((now[0].low - then.low, now[0].high - then.high))
     dates = "; ".join(dict.fromkeys(filter(None, (now[2], date))))
-    saved = EstimateInterval(now[0].value - then.value, ends[0], ends[1])
+    typical = min(max(now[0].value - then.value, ends[0]), ends[1])
+    saved = EstimateInterval(typical, ends[0], ends[1])
     return _savings(gpus, None, (saved, now[1], dates))
 
 
@@ -135,7 +136,7 @@ def _dollars(
     if len(costs) < len(found):
         return None
     total = EstimateInterval(
-        sum(cost.dollars_per_hour.value * part * high for part, cost in costs),
+        sum(cost.dollars_per_hour.value * part * (low + high) / 2 for part, cost in costs),
         sum(cost.dollars_per_hour.low * part * low for part, cost in costs),
         sum(cost.dollars_per_hour.high * part * high for part, cost in costs),
     )
@@ -168,6 +169,7 @@ def _savings(
         gpus_high=round(gpus.high, 4),
         dollars_per_hour_low=None if dollars is None else dollars.low,
         dollars_per_hour_high=None if dollars is None else dollars.high,
+        dollars_per_hour_typical=None if dollars is None else dollars.value,
         reason="" if money else "no price is stated",
         gpu_hours_per_month_low=round(gpus.low * HOURS_PER_MONTH, 1),
         gpu_hours_per_month_high=round(gpus.high * HOURS_PER_MONTH, 1),

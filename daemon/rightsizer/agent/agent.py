@@ -43,6 +43,7 @@ from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
 from rightsizer.profiler.service import ProfileService, profiles_route
+from rightsizer.report.facts import price_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
@@ -236,6 +237,7 @@ class Agent:
             access=access,
             past=spans,
             blocks=spans.blocks,
+            rate_of=lambda device: price_rate(self.recommender.market, device.board),
         )
 
     def start(self) -> None:

@@ -33,12 +33,12 @@ from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator
 from rightsizer.report.facts import (
     Gap,
-    PriceRate,
     ReportDeviceFacts,
     ReportFacts,
     RuleFacts,
     Slice,
     WorkloadFacts,
+    price_rate,
 )
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
@@ -181,11 +181,6 @@ def _device(
     holders = [each.workload for each in tenures if each.uuid == device.uuid]
     is_same = known.holder is not None and set(holders) <= {known.holder.key}
     allocator = known.holder.allocator if known.holder and is_same else Allocator.UNKNOWN
-    cost = market.cost(market.board(device.board))
-    rate = None
-    if cost is not None:
-        price = cost.dollars_per_hour
-        rate = PriceRate(price.low, price.high, cost.billing, cost.source, cost.date)
     return ReportDeviceFacts(
         device=device,
         window=window,
@@ -194,7 +189,7 @@ def _device(
             Slice(start, dict(states)) for start, states in sorted(sums.slices[device.uuid].items())
         ),
         workloads=tuple(dict.fromkeys(holders)),
-        rate=rate,
+        rate=price_rate(market, device.board),
     )
 
 

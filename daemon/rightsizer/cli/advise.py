@@ -18,9 +18,11 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Finding, FindingKind
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import dollars_text
+from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_finding
-from rightsizer.report.labels import ALIKE_FROM, action_label, first_names
+from rightsizer.report.labels import action_label, first_names
 
 _HELP: Final = help_of(__file__)
 _NAMED: Final = 3
@@ -57,28 +59,32 @@ def advise_text(
 
 
 def open_lines(forms: Sequence[JsonObject]) -> list[str]:
-    """Open advice in the order of its worth; that of idle GPUs without a workload once."""
-    lines = ["To do, by savings, then by severity:"] if forms else []
-    alike: dict[object, list[JsonObject]] = {}
-    for each in sorted(forms, key=dearest_first):
-        is_alike = each["finding"] == FindingKind.IDLE and not each["workload"]
-        kind = (each["action"], *each["reasons"]) if is_alike else each["id"]
-        alike.setdefault(kind, []).append(each)
-    first_of: dict[str, str] = {}
-    for group in alike.values():
-        shown = group if len(group) < ALIKE_FROM else group[:1]
-        for each in shown:
+    """Open advice in the order of its worth, that of idle GPUs without a workload once."""
+    if not forms:
+        return []
+    lines = ["To do, by savings, then by severity:"]
+    for first, *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
+        for each in first:
             holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
             lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
-            first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
-            if first != each["id"]:
-                lines.append(f"    conflicts with {first}: apply only one of the two")
-        if rest := group[len(shown) :]:
-            dollars = sum(map(dollars_per_day, rest))
-            saves = f", which save ${dollars:,.0f} a day" if dollars > 0 else ""
-            named = ", ".join(f"{_subject(each)} ({each['id']})" for each in rest)
+            if each is not first[0]:
+                lines.append(f"    conflicts with {first[0]['id']}: apply only one of them")
+        if rest:
+            dollars = sum(dollars_per_day(best) for best, *_ in rest)
+            saves = f", which save {dollars_text(dollars)} a day" if dollars > 0 else ""
+            named = ", ".join(map(_folded, rest))
             lines += wrapped(f"and {len(rest)} more like it{saves}: {named}", 4, 0)
-    return [*lines, ""] if forms else []
+    return [*lines, ""]
+
+
+def _group_key(advice: JsonObject) -> GroupKey:
+    same = {name: advice[name] for name in ("id", "exclusive_group", "workload", "action")}
+    return GroupKey(kind=advice["finding"], reasons=tuple(advice["reasons"]), **same)
+
+
+def _folded(unit: Unit[JsonObject]) -> str:
+    ids = " or ".join(each["id"] for each in unit)
+    return f"{_subject(unit[0])} ({ids})"
 
 
 def _subject(advice: JsonObject) -> str:

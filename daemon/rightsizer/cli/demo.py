@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -85,8 +86,6 @@ def run_demo(
     five_minutes = 300 * NANOSECONDS_PER_SECOND
     now = world_time()
     clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
-    settings = _settings(demo)
-
     if demo.days_before:
         # A port that is in use is told now, not once the days before are simulated.
         listening_socket(parse_address(demo.listen_address)).close()
@@ -102,7 +101,10 @@ def run_demo(
             tell(pages_text(address, agent.server.scheme))
 
     is_open = not demo.web_config_file
-    serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
+    # What a report is made of, for as long as it runs.
+    with tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder:
+        settings = _settings(demo, Path(folder))
+        serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
 def pages_text(address: str, scheme: str = "http") -> str:
@@ -143,12 +145,14 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
     agent.accountant.remember(iter(source.read, None), until)
 
 
-def _settings(demo: DemoSettings) -> Settings:
+def _settings(demo: DemoSettings, folder: Path) -> Settings:
     values = {
         "sampling.interval": demo.tick_seconds,
         "sources.simulated.scenario": demo.scenario,
         "sources.nvml.deadline_seconds": demo.deadline_seconds,
-        "history.path": "",
+        "history.path": str(folder / "history.db"),
+        # Simulated time flies; by default it would be written many times a second.
+        "history.flush_interval": 1800.0,
         "recommender.jitter": 0.0,
         "web.listen_addresses": (demo.listen_address,),
         "web.config_file": demo.web_config_file,

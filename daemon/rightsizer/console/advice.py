@@ -25,8 +25,12 @@ def dearest_first(advice: Mapping[str, Any]) -> Rank:
 
 def dollars_per_day(advice: Mapping[str, Any]) -> float:
     """What it typically saves; 0 without a price."""
-    low, high = (advice["savings"][f"dollars_per_hour_{end}"] for end in ("low", "high"))
-    return typical(low, high) * HOURS_A_DAY
+    return typical(*_hourly_dollars(advice["savings"])) * HOURS_A_DAY
+
+
+def _hourly_dollars(savings: Mapping[str, Any]) -> tuple[float | None, ...]:
+    """The ends, and the point where the agent states it."""
+    return tuple(savings.get(f"dollars_per_hour_{end}") for end in ("low", "high", "typical"))
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
@@ -53,9 +57,9 @@ def finding_line(finding: Finding) -> str:
 
 def _savings(savings: Mapping[str, Any]) -> str:
     parts = []
-    low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
+    low, high, point = _hourly_dollars(savings)
     if low is not None and high is not None:
-        parts.append(dollars_label(low, high))
+        parts.append(dollars_label(low, high, point))
     if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
         parts.append(gpus_label(savings["gpus_low"], savings["gpus_high"]))
     reason = savings["reason"] or "not known"

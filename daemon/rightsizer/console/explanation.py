@@ -83,7 +83,8 @@ def _savings(savings: JsonObject) -> Iterator[str]:
     if savings["reason"]:
         yield f"n/a ({savings['reason']})"
     if savings["dollars_per_hour_low"] is not None:
-        yield dollars_label(savings["dollars_per_hour_low"], savings["dollars_per_hour_high"])
+        ends = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
+        yield dollars_label(*ends, savings.get("dollars_per_hour_typical"))
     if savings["gpus_low"] is not None:
         yield gpus_label(savings["gpus_low"], savings["gpus_high"])
     for name, unit in (

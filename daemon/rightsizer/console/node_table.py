@@ -13,7 +13,7 @@ from rightsizer.console.advice import dearest_first, dollars_per_day
 from rightsizer.console.command import harmless, program
 from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.labels import (
     ABSENT,
     STATE_ORDER,
@@ -248,7 +248,7 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
         label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
         worth = dollars_per_day(row.advice)
-        saves = f"${worth:,.0f}/day" if worth > 0 else ABSENT
+        saves = f"{dollars_text(worth)}/day" if worth > 0 else ABSENT
     cells: dict[str, RenderableType] = {
         "GPU": title,
         "Last 24 h": Text.assemble(*strip),

@@ -24,7 +24,10 @@ class FleetApi:
         trouble: Callable[[], str | None],
         interval_seconds: float,
         wall_time: Callable[[], Nanoseconds],
+        *,
+        has_plan_form: bool = False,
     ) -> None:
+        self._has_plan_form = has_plan_form
         self._latest, self._trouble = latest, trouble
         self._interval_seconds, self._wall_time = interval_seconds, wall_time
         self._made: tuple[FleetAnswer, Mapping[str, Any], bytes] | None = None
@@ -55,7 +58,7 @@ class FleetApi:
             if last.time == answer.time and last.advice is answer.advice:
                 return document, page
         document = encode_answer(answer)
-        page = fleet_document(document).encode()
+        page = fleet_document(document, has_plan_form=self._has_plan_form).encode()
         self._made = answer, document, page
         return document, page
 

@@ -9,10 +9,12 @@ from typing import Any, Final
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.text import used_by
 from rightsizer.model import units
+from rightsizer.model.finding import Savings
 from rightsizer.report import figures, labels
 from rightsizer.report.figures import number
-from rightsizer.report.labels import first_names, readable_name
+from rightsizer.report.labels import HOURS_A_DAY, first_names, readable_name
 from rightsizer.report.template import rendered
+from rightsizer.sizing.estimate import EstimateInterval
 
 _MOST_NAMED: Final = 8
 _LONGEST_STEP: Final = 1500
@@ -20,9 +22,10 @@ _LONGEST_STEP: Final = 1500
 _JsonMapping = Mapping[str, Any]
 
 
-def fleet_document(answer: _JsonMapping) -> str:
-    """The whole page, from what `rightsizer fleet --json` prints."""
+def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
+    """The whole page, from what `rightsizer fleet --json` prints; a service may have more pages."""
     open_advice = opened(answer["advice"])
+    compatible = [each["savings"] for each in _compatible(open_advice)]
     return rendered(
         "fleet.html",
         {"cut": _cut},
@@ -32,7 +35,9 @@ def fleet_document(answer: _JsonMapping) -> str:
         pools=sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
         offered=_offered,
         steps_of=_steps_of,
-        sum_of=partial(_sum, open_advice),
+        gpus=_sum(compatible, "gpus_low"),
+        daily=_daily(compatible),
+        has_plan_form=has_plan_form,
         team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
         number=lambda value: "-" if value is None else number(value),
         figures=figures,
@@ -66,15 +71,35 @@ def _steps_of(offers: Sequence[_JsonMapping]) -> str:
     return _cut("; ".join(steps))
 
 
-def _sum(advice: Sequence[_JsonMapping], key: str) -> float | None:
-    """The lower bounds that add up: of advice on the same GPUs what saves most."""
-    saves = {each["id"]: each["savings"][f"{key}_low"] for each in advice}
-    known = [each for each in advice if saves[each["id"]] is not None]
+def _compatible(advice: Sequence[_JsonMapping]) -> list[_JsonMapping]:
+    """What can be done together: of advice on the same GPUs what saves most."""
+
+    def least(each: _JsonMapping) -> tuple[float, float, str]:
+        savings = each["savings"]
+        dollars, gpus = savings["dollars_per_hour_low"], savings["gpus_low"]
+        return -(dollars or 0.0), -(gpus or 0.0), each["id"]
+
     taken: set[str] = set()
-    total = 0.0
-    for each in sorted(known, key=lambda each: (-saves[each["id"]], each["id"])):
+    found = []
+    for each in sorted(advice, key=least):
         about = {*each["devices"], each["exclusive_group"] or each["id"]}
         if taken.isdisjoint(about):
-            total += saves[each["id"]]
+            found.append(each)
         taken |= about
-    return total if known else None
+    return found
+
+
+def _sum(savings: Sequence[_JsonMapping], key: str) -> float | None:
+    """What is known of them together; `None` where that is nothing."""
+    known = [each[key] for each in savings if each[key] is not None]
+    return sum(known) if known else None
+
+
+def _daily(savings: Sequence[_JsonMapping]) -> EstimateInterval | None:
+    """Dollars a day of them together; `None` where no price is known."""
+    ends = [_sum(savings, f"dollars_per_hour_{end}") for end in ("low", "high")]
+    low, high = (None if each is None else each * HOURS_A_DAY for each in ends)
+    if low is None or high is None:
+        return None
+    points = (Savings(**each).dollars_per_hour for each in savings)
+    return EstimateInterval(sum(points) * HOURS_A_DAY, low, high)

@@ -165,7 +165,13 @@ class FleetService:
 
     def _new_server(self) -> WebServer:
         web, fleet, wall_time = self._settings.web, self._settings.fleet, self._clock.wall_time
-        own = FleetApi(lambda: self.answer, lambda: self.trouble, fleet.interval_seconds, wall_time)
+        own = FleetApi(
+            lambda: self.answer,
+            lambda: self.trouble,
+            fleet.interval_seconds,
+            wall_time,
+            has_plan_form=web.server.plan_form,
+        )
         return WebServer(
             web.listen_addresses,
             latest=lambda: self._report,

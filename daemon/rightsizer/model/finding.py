@@ -167,11 +167,14 @@ class Savings:
     price_source: str = ""
     price_date: str = ""
     """When the price held; it is no quote of today."""
+    dollars_per_hour_typical: float | None = None
+    """At the median of prices; the middle of the interval where only its ends are known."""
 
     @property
     def dollars_per_hour(self) -> float:
         """What is typically saved; 0 without a price."""
-        return typical(self.dollars_per_hour_low, self.dollars_per_hour_high)
+        ends = self.dollars_per_hour_low, self.dollars_per_hour_high
+        return typical(*ends, self.dollars_per_hour_typical)
 
     @property
     def gpus(self) -> float:
@@ -179,8 +182,10 @@ class Savings:
         return typical(self.gpus_low, self.gpus_high)
 
 
-def typical(low: float | None, high: float | None) -> float:
-    """The middle of an interval; 0 where it is unknown."""
+def typical(low: float | None, high: float | None, point: float | None = None) -> float:
+    """The point of an interval, its middle where none is stated; 0 where it is unknown."""
+    if point is not None:
+        return point
     return 0.0 if low is None else (low + (low if high is None else high)) / 2
 
 

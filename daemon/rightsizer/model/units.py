@@ -110,6 +110,13 @@ def parse_duration(text: str) -> float:
     )
 
 
+def dollars_text(dollars: float) -> str:
+    """`$1.53`, `$137`, `$1,230`: no price is known better than to three digits."""
+    if 0 < dollars < 10:  # noqa: PLR2004 - where cents tell something.
+        return f"${dollars:,.2f}"
+    return f"${dollars if dollars < 1000 else float(f'{dollars:.3g}'):,.0f}"  # noqa: PLR2004
+
+
 def percent_text(ratio: float) -> str:
     """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
     if 0 < ratio < 0.005:  # noqa: PLR2004 - what would round to 0.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Finding, Reason, Savings, Severity, typical
+from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
@@ -64,7 +64,7 @@ def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
     amounts = {
         each.name: sum_known(getattr(savings, each.name) for savings in counted)
         for each in fields(SavingsSummary)
-        if each.name.endswith(("_low", "_high"))
+        if each.name.endswith(("_low", "_high", "_typical"))
     }
     return SavingsSummary(
         **amounts,
@@ -87,7 +87,9 @@ def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
 
 def _savings(saved: Savings) -> SavingsSummary:
     values = asdict(saved)
-    for end in ("low", "high"):
+    if saved.dollars_per_hour_low is not None:
+        values["dollars_per_hour_typical"] = saved.dollars_per_hour
+    for end in ("low", "high", "typical"):
         hourly = values.pop(f"dollars_per_hour_{end}")
         values[f"dollars_per_month_{end}"] = None if hourly is None else hourly * HOURS_PER_MONTH
     return SavingsSummary(**values)
@@ -138,9 +140,9 @@ def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRo
 
 
 def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
-    low, high = row.savings.dollars_per_month_low, row.savings.dollars_per_month_high
     severity = Severity(row.severity).rank
-    return (-typical(low, high), -(row.savings.gpus_high or 0.0), -severity, row.id)
+    dollars = row.savings.dollars_per_month_typical or 0.0
+    return (-dollars, -(row.savings.gpus_high or 0.0), -severity, row.id)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

@@ -197,7 +197,7 @@ def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
 
 _MOST_GAPS: Final = 10
 _NO_RATE: Final[dict[str, Any]] = {
-    **dict.fromkeys(("dollars_per_hour_low", "dollars_per_hour_high")),
+    **dict.fromkeys(f"dollars_per_hour_{end}" for end in ("low", "high", "typical")),
     **dict.fromkeys(("billing", "source", "date"), ""),
 }
 

@@ -1,8 +1,10 @@
 """What a report is made of: sums of a span as a history has them, advice, prices."""
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
+from rightsizer.advice.market import Market
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
@@ -18,9 +20,27 @@ class PriceRate:
 
     dollars_per_hour_low: float
     dollars_per_hour_high: float
+    dollars_per_hour_typical: float
+    """The median."""
     billing: str
     source: str
     date: str
+
+
+RateOf: TypeAlias = Callable[[Device], PriceRate | None]
+"""Answers what an hour of a device's board costs."""
+
+
+def no_rate(_: Device) -> None:
+    """No price is known."""
+
+
+def price_rate(market: Market, board: str | None) -> PriceRate | None:
+    """What an hour of a board costs; `None` where no price is known."""
+    if (cost := market.cost(market.board(board))) is None:
+        return None
+    price = cost.dollars_per_hour
+    return PriceRate(price.low, price.high, price.value, cost.billing, cost.source, cost.date)
 
 
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
@@ -32,6 +52,7 @@ def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
         known[0],
         dollars_per_hour_low=min(each.dollars_per_hour_low for each in known),
         dollars_per_hour_high=max(each.dollars_per_hour_high for each in known),
+        dollars_per_hour_typical=sum(each.dollars_per_hour_typical for each in known) / len(known),
     )
 
 

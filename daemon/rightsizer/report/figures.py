@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 
@@ -14,7 +14,6 @@ NOTHING: Final = "not known"
 KNOWN_GROUPS: Final = tuple(group for group in GROUPS if group is not StateGroup.NO_DATA)
 _TEN: Final = 10.0
 _TENTH: Final = 0.05
-_THOUSAND: Final = 1000.0
 
 
 def percent(share: float | None) -> str:
@@ -39,9 +38,10 @@ def kilowatt_hours(value: float | None) -> str:
     return NOTHING if value is None else f"{number(value)} kWh"
 
 
-def dollars(low: float | None, high: float | None) -> str:
-    """`$120 to $340`."""
-    return _interval(low, high, _dollars, "$")
+def dollars(low: float | None, high: float | None, point: float | None = None) -> str:
+    """`$180 ($120 to $340)`; without a point its range alone."""
+    ends = _interval(low, high, dollars_text)
+    return ends if point is None or low == high else f"{dollars_text(point)} ({ends})"
 
 
 def span_text(low: float | None, high: float | None) -> str:
@@ -49,20 +49,18 @@ def span_text(low: float | None, high: float | None) -> str:
     return _interval(low, high, number)
 
 
-def _interval(
-    low: float | None, high: float | None, written: Callable[[float], str], mark: str = ""
-) -> str:
+def _interval(low: float | None, high: float | None, written: Callable[[float], str]) -> str:
     if low is None:
         return NOTHING
     first, last = written(low), written(low if high is None else high)
     if first == last:
-        return f"{mark}{first}"
-    return f"{mark}{first} to {mark}{last}" if low else f"up to {mark}{last}"
+        return first
+    return f"{first} to {last}" if low else f"up to {last}"
 
 
 def money(amount: UsageAmount) -> str:
     """What an amount costs."""
-    return dollars(amount.dollars_low, amount.dollars_high)
+    return dollars(amount.dollars_low, amount.dollars_high, amount.dollars_typical)
 
 
 def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
@@ -76,13 +74,6 @@ _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
-
-
-def _dollars(value: float) -> str:
-    """Three digits of what is large: no price is known better."""
-    if 0 < value < _TEN:
-        return f"{value:,.2f}"
-    return f"{value if value < _THOUSAND else float(f'{value:.3g}'):,.0f}"
 
 
 def main_cause(waste: Mapping[str, float]) -> str:

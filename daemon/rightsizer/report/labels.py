@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rightsizer.model.finding import Action, FindingKind, Severity
+from rightsizer.model.finding import Action, FindingKind, Severity, typical
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds
 
 
 class StateGroup(StrEnum):
@@ -61,10 +61,6 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
 }
 """Most urgent first; each has its word beside it, so that color alone tells nothing."""
 HOURS_A_DAY: Final = 24.0
-_CENTS_BELOW: Final = 10.0
-"""Dollars from which on cents tell nothing."""
-ALIKE_FROM: Final = 3
-"""As many recommendations of one kind, for idle GPUs without a workload, are folded into one."""
 ABSENT: Final = "\u2013"
 """Stands for what is not known: a dash."""
 TIMES: Final = "\u00d7"
@@ -85,16 +81,16 @@ def gpus_label(low: float, high: float | None) -> str:
     return f"{count} {'GPU' if most == '1' else 'GPUs'}"
 
 
-def dollars_label(low: float, high: float | None) -> str:
-    """Money an hour as it is a day: `$137 a day ($41 to $233)`; below nothing it costs more."""
+def dollars_label(low: float, high: float | None, point: float | None = None) -> str:
+    """Money an hour as it is a day: `$87 a day ($41 to $233)`; below nothing it costs more."""
     least, most = (each * HOURS_A_DAY for each in (low, low if high is None else high))
     if least < 0 < most:
-        return f"from ${-least:,.0f} more to ${most:,.0f} less a day"
+        return f"from {dollars_text(-least)} more to {dollars_text(most)} less a day"
     costs, more = ("costs ", "more ") if least < 0 else ("", "")
-    near, far = sorted((abs(least), abs(most)))
-    digits = 2 if 0.0 < far < _CENTS_BELOW else 0
-    ends = "" if near == far else f" (${near:,.{digits}f} to ${far:,.{digits}f})"
-    return f"{costs}${(near + far) / 2:,.{digits}f} {more}a day{ends}"
+    near, far = map(dollars_text, sorted((abs(least), abs(most))))
+    middle = dollars_text(abs(typical(low, high, point)) * HOURS_A_DAY)
+    ends = "" if near == far else f" ({near} to {far})"
+    return f"{costs}{middle} {more}a day{ends}"
 
 
 def confidence_label(confidence: float) -> str:

@@ -17,6 +17,8 @@ class UsageAmount:
     """At the GPUs; a building takes more."""
     dollars_low: float | None
     dollars_high: float | None
+    dollars_typical: float | None
+    """At the median of prices."""
 
 
 def priced(gpu_hours: float, joules: float | None, rate: PriceRate | None) -> UsageAmount:
@@ -26,6 +28,7 @@ def priced(gpu_hours: float, joules: float | None, rate: PriceRate | None) -> Us
         kilowatt_hours=None if joules is None else joules / JOULES_PER_KILOWATT_HOUR,
         dollars_low=None if rate is None else gpu_hours * rate.dollars_per_hour_low,
         dollars_high=None if rate is None else gpu_hours * rate.dollars_per_hour_high,
+        dollars_typical=None if rate is None else gpu_hours * rate.dollars_per_hour_typical,
     )
 
 
@@ -37,6 +40,7 @@ def summed(amounts: Iterable[UsageAmount]) -> UsageAmount:
         kilowatt_hours=_sum(each.kilowatt_hours for each in parts),
         dollars_low=_sum(each.dollars_low for each in parts),
         dollars_high=_sum(each.dollars_high for each in parts),
+        dollars_typical=_sum(each.dollars_typical for each in parts),
     )
 
 
@@ -190,6 +194,7 @@ class SavingsSummary:
     gpus_high: float | None
     dollars_per_month_low: float | None
     dollars_per_month_high: float | None
+    dollars_per_month_typical: float | None
     gpu_hours_per_month_low: float | None
     gpu_hours_per_month_high: float | None
     kilowatt_hours_per_month_low: float | None
@@ -289,6 +294,7 @@ class PriceRow:
     devices: int
     dollars_per_hour_low: float | None
     dollars_per_hour_high: float | None
+    dollars_per_hour_typical: float | None
     billing: str
     source: str
     date: str

@@ -47,7 +47,8 @@ def saved_text(savings: SavingsSummary) -> str:
     """What acting would save in a month."""
     parts = []
     if savings.dollars_per_month_high:
-        monthly = dollars(savings.dollars_per_month_low, savings.dollars_per_month_high)
+        ends = savings.dollars_per_month_low, savings.dollars_per_month_high
+        monthly = dollars(*ends, savings.dollars_per_month_typical)
         parts.append(f"{monthly} a month")
     if savings.gpus_high:
         count = span_text(savings.gpus_low, savings.gpus_high)

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rightsizer.model.units import dollars_text
 from rightsizer.report.figures import hours, kilowatt_hours, money, number, percent
 from rightsizer.report.labels import readable_name, reason_label
 
@@ -65,6 +66,7 @@ def _environment() -> Environment:
     environment = environment_of("rightsizer.report", keep_trailing_newline=True)
     environment.filters |= {
         "hours": hours,
+        "dollars": dollars_text,
         "kwh": kilowatt_hours,
         "money": money,
         "number": number,

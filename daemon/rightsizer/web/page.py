@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import SPANS, BlocksOf, PastOf, Report, TimeRange
-from rightsizer.model.units import Nanoseconds, percent_text
+from rightsizer.model.units import Nanoseconds, dollars_text, percent_text
 from rightsizer.report import labels
+from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.template import environment_of, script_hash
 from rightsizer.web.page_query import NodePast, PageQuery, selected_uuids
@@ -35,6 +36,9 @@ class WebPage:
     poll_seconds: float = 5.0
     blocks: BlocksOf | None = None
     has_plan_form: bool = False
+    rate_of: RateOf = no_rate
+    has_socket: bool = True
+    """Whether commands on the node find the agent without its address."""
 
     def render(
         self, report: Report | None, now: Nanoseconds, query: PageQuery | None = None
@@ -56,6 +60,7 @@ class WebPage:
             poll_seconds=max(self.poll_seconds, interval_seconds) if self.refresh_seconds else 0,
             query=query,
             has_plan_form=self.has_plan_form,
+            has_socket=self.has_socket,
             can_refresh=self.refresh_seconds > 0,
             selection=query.selection if view.selected else "",
         )
@@ -72,6 +77,7 @@ class WebPage:
             spans=self.past(query.span),
             detail=None if query.zoom is None else self.past(query.zoom.detail(now)),
             blocks=self.blocks(uuids, drawn) if self.blocks and uuids else {},
+            rate_of=self.rate_of,
         )
 
 
@@ -93,6 +99,7 @@ def _template() -> Template:
     environment = environment_of("rightsizer.web")
     environment.filters |= {
         "name": labels.display_name,
+        "dollars": dollars_text,
         "percent": percent_text,
         "uncapitalized": labels.uncapitalized,
     }

@@ -8,6 +8,7 @@ from rightsizer.model.block import BLOCK_SPAN, Blocks
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.report.facts import RateOf, no_rate
 
 _LEAST: Final[Nanoseconds] = 6 * BLOCK_SPAN
 _MOST: Final[Nanoseconds] = SPANS[-1].length
@@ -65,6 +66,7 @@ class NodePast:
     """In the shortest cells there are; where there is a stretch to look at."""
     blocks: Mapping[str, Blocks] = field(default_factory=dict)
     """What was measured of the one GPU or of a workload's in what is drawn."""
+    rate_of: RateOf = no_rate
 
 
 def zoom_of(query: Mapping[str, Sequence[str]], now: Nanoseconds) -> TimeRange | None:

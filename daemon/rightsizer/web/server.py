@@ -17,6 +17,7 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
+from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
 from rightsizer.web.handler import Answer
@@ -116,11 +117,12 @@ class WebServer:
         access: WebAccess = _OPEN,
         past: PastOf | None = None,
         blocks: BlocksOf | None = None,
+        rate_of: RateOf = no_rate,
     ) -> None:
         """A server that does not listen yet.
 
         `local_routes` are answered beside the usual ones, or in their place; without `past` only
-        the last day is known, and without `blocks` no signal over time.
+        the last day is known, without `blocks` no signal over time, and without `rate_of` no price.
 
         Raises:
             UsageError: an address is not one.
@@ -134,7 +136,8 @@ class WebServer:
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
         refresh, poll = web.page_refresh_seconds, web.page_poll_seconds
-        page = WebPage(freshness, web.fit, refresh, past, poll, blocks, web.plan_form)
+        known = past, poll, blocks, web.plan_form, rate_of
+        page = WebPage(freshness, web.fit, refresh, *known, has_socket=bool(local_socket))
         routes = (*local_routes, *routes_at(access.telemetry_path))
         self._site = Router(
             latest=latest,

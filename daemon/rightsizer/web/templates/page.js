@@ -26,6 +26,10 @@
   }
 
   function copyButtons(within) {
+    // Without a socket a command needs the agent's address.
+    const agent = new URL(".", location.href);
+    const address = (agent.origin + agent.pathname).replace(/\/$/, "");
+    for (const command of all("[data-command]", within)) command.textContent += " --url " + address;
     for (const box of all(".code", within)) {
       const button = document.createElement("button");
       button.type = "button";
@@ -262,8 +266,13 @@
 
   // What a link leads to may stand within what is folded.
   function reveal() {
-    const target = document.getElementById(location.hash.slice(1)), fold = target && target.closest("details");
-    if (fold && !fold.open) { fold.open = true; target.scrollIntoView(); }
+    const target = document.getElementById(location.hash.slice(1));
+    let isFolded = false;
+    for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+      isFolded ||= !fold.open;
+      fold.open = true;
+    }
+    if (isFolded) target.scrollIntoView();
   }
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -1,16 +1,15 @@
 """View of advice: what, why, confidence, evidence, options, outcome."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Finding, FindingKind, Option, Risk
+from rightsizer.model.finding import Finding, Option, Risk
 from rightsizer.model.units import format_duration, percent_text
+from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.labels import (
     ABSENT,
-    ALIKE_FROM,
     TIMES,
     action_label,
     display_name,
@@ -76,28 +75,21 @@ def title_label(finding: Finding, names: Mapping[str, str]) -> str:
     return f"{action}: {subject}" if subject else action
 
 
-def grouped(advice: Sequence[Advice]) -> tuple[tuple[Advice, ...], ...]:
-    """Advice in its order; that of idle GPUs without a workload stands together by kind."""
-    kinds = Counter(_kind(piece) for piece in advice)
-    groups: dict[object, list[Advice]] = {}
-    for piece in advice:
-        kind = _kind(piece)
-        is_one = kind is not None and kinds[kind] >= ALIKE_FROM
-        groups.setdefault(kind if is_one else piece.id, []).append(piece)
-    return tuple(map(tuple, groups.values()))
+def grouped(advice: Sequence[Advice]) -> tuple[tuple[Unit[Advice], ...], ...]:
+    """Advice in its order, as it is shown together."""
+    return advice_groups(advice, _group_key)
 
 
-def _kind(piece: Advice) -> object:
-    """What advice on idle GPUs has in common; `None` where each says its own, as of faults."""
+def _group_key(piece: Advice) -> GroupKey:
     finding = piece.finding
-    is_alike = finding.kind is FindingKind.IDLE and not finding.workload
-    return (finding.action, finding.reasons) if is_alike else None
+    group, what = finding.exclusive_group, (finding.action, finding.reasons)
+    return GroupKey(piece.id, group, finding.kind, finding.workload, *what)
 
 
-def group_label(group: Sequence[Advice], names: Mapping[str, str]) -> str:
+def group_label(group: Sequence[Unit[Advice]], names: Mapping[str, str]) -> str:
     """`Release 8 GPUs`."""
-    finding = group[0].finding
-    uuids = {uuid for piece in group for uuid in piece.finding.devices}
+    finding = group[0][0].finding
+    uuids = {uuid for first, *_ in group for uuid in first.finding.devices}
     are_instances = all(names.get(uuid, "").startswith("MIG") for uuid in uuids)
     gpus = f"{len(uuids)} {'MIG instances' if are_instances else 'GPUs'}"
     action = action_label(finding.action, finding.kind)

@@ -15,7 +15,7 @@ from rightsizer.report.labels import MomentLabel, display_name, moment_label
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import SignalChart, signal_charts
 from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
-from rightsizer.web.view.totals import WasteView, waste_view
+from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 BULLET_SCALE: Final = 1.25
 """The ratio at a bullet's right end; capacity stands at 1."""
@@ -193,7 +193,8 @@ def device_view(
     report: DeviceReport, node: Report, past: DevicePast, context: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
-    device, of_span = report.device, waste_view([(past.span, 1.0)])
+    device = report.device
+    of_span = waste_view([Spending(past.span, device.capacity_ratio)])
     drawn, sampled = context.stretch(node.wall_time), report.last_sample
     return DeviceCardView(
         report=report,
@@ -205,7 +206,9 @@ def device_view(
         signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
         readings=report.signals if is_fresh else None,
         fit=fit_view(report.provisioning if is_fresh else {}, context.fit),
-        waste=of_span if of_span.parts else waste_view([(report.totals, 1.0)]),
+        waste=of_span
+        if of_span.parts
+        else waste_view([Spending(report.totals, device.capacity_ratio)]),
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),

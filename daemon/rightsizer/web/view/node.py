@@ -1,18 +1,21 @@
 """View of a node's page: GPUs, workloads, advice."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
 from rightsizer import __version__
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
+from rightsizer.model.report import DeviceSpan, Report, Span, Totals, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
     Nanoseconds,
+    dollars_text,
+    elapsed_text,
     format_duration,
     percent_text,
     seconds,
@@ -32,7 +35,13 @@ from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
-from rightsizer.web.view.totals import DeviceCounts, Spent, WasteView, device_counts, waste_view
+from rightsizer.web.view.totals import (
+    DeviceCounts,
+    Spending,
+    WasteView,
+    device_counts,
+    waste_view,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def _row(
         devices=_devices(report, held.get(key, {}), names),
         busy_ratio=busy / known if known else None,
         share_ratio=known / total_seconds if total_seconds else None,
-        waste=waste_view([(totals, 1.0)]),
+        waste=waste_view([Spending(totals)]),
         kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR,
         left=None if key in held else moment_label(report.last_seen, now),
     )
@@ -136,8 +145,6 @@ class NodeView:
     names: Mapping[str, str] = field(default_factory=dict)
     """What devices are called, by uuid."""
     advice: tuple[Advice, ...] = ()
-    exclusive_groups: frozenset[str] = frozenset()
-    """Those of which only one piece of open advice can be followed."""
     closed: tuple[Advice, ...] = ()
     overview: tuple[OverviewRow, ...] = ()
     devices: tuple[DeviceCardView, ...] = ()
@@ -200,7 +207,6 @@ class _NodePage:
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
         own = self._advice(is_open=True)
-        groups = Counter(p.finding.exclusive_group for p in own if p.finding.exclusive_group)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
@@ -218,9 +224,8 @@ class _NodePage:
             waste_since=since,
             names=self._names,
             advice=own,
-            exclusive_groups=frozenset(group for group, count in groups.items() if count > 1),
             closed=self._advice(is_open=False),
-            overview=overview_rows(devices, self._past_of, opened),
+            overview=overview_rows(devices, self._spending, opened),
             devices=devices,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
@@ -252,20 +257,17 @@ class _NodePage:
 
     def _waste(self) -> tuple[WasteView, str]:
         """Of the span; since the agent started where nothing of the span is known."""
-        of_span = waste_view(self._spent(self._past.spans))
+        of_span = waste_view(self._spending(each.device) for each in self._counted)
         if of_span.parts:
             return of_span, f"in the last {self._context.span.text}"
-        totals = {device.device.uuid: device.totals for device in self._counted}
-        since = seconds(self._report.wall_time - self._report.agent.started)
-        since_start = f"in the {format_duration(max(0.0, since))} since the agent started"
-        return waste_view(self._spent(totals)), since_start
+        totals = (self._spending(each.device, each.totals) for each in self._counted)
+        since = elapsed_text(seconds(self._report.wall_time - self._report.agent.started))
+        return waste_view(totals), f"in the {since} since the agent started"
 
-    def _spent(self, by_uuid: Mapping[str, Spent]) -> list[tuple[Spent, float]]:
-        return [
-            (by_uuid[each.device.uuid], each.device.capacity_ratio)
-            for each in self._counted
-            if each.device.uuid in by_uuid
-        ]
+    def _spending(self, device: Device, spent: Totals | None = None) -> Spending:
+        """Of the span, or what is given."""
+        of_span = self._past_of(device.uuid)
+        return Spending(spent or of_span, device.capacity_ratio, self._past.rate_of(device))
 
     def _advice(self, *, is_open: bool) -> tuple[Advice, ...]:
         pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
@@ -314,6 +316,8 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selecte
     if waste is not None:
         whole = seconds(span.length) * max(1, counts.gpus)
         is_young = waste.known_seconds < _HARDLY_KNOWN_RATIO * whole
-        known = f"{waste.known_text} of GPU time" if is_young else f"the last {span.text}"
+        known = waste.known_text if is_young else f"the last {span.text}"
         text = f"{percent_text(waste.wasted_ratio)} of {known} wasted"
+        if waste.wasted.dollars_typical:
+            text += f": {dollars_text(waste.wasted.dollars_typical)}"
     return f"{selected}: {text}" if selected else f"{gpus}, {text}"

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
 from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceSpan
-from rightsizer.model.state import Cause
-from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.web.view.device import DeviceCardView
-from rightsizer.web.view.totals import WasteView, waste_view
+from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +17,6 @@ class OverviewRow:
     card: DeviceCardView
     waste: WasteView
     """Of the span; of a divided board, over its instances."""
-    wasted_gpu_hours: float
-    """Hours of a GPU that were idle, stalled or held up."""
-    headroom_gpu_hours: float
-    """Hours of a GPU that stayed free while it worked."""
     to_do: tuple[Advice, ...]
     """What is advised, what saves most first."""
     instances: tuple["OverviewRow", ...] = ()
@@ -30,7 +24,7 @@ class OverviewRow:
 
 def overview_rows(
     devices: Sequence[DeviceCardView],
-    past: Callable[[str], DeviceSpan],
+    spending: Callable[[Device], Spending],
     open_advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
     """A row for each board, with its MIG instances: silent ones first, then as `advise` ranks."""
@@ -39,7 +33,7 @@ def overview_rows(
         if (mig := card.report.device.mig) is not None:
             by_parent.setdefault(mig.parent_uuid, []).append(card)
     rows = [
-        _row(card, by_parent.get(card.report.device.uuid, []), past, open_advice)
+        _row(card, by_parent.get(card.report.device.uuid, []), spending, open_advice)
         for card in devices
         if card.report.device.mig is None
     ]
@@ -51,28 +45,21 @@ def _most_to_save_first(row: OverviewRow) -> tuple[bool, Rank, bool, float]:
     best = row.to_do[0].finding if row.to_do else None
     is_cause = best is not None and row.card.report.device.uuid in best.culprits
     rank = UNADVISED if best is None else best.rank
-    return row.card.report.down is None, rank, not is_cause, -row.wasted_gpu_hours
+    return row.card.report.down is None, rank, not is_cause, -row.waste.wasted.gpu_hours
 
 
 def _row(
     card: DeviceCardView,
     inside: Sequence[DeviceCardView],
-    past: Callable[[str], DeviceSpan],
+    spending: Callable[[Device], Spending],
     open_advice: Sequence[Advice],
 ) -> OverviewRow:
-    instances = [_row(each, (), past, open_advice) for each in inside]
+    instances = [_row(each, (), spending, open_advice) for each in inside]
     of = [each.report.device for each in inside or [card]]
-    spent = [(past(each.uuid), each.capacity_ratio) for each in of]
-    hours = {True: 0.0, False: 0.0}
-    for span, capacity_ratio in spent:
-        for cause, seconds in span.waste_seconds.items():
-            hours[cause is Cause.HEADROOM] += seconds * capacity_ratio / HOUR_SECONDS
     uuids = {card.report.device.uuid, *(each.uuid for each in of)}
     return OverviewRow(
         card=card,
-        waste=waste_view(spent),
-        wasted_gpu_hours=hours[False],
-        headroom_gpu_hours=hours[True],
+        waste=waste_view(map(spending, of)),
         to_do=_to_do(uuids, open_advice),
         instances=tuple(sorted(instances, key=_most_to_save_first)),
     )

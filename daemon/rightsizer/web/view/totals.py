@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import TypeAlias
+from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings, Severity, typical
+from rightsizer.model.finding import Savings, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Totals
 from rightsizer.model.signal import Signal
@@ -13,20 +13,36 @@ from rightsizer.model.state import IDLE_STATES, Cause, State
 from rightsizer.model.units import (
     HOUR_SECONDS,
     JOULES_PER_KILOWATT_HOUR,
-    format_duration,
+    dollars_text,
     percent_text,
 )
+from rightsizer.report.facts import PriceRate
+from rightsizer.report.figures import dollars
 from rightsizer.report.labels import (
+    HOURS_A_DAY,
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
     dollars_label,
     gpus_label,
 )
+from rightsizer.report.model import UsageAmount, priced, summed
 from rightsizer.web.view.strip import Share
 
-Spent: TypeAlias = DeviceSpan | Totals
-"""Time of a device that is accounted for, of a span or since the agent started."""
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Time of a device that is accounted for, and what an hour of it costs."""
+
+    spent: DeviceSpan | Totals
+    """Of a span or since the agent started."""
+    capacity_ratio: float = 1.0
+    """The part of a GPU that it is."""
+    rate: PriceRate | None = None
+    """Of a whole GPU; `None` where no price is known."""
+
+
+_NOTHING: Final = summed(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +55,45 @@ class WasteView:
     parts: tuple[Share, ...]
     """Used first, then the causes in their own order, none of them empty."""
     label: str
-    lost: str
+    lost: str = ""
     """What was not used, headroom included, in hours of a GPU and in energy."""
+    wasted: UsageAmount = _NOTHING
+    """What was idle, stalled or held up."""
+    headroom_hours: float = 0.0
+    """Hours of a GPU that stayed free while it worked."""
 
     @property
     def known_text(self) -> str:
-        """The time of a GPU that is known."""
-        return format_duration(self.known_seconds)
+        """The time of GPUs that is known."""
+        return gpu_hours_label(self.known_seconds / HOUR_SECONDS)
 
     @property
     def wasted_ratio(self) -> float:
         """The part that was idle, stalled or held up."""
-        kept = {"waste-used", f"waste-{Cause.HEADROOM}"}
-        return sum(part.ratio for part in self.parts if part.key not in kept)
+        hours = self.known_seconds / HOUR_SECONDS
+        return self.wasted.gpu_hours / hours if hours else 0.0
 
 
-def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
-    """The division of the time of some devices, each with the part of a GPU that it is."""
-    used, joules, causes = 0.0, 0.0, dict.fromkeys(Cause, 0.0)
-    for one, capacity_ratio in spent:
-        used += one.used_seconds * capacity_ratio
-        joules += sum(one.waste_joules.values())
-        for cause, duration in one.waste_seconds.items():
-            causes[cause] += duration * capacity_ratio
+def gpu_hours_label(hours: float) -> str:
+    """`16.5 GPU-hours`."""
+    return f"{hours:,.1f} GPU-hours"
+
+
+def waste_view(spendings: Iterable[Spending]) -> WasteView:
+    """The division of the time of some devices."""
+    used, joules, causes, amounts = 0.0, 0.0, dict.fromkeys(Cause, 0.0), []
+    for each in spendings:
+        part, waste = each.capacity_ratio, each.spent.waste_seconds
+        used += each.spent.used_seconds * part
+        joules += sum(each.spent.waste_joules.values())
+        for cause, duration in waste.items():
+            causes[cause] += duration * part
+        lost = sum(waste.values()) - waste.get(Cause.HEADROOM, 0.0)
+        amounts.append(priced(lost * part / HOUR_SECONDS, None, each.rate))
     wasted_seconds = sum(causes.values())
     known = used + wasted_seconds
     if known <= 0:
-        return WasteView("", 0.0, (), "nothing known yet", "")
+        return WasteView("", 0.0, (), "nothing known yet")
     named = [("used", "Effective utilization", used)] + [
         (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
         for cause, duration in causes.items()
@@ -75,11 +103,14 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
         for key, name, duration in named
         if duration / known > 0
     )
-    lost = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU-hours"
+    unused = gpu_hours_label(wasted_seconds / HOUR_SECONDS)
     if joules > 0:
-        lost += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
+        unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    return WasteView(percent_text(used / known), known, parts, label, lost)
+    headroom = causes[Cause.HEADROOM] / HOUR_SECONDS
+    return WasteView(
+        percent_text(used / known), known, parts, label, unused, summed(amounts), headroom
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +121,8 @@ class SavingsSum:
     gpus_high: float
     dollars_per_hour_low: float
     dollars_per_hour_high: float
+    dollars_per_hour: float
+    """What is typically saved."""
     has_price: bool
 
 
@@ -97,7 +130,8 @@ def savings_label(savings: Savings) -> str:
     """Money and GPUs, or why there is no figure."""
     parts = []
     if savings.dollars_per_hour_low is not None:
-        parts.append(dollars_label(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
+        ends = savings.dollars_per_hour_low, savings.dollars_per_hour_high
+        parts.append(dollars_label(*ends, savings.dollars_per_hour))
     if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
         parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
     return ", ".join(parts) or (f"n/a ({savings.reason})" if savings.reason else "n/a")
@@ -119,8 +153,20 @@ def savings_notes(savings: Savings) -> str:
 
 def daily_label(savings: Savings | SavingsSum) -> str:
     """Money that is typically saved in a day; empty where none is known."""
-    dollars = typical(savings.dollars_per_hour_low, savings.dollars_per_hour_high)
-    return f"${dollars * 24:,.0f} a day" if dollars > 0 else ""
+    daily = savings.dollars_per_hour * HOURS_A_DAY
+    return f"{dollars_text(daily)} a day" if daily > 0 else ""
+
+
+def range_label(amount: UsageAmount) -> str:
+    """Between which prices an amount lies."""
+    return f"{dollars(amount.dollars_low, amount.dollars_high)} at list prices"
+
+
+def savings_range(saved: SavingsSum) -> str:
+    """Between which amounts a day's savings lie."""
+    return dollars(
+        saved.dollars_per_hour_low * HOURS_A_DAY, saved.dollars_per_hour_high * HOURS_A_DAY
+    )
 
 
 def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
@@ -130,7 +176,7 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
         group = piece.finding.exclusive_group or piece.id
         groups.setdefault(group, []).append(piece.finding.savings)
     best = [
-        max(group, key=lambda each: (each.dollars_per_hour_high or 0.0, each.gpus_high or 0.0))
+        max(group, key=lambda each: (each.dollars_per_hour, each.gpus_high or 0.0))
         for group in groups.values()
     ]
     return SavingsSum(
@@ -138,6 +184,7 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
         sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
         sum(each.dollars_per_hour_low or 0.0 for each in best),
         sum(each.dollars_per_hour_high or each.dollars_per_hour_low or 0.0 for each in best),
+        sum(each.dollars_per_hour for each in best),
         any(each.dollars_per_hour_low is not None for each in best),
     )
 

@@ -1,0 +1,39 @@
+"""Groups of recommendations: alternatives below the best one, like ones folded."""
+
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.model.finding import Action, FindingKind
+from rightsizer.report.advice_groups import ALIKE_FROM, GroupKey, advice_groups
+
+IDLE: Final = GroupKey("a", None, FindingKind.IDLE, None, Action.RELEASE, ("IdleEmpty",))
+
+
+def ids_of(*keys: GroupKey) -> list[list[str]]:
+    """Groups by the ids of their units."""
+    groups = advice_groups(keys, lambda key: key)
+    return [[" or ".join(key.id for key in unit) for unit in group] for group in groups]
+
+
+def test_alternatives_stand_below_the_best_one() -> None:
+    """Whatever stands between them in the order."""
+    size = replace(IDLE, id="size", kind=FindingKind.OVERPROVISIONED, exclusive_group="g")
+    share = replace(size, id="share")
+    other = replace(size, id="other", exclusive_group=None)
+    assert ids_of(size, other, share) == [["size or share"], ["other"]]
+
+
+def test_idle_gpus_are_folded_with_their_alternatives() -> None:
+    """From three on; what one of them excludes stays with it."""
+    idle = [replace(IDLE, id=f"i{number}") for number in range(ALIKE_FROM)]
+    idle[1] = replace(idle[1], exclusive_group="g")
+    share = replace(idle[1], id="share", kind=FindingKind.OVERPROVISIONED, action=Action.SHARE_MIG)
+    assert ids_of(*idle, share) == [["i0", "i1 or share", "i2"]]
+    assert ids_of(*idle[1:], share) == [["i1 or share"], ["i2"]]
+
+
+def test_held_gpus_and_other_kinds_are_never_folded() -> None:
+    """Whose job it is, and which link is broken, is what a reader must know."""
+    held = [replace(IDLE, id=f"h{number}", workload="slurm/7") for number in range(4)]
+    faults = [replace(IDLE, id=f"f{number}", kind=FindingKind.DEGRADED) for number in range(4)]
+    assert len(ids_of(*held, *faults)) == 8
