@@ -1,4 +1,4 @@
-"""The agent: one source, one heartbeat, a few jobs, one server, and how it starts and stops."""
+"""The agent: composition root, startup and shutdown of source, coordinator, jobs and server."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
 _LAST_SEEN: Final = 3600.0
-"""What is further in the future was recorded under a wrong clock; all else would seem too old."""
+"""Records further in the future come from a wrong clock, and would make all others look too old."""
 
 
 class Agent:
-    """Everything that runs, wired."""
+    """Composition root: every component of a running agent, wired."""
 
     def __init__(  # noqa: PLR0913 - the outside world, each part with its own double in tests.
         self,
@@ -138,7 +138,7 @@ class Agent:
         settings = self.settings.profiles
         if not settings.drop_folder.path:
             return None
-        # Most agents have no folder, and load nothing for it.
+        # Imported on use: most agents have no drop folder.
         from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
         from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
 
@@ -163,13 +163,13 @@ class Agent:
             Job("flush", writer.flush, settings.history.flush_interval, has_own_thread=True),
             Job("prune", writer.prune, 3600.0),
             Job("annotate", advice.deliver, 60.0),
-            # Does nothing while no file is named; a reload may name one.
+            # No-op while no file is set; a reload may set one.
             Job("label", self._labels.write, settings.labels.interval),
             *(job for feature in self._features for job in feature.jobs),
         )
 
     def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
-        # Most nodes write no labels, and load nothing for them.
+        # Imported on use: most nodes write no labels.
         from rightsizer.broker.placement import view_of  # noqa: PLC0415
         from rightsizer.broker.slot_builder import slots_of  # noqa: PLC0415
 
@@ -185,8 +185,8 @@ class Agent:
         return Reloader(parts, started=self._started, notifier=self._notifier, wall_time=wall_time)
 
     def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
-        """Put settings in force that differ in nothing but what may change."""
-        # The only one that can fail, and leaves all as it was where it does.
+        """Apply settings that differ from those in force only in live keys."""
+        # First: the only call that can fail, and it leaves everything unchanged if it does.
         self._sinks.change(settings)
         self.settings = settings
         self.accountant.follow(partial(apply_policies, policies=settings.policies_here))
@@ -203,7 +203,7 @@ class Agent:
             self.jobs.change(job)
 
     def _freshness(self) -> FreshnessSettings:
-        # What accounting calls a gap is what readers of the report call stale.
+        # Gaps in accounting and stale reports share one threshold.
         books = self.settings.accounting.books
         return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
 
@@ -241,7 +241,7 @@ class Agent:
         )
 
     def start(self) -> None:
-        """Restore what is kept, listen, and start the jobs; where one cannot, all are closed.
+        """Restore the history, listen, and start the jobs; close everything if one part fails.
 
         Raises:
             RightsizerError: an address cannot be bound.
@@ -261,24 +261,24 @@ class Agent:
         self._log.info("agent_started", version=__version__, source=name, addresses=addresses)
 
     def run(self, stop: threading.Event) -> None:
-        """Sample until `stop` is set, or the source has no more; then flush and stop."""
+        """Sample until `stop` is set or the source ends; then flush and stop."""
         try:
             self.coordinator.run(stop)
         finally:
             self.stop()
 
     def stop(self) -> None:
-        """Write the history first, then stop everything; no job is waited for."""
+        """Flush the history, then stop all parts without waiting for jobs."""
         self._notifier.stopping()
         self.close()
         self._log.info("agent_stopped")
 
     def close(self) -> None:
-        """Close all parts, each once; what a part raises is logged, and the next has its turn."""
+        """Close each part once; log what a part raises and go on with the next."""
         self._parts.close()
 
     def _closing(self) -> ExitStack:
-        """Closes the parts, the last named first, and each once."""
+        """Stack of the parts' close calls: the last one named closes first, each once."""
         parts: tuple[tuple[str, Callable[[], None]], ...] = (
             ("storage", self._storage.close),
             ("source", self._source.close),
@@ -298,7 +298,7 @@ class Agent:
     def _close_part(self, name: str, close: Callable[[], None]) -> None:
         try:
             close()
-        except Exception:  # noqa: BLE001 - what is closed after it must be, too.
+        except Exception:  # noqa: BLE001 - later parts must be closed as well.
             self._log.exception("close_failed", part=name)
 
     def _restore(self) -> None:
@@ -314,7 +314,7 @@ class Agent:
             ends: dict[str, Nanoseconds] = {}
             windows = _noted(history.load(since, until), ends)
             restored = self.accountant.restore(history.devices(), windows)
-            # Devices that the agent before had until it ended.
+            # Devices that were present when the previous agent stopped.
             then = max(ends.values(), default=0) - nanoseconds(_LAST_SEEN)
             devices = (each.device for each in history.devices())
             self._expect(each for each in devices if ends.get(each.uuid, -1) >= then)
@@ -380,7 +380,7 @@ class Agent:
 
 
 def _noted(windows: Iterable[Window], ends: dict[str, Nanoseconds]) -> Iterator[Window]:
-    """The windows, with the end of each device's last one put down."""
+    """Pass the windows through, and record the end of each device's last one in `ends`."""
     for window in windows:
         ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
         yield window

@@ -1,4 +1,4 @@
-"""What settings name, looked at before the agent starts: files, credentials, authorities."""
+"""Checks before startup of what settings refer to: files, credentials, certificate authorities."""
 
 import os
 import ssl
@@ -24,15 +24,15 @@ from rightsizer.web.web_config import WebConfigReader
 
 _REMEDY: Final = "check the path, or let the agent's user read it"
 _SERVICE_FOLDER: Final = Path(PathSettings().api_socket).parent
-"""Made by systemd."""
+"""Created by systemd."""
 _Check = tuple[str, Callable[[], object]]
-"""The key that names a thing, and what reads it."""
+"""Configuration key and the function that reads what it names."""
 
 
 def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What is wrong with the files and names that valid settings hold, a line each.
+    """Return one line for each fault in the files and names that valid settings refer to.
 
-    `environ` says where systemd has put the credentials.
+    `environ` tells where systemd put the credentials.
     """
     found: list[str] = []
     others = (each(settings, environ) for each in (_notifications, _captures, _actions))
@@ -40,7 +40,7 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
         try:
             check()
         except RightsizerError as error:
-            # Files of our own formats tell where they are wrong.
+            # Files of our own formats report one fault a line, with its position.
             found.extend(f"{key}: {line}" for line in str(error).splitlines())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -119,7 +119,7 @@ def _broker(settings: Settings) -> Iterator[_Check]:
 
 
 def _own_file(settings: Settings) -> None:
-    """A file that the agent can write, or make, and that is nothing else's."""
+    """Check that the broker's file is writable or can be created, and has no other use."""
     if not (path := settings.broker.path) or Path(path).is_dir():
         raise ValueError(f"'{path}' is no file; name one in a folder of the agent's user")
     file = Path(path).resolve()
@@ -147,7 +147,7 @@ def _reached(settings: Settings) -> None:
         raise ValueError("is empty, and the broker is asked over it alone; name a socket")
     folder = Path(settings.path.api_socket).parent
     if folder == _SERVICE_FOLDER and not folder.exists():
-        return  # It is there while the service runs, and not before.
+        return  # systemd creates it when the service starts.
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         why = "may not be written" if folder.is_dir() else "is not there or is closed"
         raise ValueError(
@@ -177,7 +177,7 @@ def _prices(settings: Settings) -> None:
     try:
         catalogue = read_catalogue(settings.catalogue.boards_path)
     except ConfigurationError:
-        catalogue = built_in()  # The fault is told under its own key.
+        catalogue = built_in()  # The fault is reported under its own key.
     read_prices(settings.catalogue.prices_path, catalogue, settings.prices)
 
 

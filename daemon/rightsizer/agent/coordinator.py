@@ -19,7 +19,7 @@ _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 
 
 class Heartbeat:
-    """Tells that the agent is ready, that it lives, and each minute what it sees."""
+    """Notifies systemd: ready once, watchdog, and a status line each minute."""
 
     def __init__(self, notifier: Notifier, clock: Clock) -> None:
         self._notifier, self._clock = notifier, clock
@@ -27,7 +27,7 @@ class Heartbeat:
         self._is_ready = False
 
     def beat(self, report: Report) -> bool:
-        """Tell what is due after a sample; whether the minute's status was."""
+        """Send the notifications that are due; return whether the status was among them."""
         now = self._clock.time()
         if not self._is_ready:
             self._is_ready = self._notifier.ready() or True
@@ -44,7 +44,7 @@ class Heartbeat:
 
 
 def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
-    """The gauges of a driver that is slow, by series; nothing of a source without a driver."""
+    """Return the gauges of a slow driver by series; empty for a source without a driver."""
     gauges = {
         series_key("rightsizer_device_slow", uuid=each.uuid): float(each.uuid in snapshot.slow)
         for each in snapshot.devices
@@ -61,7 +61,7 @@ def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
 
 
 class Coordinator:
-    """Ticks until it is stopped or its source has no more."""
+    """Ticks until it is stopped or its source ends."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Coordinator:
         self._log = logger("coordinator")
         self._complained: Nanoseconds | None = None
         self.failed_ticks = 0
-        """Ticks that gave no snapshot, or whose snapshot could not be accounted for."""
+        """Ticks without a snapshot, or whose snapshot could not be accounted for."""
         self.samples = 0
         self.late_samples = 0
-        """Samples that came more than an interval after they were due."""
+        """Samples taken more than an interval after they were due."""
 
     def run(self, stop: threading.Event) -> None:
-        """Tick; ticks that a slow one has overrun are left out, not made up for."""
+        """Tick once an interval; skip ticks missed during a slow one."""
         due = self._clock.time()
         while not stop.is_set():
             if not self._tick():
@@ -99,10 +99,10 @@ class Coordinator:
                 return False
             self.samples += 1
             self._on_snapshot(snapshot)
-        except Exception:  # noqa: BLE001 - nothing that a tick meets may end the agent.
+        except Exception:  # noqa: BLE001 - no failure of a tick may end the agent.
             self.failed_ticks += 1
             now = self._clock.time()
-            # Every tick would say the same.
+            # Rate-limited: every tick would log the same.
             if self._complained is None or now - self._complained >= _COMPLAIN_EVERY:
                 self._complained = now
                 self._log.exception("tick_failed", failed_ticks=self.failed_ticks)

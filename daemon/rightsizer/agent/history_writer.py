@@ -1,4 +1,4 @@
-"""HistoryWriter: flushes accounted windows to the history, and prunes it."""
+"""HistoryWriter: flushes accounted windows to the history and prunes it."""
 
 import threading
 from collections import Counter
@@ -14,11 +14,11 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _DEFAULTS: Final = HistorySettings()
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
-"""By which a clock that is set may be wrong."""
+"""Largest jump of the wall clock that is not taken for a wrong clock."""
 
 
 class HistoryWriter:
-    """Two jobs of the scheduler, and how often they failed."""
+    """Jobs `flush` and `prune`, and counters of their failures."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class HistoryWriter:
         )
 
     def keep(self, retention_seconds: float, fine_seconds: float) -> None:
-        """Keep windows for as long from now on."""
+        """Change the retention, from the next pruning on."""
         self._retention: Nanoseconds = nanoseconds(retention_seconds)
         self._fine: Nanoseconds = nanoseconds(fine_seconds)
 
     def flush(self) -> None:
-        """Write what was accounted for since the last flush, and what is still running."""
+        """Write the windows closed since the last flush, and those still open."""
         with self._flushing:
             closed, running, devices = self._accountant.take_windows()
             try:
@@ -69,15 +69,15 @@ class HistoryWriter:
                 self._tell_history()
 
     def _rewrite_after_break(self) -> None:
-        """Write all that is remembered into a file that was begun in place of a lost one."""
+        """Write all windows in memory if the file was replaced since the last write."""
         if (breaks := self._storage.database.breaks) != self._rewritten_breaks:
             self._storage.rewrite_windows(*self._accountant.take_all_windows())
             self._rewritten_breaks = breaks
 
     def prune(self) -> None:
-        """Roll old windows up into hours, and forget those beyond the retention.
+        """Roll old windows up into hours, and delete those beyond the retention.
 
-        Not at once where the clock has leapt ahead: should it be wrong, all would be gone.
+        Skipped once after the clock has leapt ahead: a wrong clock would delete everything.
         """
         history, now = self._storage.history, self._clock.wall_time()
         before, self._ahead = self._ahead, self._wall_ahead()
@@ -86,11 +86,11 @@ class HistoryWriter:
             history.prune(now - self._retention)
 
     def _wall_ahead(self) -> Nanoseconds:
-        """How far the wall clock is ahead of the steady one, which changes as it is set."""
+        """Wall clock minus steady clock; changes when the wall clock is set."""
         return self._clock.wall_time() - self._clock.time()
 
     def _tell_history(self) -> None:
-        """Say of each broken file where it went, and once that there is no room for the past."""
+        """Log each broken file and where it was moved, and once that the history is full."""
         if self._storage.database.breaks > self.counts["history_breaks"]:
             self.counts["history_breaks"] = self._storage.database.breaks
             self._tell_break()

@@ -1,4 +1,4 @@
-"""Routes of the agent's own: release and reopen GPUs, flush the history, report on it."""
+"""The agent's own routes: release and reopen GPUs, flush the history, report on it."""
 
 import json
 import threading
@@ -28,16 +28,16 @@ _REMEDY: Final = "; leave it out to release until it is taken back"
 
 
 class ControlRoutes:
-    """Answers requests that change what the agent holds; asks no driver itself."""
+    """Routes that release and reopen what the agent holds; never calls the driver itself."""
 
     def __init__(self, controls: ReleaseController, clock: Clock, still_held: StillHeld) -> None:
-        """Routes over the requests that a source obeys; `still_held` is called from any thread."""
+        """Create routes over the controller; `still_held` must be safe to call from any thread."""
         self._controls, self._clock, self._still_held = controls, clock, still_held
         self._log = logger("control")
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
+        """Local routes of this API."""
         return (
             Route("POST", "/api/v1/release", self._release, is_local=True),
             Route("POST", "/api/v1/resume", self._resume, is_local=True),
@@ -64,7 +64,7 @@ class ControlRoutes:
         return WebResponse.of_json({"releases": [self._encode(release) for release in found]})
 
     def _encode(self, release: ReleaseRequest) -> JsonObject:
-        # The wall clock's time at a point on the steady one, by the pair of clocks as it is now.
+        # Convert steady time to wall time by the current offset of the two clocks.
         offset = self._clock.wall_time() - self._clock.time()
         still_held = self._still_held(release)
         return {
@@ -83,7 +83,7 @@ class ControlRoutes:
 
 def _held(value: object) -> ReleasableResource:
     try:
-        return ReleasableResource(value)  # type: ignore[arg-type] # What is no text is no member either.
+        return ReleasableResource(value)  # type: ignore[arg-type] # Non-strings are no members.
     except ValueError:
         raise UsageError(
             f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
@@ -92,7 +92,7 @@ def _held(value: object) -> ReleasableResource:
 
 
 def flush_route(flush: Callable[[], None]) -> Route:
-    """The local route that answers once what was accounted for is on disk; from any thread."""
+    """Return the local route that flushes the history before it answers; safe from any thread."""
 
     def answer(*_: object) -> WebResponse:
         flush()
@@ -102,11 +102,11 @@ def flush_route(flush: Callable[[], None]) -> Route:
 
 
 def report_route(settings: Callable[[], Settings]) -> Route:
-    """The route of the report of the history; one is made at a time."""
+    """Return the route of the history's report; one report is built at a time."""
     busy = threading.Lock()
 
     def answer(_: Router, request: WebRequest) -> WebResponse:
-        # Most agents are never asked.
+        # Imported on use: most agents never serve a report.
         from rightsizer.agent.report_document import MEDIA_TYPES, report_document  # noqa: PLC0415
 
         asked = {"format": "html"} | {name: each[-1] for name, each in request.query.items()}

@@ -1,4 +1,4 @@
-"""The node's labels for Kubernetes: what stays of a report, health with patience."""
+"""Node labels for Kubernetes: facts of a report, and debounced health of each GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHAT = "the feature file"
 
 
 def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
-    """What labels are made of, as a report tells it."""
+    """Return the facts that labels are made of."""
     from rightsizer.report.schedulers import NodeFacts  # noqa: PLC0415
 
     return NodeFacts(
@@ -35,14 +35,14 @@ def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
 
 @dataclass(slots=True)
 class _Health:
-    """What is said of a GPU, and what has been seen instead since when."""
+    """Published health of a GPU, and since when readings differ from it."""
 
     is_healthy: bool
     differs_since: Nanoseconds | None = None
 
 
 class LabelWriter:
-    """Keeps the feature file up to date; a job's run is one look."""
+    """Keeps the feature file up to date; `write` is run as a job."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class LabelWriter:
         self._health: dict[str, _Health] = {}
 
     def write(self) -> None:
-        """Write the file, if one is wanted and there is something to say.
+        """Write the file, if one is configured and a report has devices.
 
-        Before the first report, and while there are no devices, what was written stands until it
-        expires: a driver that is updated must not move every pod.
+        Before the first report, and while there are no devices, the last file is kept until it
+        expires: a driver update must not move every pod.
 
         Raises:
             RightsizerError: the file cannot be written.
@@ -66,7 +66,7 @@ class LabelWriter:
         settings, report = self._settings(), self._latest()
         if not settings.file or report is None or not report.devices:
             return
-        # Most nodes write no labels, and load nothing for them.
+        # Imported on use: most nodes write no labels.
         from rightsizer.report.schedulers import feature_file, labels  # noqa: PLC0415
 
         self._update_health(self._slots(report), nanoseconds(settings.settled))

@@ -1,4 +1,4 @@
-"""Advice without a running agent: one run over a history on disk; decisions, explanations."""
+"""Recommendations without an agent: one run over a history on disk; decisions, explanations."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -26,12 +26,12 @@ from rightsizer.web.advice_api import closed_advice_message, unknown_advice_mess
 def run_offline(
     path: Path, settings: Settings, *, save: bool = False
 ) -> tuple[tuple[Finding, ...], tuple[Advice, ...]]:
-    """Every rule's verdict on the whole history, and the ledger as it stands at its end.
+    """Judge the whole history by every rule; return findings, and advice of the updated ledger.
 
-    `save` keeps the ledger, and delivers its events.
+    `save` stores the ledger and delivers its events.
 
     Raises:
-        HistoryError: there is no history, or it holds nothing; to save, an agent holds it.
+        HistoryError: there is no history, it is empty, or, to save, an agent holds it.
     """
     _must_exist(path)
     opened = _opened(path, settings) if save else Storage(str(path), read_only=True)
@@ -61,7 +61,7 @@ def run_offline(
 def findings_over(
     devices: Iterable[DeviceRecord], windows: Iterable[Window], settings: Settings
 ) -> tuple[Finding, ...]:
-    """Every rule's verdict on some windows of a history, oldest first."""
+    """Judge windows of a history by every rule; windows come oldest first."""
     accountant, end = AccountingService(settings.accounting), 0
 
     def reaching() -> Iterator[Window]:
@@ -77,7 +77,7 @@ def findings_over(
 
 
 def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Nanoseconds:
-    """Put the history into accounts; what was seen last is what is judged: when that ended."""
+    """Restore the history into the accounts; return the end of its last window."""
     if storage.history is None:
         raise HistoryError("no history is kept; set history.path or give --history.path")
     if not (windows := tuple(storage.history.load())):
@@ -94,7 +94,7 @@ def _opened(path: Path, settings: Settings) -> Storage:
 def _service(
     recommender: Recommender, settings: Settings, storage: Storage, clock: Clock
 ) -> AdviceService:
-    """A service whose sinks wait for no peer: the next run tries again."""
+    """Build a service whose sinks never wait for a peer: the next run retries."""
     sinks = NotificationService(
         settings,
         storage.database,
@@ -118,7 +118,7 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
     why: str,
     for_seconds: float | None,
 ) -> Advice:
-    """Change advice in a history that no agent holds; what is to be told waits for the next one.
+    """Change advice in a history that no agent holds; the next agent delivers the events.
 
     Raises:
         UsageError: there is no such open advice.
@@ -138,13 +138,13 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
 
 
 def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
-    """The reasoning behind advice or a verdict of one run over the history.
+    """Explain advice or a finding, by its id, of one run over the history.
 
     Raises:
         UsageError: nothing has that id.
         HistoryError: there is no history, or it cannot be read.
     """
-    # As `advise` has it: what an agent saved is older, and may have another risk.
+    # Judged now, as `advise` does: saved advice is older and may have another risk.
     rules = settings.rule_trees
     findings, advice = run_offline(path, settings)
     if (known := next((each for each in advice if each.id == asked), None)) is not None:

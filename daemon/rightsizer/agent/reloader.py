@@ -1,4 +1,4 @@
-"""Reload: everything that can change without a restart is read again, or nothing is."""
+"""Reload: everything that can change without a restart is read again, all or nothing."""
 
 import queue
 import threading
@@ -18,11 +18,11 @@ from rightsizer.web.server import Reloadable
 
 _log: Final = logger("reload")
 Apply = Callable[[Settings, Sequence[Rule[Any]]], None]
-"""Puts settings in force, and the rules made of them; where it raises, nothing has changed."""
+"""Applies settings and the rules built from them; if it raises, nothing has changed."""
 
 
 class Reloader:
-    """Reloads its parts; safe to ask from any thread."""
+    """Reloads its parts; thread-safe."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Reloader:
         notifier: Notifier | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """A reloader of parts that were loaded when the agent started, at the time `started`.
+        """Create a reloader of parts loaded when the agent started, at the time `started`.
 
-        Each is read before the first is changed; only the first may still refuse then.
+        All parts are read before the first is changed; then only the first may still refuse.
         """
         self._parts, self._succeeded = tuple(parts), started
         self._notifier, self._wall_time = notifier or Notifier({}), wall_time
@@ -42,10 +42,10 @@ class Reloader:
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def reload(self) -> None:
-        """Read everything again.
+        """Read all parts again, and apply them if none has a fault.
 
         Raises:
-            ConfigurationError: with the faults of all parts; nothing has changed then.
+            ConfigurationError: with the faults of all parts; nothing has changed.
         """
         with self._lock:
             self._notifier.reloading()
@@ -56,7 +56,7 @@ class Reloader:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """What it exports: whether what the files say is in force, and since when."""
+        """Gauges: whether the last reload succeeded, and the time of the last success."""
         trouble = any(part.trouble is not None for part in self._parts)
         loaded = max([self._succeeded, *(part.loaded for part in self._parts)])
         return {
@@ -65,16 +65,16 @@ class Reloader:
         }
 
     def request(self) -> None:
-        """Ask for a reload in another thread; may be called by a signal handler."""
-        # The one kind of queue that a handler may put into while it is put into.
+        """Ask for a reload in another thread; safe in a signal handler."""
+        # SimpleQueue is reentrant: a handler may put while a put is interrupted.
         self._requests.put(True)
 
     def start(self) -> None:
-        """Begin to obey `request`."""
+        """Start the thread that serves requests."""
         threading.Thread(target=self._obey, name="reload", daemon=True).start()
 
     def stop(self) -> None:
-        """Obey no more."""
+        """Stop serving requests."""
         self._requests.put(False)
 
     def _obey(self) -> None:
@@ -82,7 +82,7 @@ class Reloader:
             try:
                 self.reload()
             except ConfigurationError:
-                continue  # It was logged, and the metric tells.
+                continue  # Already logged and exported as a gauge.
 
     def _reload_all(self) -> None:
         try:
@@ -107,7 +107,7 @@ class Reloader:
 
 
 class SettingsPart:
-    """Reads file, environment and flags again; what needs a restart stays, and is named."""
+    """Settings from file, environment and flags; logs the changed keys that need a restart."""
 
     def __init__(
         self,
@@ -116,22 +116,22 @@ class SettingsPart:
         apply: Apply,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """A part that was loaded when the agent started; `read` gives what the operator says now.
+        """Create the part with the settings in force; `read` returns the configured ones.
 
-        `apply` gets settings that differ in nothing but what may change.
+        `apply` gets settings that differ from those in force only in live keys.
         """
         self._in_force, self._read, self._apply = in_force, read, apply
         self._wall_time = wall_time
         self.trouble: str | None = None
-        """Why what the file says now is not in force; `None` where all of it is that may be."""
+        """Why the configured settings are not in force, or `None`."""
         self.loaded = wall_time()
-        """When it was last read with success."""
+        """Wall time of the last successful read."""
 
     def prepare(self) -> Callable[[], None]:
-        """Read everything, and make what follows from it.
+        """Read the settings and build the rules; return the function that applies them.
 
         Raises:
-            ConfigurationError: the file, the environment, or a file that is named there has faults.
+            ConfigurationError: file, environment, or a file named there has faults.
         """
         try:
             settings, waiting = live_update(self._in_force, self._read())

@@ -1,4 +1,4 @@
-"""Replay of a recording through the chain of a live node, and into a history on disk."""
+"""Replay of a recording through the chain of a live node, optionally into a history on disk."""
 
 import contextlib
 import os
@@ -32,9 +32,9 @@ from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
 _READINGS_PER_RUN: Final = 6
-"""Readings between two judgements at least: fewer change no share of an hour."""
+"""Readings between two judgements, at least: fewer change no share of an hour."""
 _LONGEST_RUN_INTERVAL: Final[Nanoseconds] = 1800 * NANOSECONDS_PER_SECOND
-"""However far apart readings are: the time that a complaint must be quiet to close."""
+"""Upper bound for sparse readings: how long a finding must be absent to close."""
 _FOR_EVER: Final = 100 * 365 * 86400.0
 _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
@@ -49,7 +49,7 @@ _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 @dataclass(frozen=True, slots=True)
 class DeviceSummary:
-    """All that a recording says of one device."""
+    """Summary of one device of a recording."""
 
     device: Device
     window: Window
@@ -58,33 +58,33 @@ class DeviceSummary:
     assumed: tuple[str, ...] = ()
     """Capacities that neither the recording's facts nor its readings state."""
     caveats: tuple[str, ...] = ()
-    """What its columns do not tell."""
+    """What the recording's columns cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of a recording."""
+    """Result of a replay."""
 
     devices: tuple[DeviceSummary, ...]
-    """Each accounted for from its own first reading to its last."""
+    """Each accounted for from its own first to its own last reading."""
     findings: tuple[Finding, ...]
-    """Every rule's verdict on the whole recording."""
+    """Every rule's finding over the whole recording."""
     advice: tuple[Advice, ...]
-    """What the ledger would have opened, closed advice included."""
+    """Advice that the ledger would have opened, including what has closed since."""
     interval: Nanoseconds = 0
-    """From reading to reading."""
+    """Time between readings."""
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
-        """From the first reading of any device to the last, as a report has it."""
+        """Start and end over all devices, from the first reading to the last."""
         windows = [each.window for each in self.devices if each.window.accounted] or [_NO_TIME]
         return min(each.start for each in windows), max(each.end for each in windows)
 
     @property
     def coverage_ratio(self) -> float:
-        """How much of the span is known of all devices together.
+        """Known share of the span, over all devices together.
 
-        What was not recorded of one that came later, or left, is not.
+        Time before a device's first reading and after its last counts as unknown.
         """
         start, end = self.span
         known = total = 0.0
@@ -102,9 +102,9 @@ def replay(
     sinks: Sequence[Callable[[Entry], None]] = (),
     into: Storage | None = None,
 ) -> Replay:
-    """Account for a whole recording; give each entry in time order to `sinks`.
+    """Account for a whole recording; pass each entry in time order to `sinks`.
 
-    `into` keeps its windows, and the advice as an agent would have left it.
+    `into` stores the windows, and the advice as an agent would have left it.
     """
     history = None if into is None else _history(into)
     run, policies = _ReplayRun(settings), settings.policies_here
@@ -132,7 +132,7 @@ class _ReplayRun:
         self._rules = configured_rules(settings)
         guidance = PolicySet(settings.policies_here)
         self._recommender = Recommender(self.accounts, self._rules, guidance, SystemClock())
-        # However long the recording is, all that was ever opened is told.
+        # No limit: advice opened at any time of a long recording stays in the result.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self.ledger = Ledger((), kept)
         self._usual_interval = nanoseconds(settings.recommender.interval)
@@ -143,7 +143,7 @@ class _ReplayRun:
         self._opened: list[AdviceEvent] = []
 
     def recommend(self, now: Nanoseconds, interval: Nanoseconds) -> None:
-        """Judge as often as the agent would have; less often where readings are far apart."""
+        """Judge as often as an agent would; less often if readings are far apart."""
         self._now = now
         if self._reading_interval != interval:
             self._reading_interval = interval
@@ -164,13 +164,13 @@ class _ReplayRun:
         ]
 
     def untold(self) -> tuple[AdviceEvent, ...]:
-        """The openings that are still true, for the next program that delivers its events."""
+        """Return the opening events of still open advice, for the next program to deliver."""
         still_open = {advice.id for advice in self.ledger.advice() if advice.is_open}
         latest = {event.advice.id: event for event in self._opened}
         return tuple(event for event in latest.values() if event.advice.id in still_open)
 
     def result(self) -> Replay:
-        """Everything, once the recording is over; its end is judged whenever it comes."""
+        """Return the result after the last snapshot; the end of the recording is always judged."""
         if self._due != self._now + self._interval:
             self._judge(self._now)
         return Replay(
@@ -189,7 +189,7 @@ class _ReplayRun:
         signals = {} if account.last is None else account.last.signals
         assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
         window, totals = account.whole.window(), account.totals.totals()
-        # Over all of it, as a report has it: what is needed now is for rules to judge.
+        # Over the whole recording, as in a report; current needs are for the rules.
         fit = provision(window, allocator_of(account.tenancy.holder), self._provisioning)
         has_holder = account.tenancy.holder is not None
         caveats = tuple(_caveats(device, window, signals, has_holder=has_holder))
@@ -211,7 +211,7 @@ def _caveats(
 
 
 def encode_replay(result: Replay) -> dict[str, Any]:
-    """The replay as JSON has it."""
+    """Return the replay as JSON values."""
     start, end = map(seconds, result.span)
     return {
         "interval_seconds": seconds(result.interval),
@@ -253,7 +253,7 @@ def _times(spent: Mapping[Any, Nanoseconds]) -> dict[str, float]:
 
 
 def _encode_energy(summary: DeviceSummary) -> dict[str, Any]:
-    """Joules; null where neither power nor energy was ever read."""
+    """Return joules; null if neither power nor energy was ever read."""
     window = summary.window
     is_measured = window.energy_joules > 0.0 or bool(summary.totals.energy_joules)
     return {
@@ -283,13 +283,13 @@ def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def filled_history(path: Path) -> Iterator[Storage]:
-    """A history that is written beside the file and joins it only when it is whole.
+    """Yield a history written beside the file, which replaces or joins it once complete.
 
-    A history that exists keeps what it has, its advice too, and no other process writes it
+    An existing history keeps its windows and advice, and is locked against other processes
     meanwhile.
 
     Raises:
-        HistoryError: it is something else, is held by an agent, or cannot be written.
+        HistoryError: the file is no history, is held by an agent, or cannot be written.
     """
     target = _unbounded(path) if _is_history(path) else None
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -298,14 +298,14 @@ def filled_history(path: Path) -> Iterator[Storage]:
         if target is not None:
             stack.callback(target.close)
         try:
-            # What is not whole is thrown away, so that a power loss has nothing to undo.
+            # A partial file is discarded, so durability is not needed.
             storage = _unbounded(partial, is_durable=False)
         except HistoryError as error:
             raise HistoryError(str(error).replace(str(partial), str(path))) from None
         stack.callback(storage.close)
         if target is None:
             try:
-                # An agent that began one here meanwhile would find another file in its place.
+                # Locked: an agent that created one here meanwhile would have its file replaced.
                 stack.callback(Ownership(path).release, remove=True)
             except OSError as error:
                 raise HistoryError(f"history '{path}' cannot be written: {error}") from None
@@ -317,7 +317,7 @@ def filled_history(path: Path) -> Iterator[Storage]:
                 ledger = storage.ledger(settings)
                 target.save_ledger(ledger, storage.pending_events)
         storage.close()
-        # A recording without any device has left nothing.
+        # A recording without devices leaves no file.
         if target is None and partial.exists():
             _to_disk(partial)
             partial.replace(path)
@@ -325,18 +325,18 @@ def filled_history(path: Path) -> Iterator[Storage]:
 
 def _clear(partial: Path) -> None:
     for companion in _COMPANIONS:
-        # A name that is too long for the system is not there either.
+        # Names too long for the file system do not exist either.
         with contextlib.suppress(OSError):
             partial.with_name(f"{partial.name}{companion}").unlink()
 
 
 def _unbounded(path: Path, *, is_durable: bool = True) -> Storage:
-    """A storage that takes the whole recording, however long it is."""
+    """Open a storage without size limit, for recordings of any length."""
     return Storage(str(path), is_durable=is_durable, maximum_bytes=None)
 
 
 def _is_history(path: Path) -> bool:
-    """Whether there is a database, which an agent would set aside if it were none."""
+    """Whether the file is a database; an agent would set aside what is none."""
     try:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
@@ -360,6 +360,6 @@ def _to_disk(path: Path) -> None:
 
 
 def _history(storage: Storage) -> HistoryRepository:
-    if storage.history is None:  # Only an empty path has none, and this one names a file.
+    if storage.history is None:  # Only for an empty path, and this one names a file.
         raise HistoryError("no history is kept; name a file")
     return storage.history

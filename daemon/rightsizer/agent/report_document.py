@@ -1,4 +1,4 @@
-"""The report of a history as a document: by flags of a command, by parameters of a request."""
+"""Report of a history as a document, by the flags of a command or the parameters of a request."""
 
 import argparse
 import datetime as dt
@@ -21,11 +21,11 @@ from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
 
 SCHEMA_VERSION: Final = 1
-"""Rises when a key changes its meaning or goes away; new keys do not change it."""
+"""Rises when a key changes its meaning or is removed; new keys do not change it."""
 
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:
-    """All of it, floats as they are."""
+    """Return the whole report as JSON, floats unrounded."""
     document = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -36,7 +36,7 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
     "markdown": markdown_document,
     "json": json_document,
 }
-"""Each makes the whole document, with times in the time zone."""
+"""Formats by name; each renders the whole document with times in the time zone."""
 MEDIA_TYPES: Final = {
     "text": "text/plain",
     "html": "text/html",
@@ -48,10 +48,10 @@ MEDIA_TYPES: Final = {
 def report_document(
     path: Path, settings: Settings, asked: Mapping[str, str], mark: str = ""
 ) -> str:
-    """The document that is asked for; errors name a parameter with the mark before it.
+    """Render the document in the requested format; errors name a parameter with `mark` before it.
 
     Raises:
-        HistoryError: there is no history, it holds nothing, or it cannot be read.
+        HistoryError: there is no history, it is empty, or it cannot be read.
         UsageError: a parameter is wrong.
     """
     if (name := asked["format"]) not in REPORT_FORMATS:

@@ -1,4 +1,4 @@
-"""A report's facts from a history on disk, which is only read, beside an agent that writes it."""
+"""Facts of a report, read from a history on disk while an agent may be writing it."""
 
 import datetime as dt
 from collections import Counter, defaultdict
@@ -45,18 +45,18 @@ _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _USUAL_SPAN: Final = 7 * 24 * _HOUR
 _LONGEST_SPAN: Final = 366 * 24 * _HOUR
 _LEAST_GAP: Final = 60 * NANOSECONDS_PER_SECOND
-"""Between windows that adjoin two clocks are read, and an agent takes a while to start."""
+"""Shorter gaps are not reported: two clocks are read between windows, and a start takes time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportQuery:
-    """Which span of a history, and by whose calendar."""
+    """Span of a history, and its calendar."""
 
     since: Nanoseconds | None = None
     until: Nanoseconds | None = None
-    """Without it the end of the history."""
+    """`None` for the end of the history."""
     last: Nanoseconds | None = None
-    """How far back from the end, in place of a beginning."""
+    """Length of the span before its end, instead of `since`."""
     timezone: dt.tzinfo = dt.UTC
     timezone_name: str = "UTC"
 
@@ -64,7 +64,7 @@ class ReportQuery:
 @dataclass(slots=True)
 class _Sums:
     windows: dict[str, WindowBuilder] = field(default_factory=dict)
-    """By device, or by what stands for a workload."""
+    """By device, or by the key of a workload."""
     slices: dict[str, dict[Nanoseconds, Counter[State]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
     )
@@ -72,11 +72,11 @@ class _Sums:
 
 
 def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFacts:
-    """All that a report tells.
+    """Return all facts of a report.
 
     Raises:
-        HistoryError: there is no history, it holds nothing, or it cannot be read.
-        UsageError: the span ends before it begins, or is longer than any history.
+        HistoryError: there is no history, it is empty, or it cannot be read.
+        UsageError: the span ends before it begins, or is longer than any history can be.
     """
     with closing(Storage(str(path), read_only=True)) as storage:
         if (history := storage.history) is None:
@@ -111,20 +111,20 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
 
 
 def _unread(known: DeviceRecord) -> DeviceRecord:
-    """Without its last reading, which tells nothing of an earlier span."""
+    """Remove the last reading, which says nothing about an earlier span."""
     return replace(known, reading=None, xids=None, holdings=(), topology=None)
 
 
 def _span(
     query: ReportQuery, first: Nanoseconds, end: Nanoseconds
 ) -> tuple[Nanoseconds, Nanoseconds]:
-    """Whole hours, for the history keeps no less of what is older; its own end stays."""
+    """Round to whole hours, the resolution of an old history; its own end stays exact."""
     until = end if query.until is None else -(-query.until // _HOUR) * _HOUR
     since = max(until - _USUAL_SPAN, first) if query.last is None else until - query.last
     since = since if query.since is None else query.since
     since -= since % _HOUR
     if since < first <= since + _HOUR:
-        since = first  # Nothing is missing of the hour in which the history begins.
+        since = first  # The history begins within this hour, so nothing is missing.
     if until <= since:
         raise UsageError("--to: is not after --from, so that nothing lies between them")
     if until - since > _LONGEST_SPAN:
@@ -163,7 +163,7 @@ def _devices(
     return tuple(
         _device(each, tenures, sums, settings, market)
         for each in known
-        # A parent of MIG instances has no state; before it was divided it had.
+        # A parent of MIG instances has no state, unless windows precede its division.
         if each.device.uuid in sums.windows or not each.device.has_mig_instances
     )
 
@@ -204,7 +204,7 @@ def _workloads(tenures: tuple[HolderPeriod, ...], sums: _Sums) -> Iterator[Workl
 def _advice(
     path: Path, settings: Settings, ledger: Ledger, *, is_latest: bool
 ) -> tuple[tuple[Advice, ...], bool]:
-    """The ledger's; where it is empty, as in a replayed history, what the rules say now."""
+    """Return the ledger's advice, or that of a run now if it is empty, as after a replay."""
     if (found := ledger.advice()) or not is_latest:
         return found, False
     return run_offline(path, settings)[1], True

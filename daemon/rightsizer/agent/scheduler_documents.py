@@ -1,6 +1,6 @@
-"""Documents for schedulers from a few readings of the node, where no agent runs.
+"""Documents for schedulers from a few readings of the node, without a running agent.
 
-Each raises a RightsizerError where there is no GPU, or the driver does not answer.
+Functions raise RightsizerError if there is no GPU, or the driver does not answer.
 """
 
 import threading
@@ -31,17 +31,16 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.schedulers import feature_file, gres_conf, labels, resource_topology
 
 _LOOKS: Final = 3
-"""Rates need two; the third tells what has just begun."""
+"""Rates need two reports; a third catches work that has just begun."""
 _BETWEEN: Final = nanoseconds(1.0)
 _PATIENCE: Final = nanoseconds(8.0)
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
+"""Opening NVML takes about 3 s without a persistence daemon."""
 
 
 def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
-    """What an agent would publish at its first ticks, a second apart; the last has devices.
+    """Return what an agent would publish at its first ticks, a second apart; the last has devices.
 
-    It knows the states of this moment alone: not for how long a GPU has been idle, what was
-    measured before, nor what is lent.
+    They hold states of this moment alone: no idle time, earlier measurements or leases.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
@@ -75,9 +74,9 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
 
 
 def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
-    """The slots of the last report; what was at work at any of them is so still.
+    """Return the slots of the last report; a GPU active in any report counts as active.
 
-    What pauses for a second has not ended.
+    A pause of a second does not end work.
     """
     last = reports[-1]
     seen = [each for report in reports[:-1] for each in report.devices]
@@ -92,7 +91,7 @@ def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
 
 
 def gres_of_node(settings: Settings, clock: Clock, host: str) -> str:
-    """The lines of gres.conf, for the node's name in Slurm."""
+    """Return the lines of gres.conf, for the node's name in Slurm."""
     last = first_reports(settings, clock)[-1]
     devices = tuple(each.device for each in last.devices)
     files = device_files(Path(settings.path.procfs), devices)
@@ -101,7 +100,7 @@ def gres_of_node(settings: Settings, clock: Clock, host: str) -> str:
 
 
 def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> dict[str, Any]:
-    """The NodeResourceTopology object, for the node's name in Kubernetes."""
+    """Return the NodeResourceTopology object, for the node's name in Kubernetes."""
     reports = first_reports(settings, clock)
     last = reports[-1]
     held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
@@ -111,7 +110,7 @@ def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> di
 
 
 def labels_of_node(settings: Settings, clock: Clock) -> dict[str, str]:
-    """The node's labels by name; a GPU counts as healthy by this moment alone."""
+    """Return the node's labels by name; health is judged by this moment alone."""
     reports = first_reports(settings, clock)
     slots = seats_over(reports, settings)
     healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)
@@ -119,5 +118,5 @@ def labels_of_node(settings: Settings, clock: Clock) -> dict[str, str]:
 
 
 def timed_feature_file(named: dict[str, str], settings: Settings, clock: Clock) -> str:
-    """The feature file of some labels, which hold for as long as the agent's would."""
+    """Return the feature file of labels, with the expiry that an agent would set."""
     return feature_file(named, clock.wall_time() + nanoseconds(settings.labels.expiry))

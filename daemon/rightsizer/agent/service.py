@@ -24,19 +24,19 @@ from rightsizer.web.server import configured_access
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
-"""Names of glibc's mallopt(3), as its malloc.h numbers them."""
+"""Parameters of glibc's mallopt(3), as malloc.h numbers them."""
 _LARGE_BYTES: Final = 65536
 
 
 def keep_compact(library: Any = None) -> bool:
-    """Let all threads share one arena, and give large blocks back as they are freed.
+    """Make glibc share one arena among all threads, and return large freed blocks to the system.
 
-    glibc would give each thread an arena of its own, and each keeps what its busiest moment took:
-    threads that render, judge and write in turn held 7 MiB of a full agent so. Arenas spare
-    threads a lock, but those of an interpreter allocate one at a time anyway. Blocks
-    above a size that is set, and so no longer grows with what is freed, are mapped apart.
+    By default each thread gets an arena, which keeps the peak of that thread: in a full agent
+    the threads that render, judge and write held 7 MiB so. Arenas avoid lock contention, but the
+    threads of an interpreter allocate one at a time anyway. A fixed mmap threshold no longer
+    grows with freed sizes, so blocks above it are mapped separately.
 
-    Whether the C library has such settings; musl has none, and needs none.
+    Returns whether the C library has these parameters; musl has none, and needs none.
     """
     mallopt = getattr(library or ctypes.CDLL(None), "mallopt", None)
     wanted = {_ARENA_MAX: 1, _MMAP_THRESHOLD: _LARGE_BYTES, _TRIM_THRESHOLD: _LARGE_BYTES}
@@ -45,7 +45,7 @@ def keep_compact(library: Any = None) -> bool:
 
 
 def freeze() -> None:
-    """Keep what stands by now out of collections, which would slow a scrape now and then."""
+    """Exclude all present objects from garbage collections, which would slow some scrapes."""
     gc.collect()
     gc.freeze()
 
@@ -60,21 +60,21 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     is_open: bool = False,
     config_file: Path | None = None,
 ) -> None:
-    """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
+    """Run the agent of these settings until SIGTERM or SIGINT; SIGHUP reloads it.
 
-    `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
-    the settings as they are now, of `config_file`; with `is_open` all clients may change something.
+    `prepare` is called with the agent before it starts, `announce` once it listens. `reread` reads
+    the settings again, from `config_file`. `is_open` lets all clients change things.
 
     Raises:
-        RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
+        RightsizerError: it cannot start: bad scenario, address, history or web configuration.
     """
-    # Until it is known what a reload would be: the signal's own default ends a process.
+    # Ignored until a reload is possible: the default action would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keep_compact()
     clock = clock or SystemClock()
     log, history = settings.log, settings.history
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
-    # A scenario that is wrong must not leave an empty history behind.
+    # Before the storage: a wrong scenario must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
     named = live_source(settings, clock)
     plan = plan_route(config_file, settings.web.server)
@@ -98,10 +98,10 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             reread=reread,
         )
         failed.pop_all()
-        failed.callback(agent.close)  # Which closes both, too.
+        failed.callback(agent.close)  # Closes source and storage, too.
         if prepare is not None:
             prepare(agent)
-        # From here on a signal ends it with a flush, even before the first tick.
+        # From here on a signal ends the agent with a flush, even before the first tick.
         stop = stop_on_signals()
         signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
         agent.start()

@@ -74,10 +74,10 @@ class Settings:
 
     @property
     def rule_trees(self) -> Mapping[str, object]:
-        """The settings of all rules of a node by their names, by their keys in the file."""
+        """Settings of all rules of a node: rule trees by their key in the file."""
         return {"recommender.rules": self.recommender.rules, "profiles.rules": self.profiles.rules}
 
     @property
     def policies_here(self) -> tuple[Policy, ...]:
-        """The policies that are about this machine."""
+        """Policies that apply to this node's pool."""
         return policies_of_pool(self.policies, self.node.pool)

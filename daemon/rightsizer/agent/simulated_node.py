@@ -1,4 +1,4 @@
-"""A simulated node in the place of the real one: below the bindings, and around the GPUs."""
+"""Simulated node in place of the real one: driver below the bindings, and host around it."""
 
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,11 @@ from rightsizer.telemetry.host_context import NodeHostProbe
 from rightsizer.telemetry.nvml.library import use_library
 
 NOWHERE: Final = Path("/nonexistent")
-"""A simulated node has no tree of sysfs; its topology is what its driver tells."""
+"""Path that does not exist: a simulated node has no sysfs; its driver reports the topology."""
 
 
 def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[str, NodeHostProbe]:
-    """Put a scenario's driver below the bindings; its name, and what is around its GPUs.
+    """Install a scenario's driver below the bindings; return its name and the probe of its host.
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.

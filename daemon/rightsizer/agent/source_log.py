@@ -1,4 +1,4 @@
-"""Log of a source: devices that go down and come up, a slow driver, no devices at all."""
+"""Log of a source: devices that go down and come up, a slow driver, absence of devices."""
 
 import re
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
-"""GPUs become slow one after another; by then it shows which, and what is put off."""
+"""GPUs become slow one after another; after this time the affected ones are known."""
 _TELL_EVERY: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 _REMEDY: Final = (
     "readings come at the pace that the driver allows; see what else keeps it busy, or switch "
     "what it is slow at off in sources.nvml.disabled_collectors"
 )
 _SUMMARY_FROM: Final = 3
-"""Devices that go, or come, in one tick, from which on one line names all of them."""
+"""Number of devices that go or come in one tick from which one line names them all."""
 _LASTS: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
-"""An outage of a device that was logged before is logged again from then on."""
+"""Age at which an outage is logged again, for a device whose outages were logged before."""
 _FIGURE: Final = re.compile(r"\d[\d.]*")
-"""How long a call has hung is another number each time, and no other trouble."""
+"""Numbers in a message: the duration of a hang changes, and is no new trouble."""
 
 
 class SlowDriverLog:
-    """Says so in the log when GPUs become slow, when more is affected, and when none is."""
+    """Logs when GPUs become slow, when more are affected, and when the driver has recovered."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -35,7 +35,7 @@ class SlowDriverLog:
         self._tell_at: Nanoseconds | None = None
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Say what is new since the last time; further GPUs and collectors now and then."""
+        """Log what is new since the last call; further GPUs and collectors at intervals."""
         if not (slow := snapshot.slow):
             if self._reported:
                 self._log.info("driver_recovered", pace="normal")
@@ -61,22 +61,22 @@ class SlowDriverLog:
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """A device that is down, or was in the last minutes; times are of the source's clock."""
+    """Present or recent outage of a device; times are of the source's clock."""
 
     began: Nanoseconds
     is_reported: bool = False
-    """Whether the log says that it is down."""
+    """Whether this outage has been logged."""
     quiet_until: Nanoseconds = 0
-    """Short outages are not told before."""
+    """Time before which short outages are not logged."""
     unreported: int = 0
-    """Outages since the last line that no line is about."""
+    """Outages since the last line that were not logged."""
 
 
 class DeviceLog:
-    """Says of each device that it is down, since when and why, and that it is up again.
+    """Logs for each device that it is down, since when and why, and that it is up again.
 
-    A device that comes and goes is told of once in ten minutes; an outage that lasts is told of
-    after half a minute.
+    A flapping device is logged once in ten minutes; an outage that lasts is logged after half a
+    minute.
     """
 
     def __init__(self, log: Logger) -> None:
@@ -85,10 +85,10 @@ class DeviceLog:
         self._down: frozenset[str] = frozenset()
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Say what is new since the last snapshot."""
+        """Log the changes since the last snapshot."""
         if snapshot.trouble is not None or not (snapshot.down or self._outages):
-            return  # One line of its own is about a source without devices.
-        # An instance goes with its board.
+            return  # A source without devices has its own line.
+        # An instance goes down with its board.
         gone = snapshot.down
         devices = [e for e in snapshot.devices if e.mig is None or e.mig.parent_uuid not in gone]
         down = frozenset(each.uuid for each in devices if each.uuid in snapshot.down)
@@ -148,7 +148,7 @@ class DeviceLog:
             self._outages[device.uuid] = replace(outage, is_reported=False, unreported=unreported)
 
     def _forget(self, now: Nanoseconds) -> None:
-        """End the quiet time of devices that are up; say how often they were down in it."""
+        """Forget outages of devices that stayed up; log how many went unreported."""
         over = {
             uuid: outage
             for uuid, outage in self._outages.items()
@@ -165,7 +165,7 @@ def _utc_text(time: Nanoseconds) -> str:
 
 
 class SourceLog:
-    """Log of what a source offers: devices that go and come, a slow driver, no devices at all."""
+    """Logs changes of what a source offers: devices, a slow driver, absence of devices."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -176,7 +176,7 @@ class SourceLog:
         self._devices = DeviceLog(log)
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Say what has changed since the last snapshot."""
+        """Log the changes since the last snapshot."""
         self._tell_released(snapshot.released)
         self._tell_trouble(snapshot.trouble, snapshot.time)
         self._slow.tell(snapshot)
@@ -191,9 +191,9 @@ class SourceLog:
             self._released = released
 
     def _tell_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
-        """That there are no devices and why, and that there are again.
+        """Log that there are no devices and why, and that there are again.
 
-        A driver that hangs here and there has the same reasons in turns: each is told now and then.
+        A driver that hangs on and off alternates between reasons: each is logged at intervals.
         """
         reported = None if trouble is None else _FIGURE.sub("", trouble)
         if reported != self._trouble:

@@ -1,4 +1,4 @@
-"""Which source the settings ask for: the driver of this node, or a simulated one below it."""
+"""Selection of the source by the settings: this node's driver, or a simulated one."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from rightsizer.telemetry.source import (
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A source with what people call it, and what can be asked of it while it runs."""
+    """A live source with its display name and its controls."""
 
     source: SnapshotSource
     name: str
@@ -34,11 +34,11 @@ class NamedSource:
 
 
 def live_source(settings: Settings, clock: Clock) -> NamedSource:
-    """The live source, over the real driver or over a simulated one.
+    """Return the live source, over the real or a simulated driver.
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
-        ConfigurationError: the operator's file of boards has faults.
+        ConfigurationError: the operator's catalogue of boards has faults.
     """
     controls = ReleaseController(clock)
     catalogue = read_catalogue(settings.catalogue.boards_path)
@@ -59,9 +59,9 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
 def _node(
     settings: Settings, clock: Clock, catalogue: Catalogue
 ) -> tuple[str, Path, NodeHostProbe]:
-    """What people call the node, where its sysfs is, and what looks around its GPUs."""
+    """Return the node's display name, its sysfs, and the probe of its host."""
     if scenario := settings.sources.simulated.scenario:
-        # An agent on a real node does not load the model of another: 1.4 MiB.
+        # Imported on use: a real node would load 1.4 MiB of simulator.
         from rightsizer.agent.simulated_node import NOWHERE, simulate  # noqa: PLC0415
 
         name, eyes = simulate(scenario, clock, catalogue)
@@ -76,7 +76,7 @@ def _node(
 def _neighbors(
     settings: SourceSettings, clock: Clock, catalogue: Catalogue
 ) -> Iterator[SecondarySource]:
-    """Those that an operator has named; what is not asked for is not even loaded."""
+    """Yield the configured secondary sources; others are not even imported."""
     if settings.dcgm.url:
         from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
         from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What this machine and the sandbox allow, and what each thing that is missing costs."""
+"""Checks of what this machine and its sandbox allow, with loss and remedy for each failure."""
 
 import os
 import time
@@ -37,14 +37,14 @@ CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
     host.check_memory_limit,
 )
 _LOOKS: Final = 4
-"""Profiling counters take two; the first may find NVML still being opened."""
+"""Profiling counters need two reads; NVML may still be opening during the first."""
 _PATIENCE_SECONDS: Final = 6.0
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
+"""Opening NVML takes about 3 s without a persistence daemon."""
 _BETWEEN_SECONDS: Final = 0.3
 
 
 def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Every check of this machine, as the user that asks.
+    """Run every check on this machine, as the calling user.
 
     Raises:
         RightsizerError: the settings name a scenario or a catalogue that cannot be read.
@@ -54,7 +54,7 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
 
 
 def first_snapshot(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:
-    """What the agent's source reads, after as many rounds as that takes."""
+    """Read the agent's source until profiling counters had time to appear, or patience is out."""
     began, rounds = time.monotonic(), 0
     with closing(live_source(settings, SystemClock()).source) as source:
         while True:

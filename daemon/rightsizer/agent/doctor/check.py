@@ -1,4 +1,4 @@
-"""What a check comes to, and what all checks look at."""
+"""Result of a check, and the context that all checks share."""
 
 import socket
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from rightsizer.model.snapshot import Snapshot
 
 
 class Verdict(StrEnum):
-    """How something stands."""
+    """Result of a check."""
 
     OK = "ok"
     LIMITED = "limited"
-    """It is there in part, or only for some."""
+    """Present in part, or only for some users."""
     MISSING = "missing"
     UNUSED = "unused"
-    """It is not there, and was not asked for."""
+    """Absent and not configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that the agent makes use of."""
+    """Result for one thing that the agent uses."""
 
     name: str
     verdict: Verdict
     found: str
     lost: str = ""
-    """What the telemetry or the advice lacks for it."""
+    """What telemetry or recommendations lack without it."""
     remedy: str = ""
 
 
@@ -42,7 +42,7 @@ def _remedies() -> Any:
 
 
 def unwell(name: str, verdict: Verdict, case: str, found: str, **words: object) -> Check:
-    """A check in a case of `remedies.yaml`, which has its loss and remedy."""
+    """Return a failed check with the loss and remedy of its case in `remedies.yaml`."""
     texts = _remedies()[name][case]
     lost, remedy = (texts.get(key, "").format_map(words) for key in ("lost", "remedy"))
     return Check(name, verdict, found, lost, remedy)
@@ -50,32 +50,32 @@ def unwell(name: str, verdict: Verdict, case: str, found: str, **words: object) 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Where the doctor looks."""
+    """What the checks examine."""
 
     settings: Settings
     snapshot: Snapshot
-    """What the agent's own source reads here and now."""
+    """A reading of the agent's own source, here and now."""
     environ: Mapping[str, str]
     devices: Path = Path("/dev")
 
     @property
     def procfs(self) -> Path:
-        """Where procfs is mounted."""
+        """Mount point of procfs."""
         return Path(self.settings.path.procfs)
 
     @property
     def sysfs(self) -> Path:
-        """Where sysfs is mounted."""
+        """Mount point of sysfs."""
         return Path(self.settings.path.sysfs)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the GPUs are, so that their files are not missed."""
+        """Whether the GPUs are simulated, and so have no device files."""
         return bool(self.settings.sources.simulated.scenario)
 
 
 def is_listened_at(host: str, port: int) -> bool:
-    """Whether a process listens on a port, at an address to listen at or to connect to."""
+    """Whether a process listens on a port; wildcard addresses are tried on loopback."""
     local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.
     try:
         with socket.create_connection((local.get(host, host), port), timeout=1.0):

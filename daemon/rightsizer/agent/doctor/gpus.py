@@ -1,4 +1,4 @@
-"""The driver: its device files, NVML, profiling counters, processes that hold a GPU."""
+"""Checks of the driver: device files, NVML, profiling counters, processes on GPUs."""
 
 import os
 from collections import Counter
@@ -19,7 +19,7 @@ _COUNTER_REMEDIES: Final = {
 
 
 def check_device_files(place: CheckContext) -> Check:
-    """Whether the driver's device files are there and open to this user."""
+    """Whether the driver's device files exist and are open to this user."""
     name = "device files"
     if place.is_simulated:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
@@ -34,10 +34,10 @@ def check_device_files(place: CheckContext) -> Check:
 
 
 def check_driver(place: CheckContext) -> Check:
-    """Whether NVML can be loaded, opened, and offers GPUs."""
+    """Whether NVML can be loaded and opened, and finds GPUs."""
     snapshot = place.snapshot
     if snapshot.trouble is not None:
-        # Its words end with what to do.
+        # The message ends with its own remedy.
         return unwell("driver", Verdict.MISSING, "absent", snapshot.trouble)
     version = snapshot.driver.get("driver_version", "of unknown version")
     found = f"driver {version}, devices: {len(snapshot.devices)}"
@@ -49,7 +49,7 @@ def check_driver(place: CheckContext) -> Check:
 
 
 def check_counters(place: CheckContext) -> Check:
-    """What the readings allow to be claimed: profiling counters, power, or utilization alone."""
+    """Tiers of evidence that the readings allow: profiling counters, power, utilization alone."""
     name, readings = "profiling counters", place.snapshot.readings.values()
     if not readings:
         return unwell(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
@@ -68,13 +68,13 @@ def check_counters(place: CheckContext) -> Check:
 
 
 def _tier(reading: Reading) -> Tier:
-    """What a raw reading will allow to be claimed, once accounting has its share of the power."""
+    """Tier of a raw reading once accounting has added its share of the power limit."""
     tier = tier_of(reading.values)
     return Tier.POWER if tier is Tier.BASIC and Signal.POWER_WATTS in reading.values else tier
 
 
 def check_gpu_processes(place: CheckContext) -> Check:
-    """Whether the driver tells which processes hold a GPU, and whether procfs shows them."""
+    """Whether the driver lists the processes on each GPU, and whether procfs shows them."""
     name = "processes on GPUs"
     readings = place.snapshot.readings.values()
     known = [reading.processes for reading in readings if reading.processes is not None]

@@ -1,4 +1,4 @@
-"""The host: processes of others, control groups, pressure, topology, clock, memory."""
+"""Checks of the host: processes of others, control groups, pressure, topology, clock, memory."""
 
 import os
 import time
@@ -9,15 +9,15 @@ from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
-"""What the agent takes with a month of history and its page open, and the driver's library."""
+"""Memory of an agent with a month of history and its page open, driver library included."""
 _UNLIMITED_BYTES: Final = 2**60
-"""Version 1 of control groups writes none as a number near 2^63."""
+"""Control groups version 1 write 'no limit' as a number near 2^63."""
 _EARLIEST_SECONDS: Final = 1_735_689_600
-"""2025-01-01: a clock before that was never set."""
+"""2025-01-01: an earlier clock was never set."""
 
 
 def check_processes(place: CheckContext) -> Check:
-    """Whether processes of other users are to be seen."""
+    """Whether processes of other users are visible."""
     name = "processes of others"
     try:
         text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
@@ -28,7 +28,7 @@ def check_processes(place: CheckContext) -> Check:
 
 
 def check_memory_placement(place: CheckContext) -> Check:
-    """Whether it may be read on which NUMA nodes the memory of others lies."""
+    """Whether the NUMA placement of other processes' memory can be read."""
     name = "memory placement"
     if len(list((place.sysfs / "devices/system/node").glob("node[0-9]*"))) <= 1:
         return Check(name, Verdict.UNUSED, "there is one NUMA node")
@@ -42,7 +42,7 @@ def check_memory_placement(place: CheckContext) -> Check:
 
 
 def check_control_groups(place: CheckContext) -> Check:
-    """Whether control groups are mounted where they can be read."""
+    """Whether control groups are mounted and readable."""
     name, top = "control groups", place.sysfs / "fs/cgroup"
     if (top / "cgroup.controllers").exists():
         return Check(name, Verdict.OK, "version 2")
@@ -52,7 +52,7 @@ def check_control_groups(place: CheckContext) -> Check:
 
 
 def check_pressure(place: CheckContext) -> Check:
-    """Whether the kernel tells how long tasks wait."""
+    """Whether the kernel reports pressure stall information."""
     try:
         (place.procfs / "pressure" / "cpu").read_text()
     except OSError as error:
@@ -65,14 +65,14 @@ def check_topology(place: CheckContext) -> Check:
     """Whether sysfs shows the PCI bus."""
     name, bus = "topology", place.sysfs / "bus/pci/devices"
     try:
-        count = len(os.listdir(bus))  # noqa: PTH208 - only how many there are.
+        count = len(os.listdir(bus))  # noqa: PTH208 - only the number is needed.
     except OSError as error:
         return unwell(name, Verdict.MISSING, "absent", f"{bus}: {error.strerror}")
     return Check(name, Verdict.OK, f"devices on the bus: {count}")
 
 
 def check_clock(place: CheckContext) -> Check:
-    """Whether the wall clock was ever set, which history and annotations go by."""
+    """Whether the wall clock was ever set; history and annotations depend on it."""
     if (now := place.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
         return unwell("clock", Verdict.LIMITED, "unset", date)
@@ -80,7 +80,7 @@ def check_clock(place: CheckContext) -> Check:
 
 
 def check_memory_limit(place: CheckContext) -> Check:
-    """Whether this process has room for what the agent takes."""
+    """Whether this process may use as much memory as the agent needs."""
     name, limit = "memory limit", _memory_limit(place)
     if limit is None or limit >= _UNLIMITED_BYTES:
         return Check(name, Verdict.OK, "none")
@@ -91,7 +91,7 @@ def check_memory_limit(place: CheckContext) -> Check:
 
 
 def _memory_limit(place: CheckContext) -> int | None:
-    """The tightest of this process's control groups."""
+    """Lowest memory limit among this process's control groups and their parents."""
     limits = []
     for line in _text(place.procfs / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

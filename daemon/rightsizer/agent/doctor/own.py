@@ -1,4 +1,4 @@
-"""Checks of the agent's own: history, local socket, web ports, broker, captures of profiles."""
+"""Checks of the agent's own resources: history, socket, web ports, broker, profile captures."""
 
 import grp
 import os
@@ -21,11 +21,11 @@ _LENDING: Final = "GPUs for those who ask by 'rightsizer run'"
 _LANDING: Final = "profiles beside telemetry"
 _CALLING: Final = "profiles taken when a finding asks for one"
 _LEAST_ROOM_BYTES: Final = 64 * 2**20
-"""A full queue with its log takes less."""
+"""More than a full queue with its log takes."""
 
 
 def check_history(place: CheckContext) -> Check:
-    """Whether the history can be written where it is configured."""
+    """Whether the configured history can be written."""
     name, settings = "history", place.settings.history
     if not settings.path:
         return Check(name, Verdict.UNUSED, "history.path is empty: nothing outlives a restart")
@@ -35,9 +35,9 @@ def check_history(place: CheckContext) -> Check:
 
 
 def _unwritable(name: str, path: Path, lost: str) -> Check | None:
-    """What keeps the agent from writing a file of its own; `None` where nothing does.
+    """Return why the agent cannot write a file of its own, or `None` if it can.
 
-    A folder that is not there is one whose file system is not mounted, as often as not.
+    A missing folder often means that its file system is not mounted.
     """
     folder = path.parent
     if not folder.is_dir():
@@ -58,7 +58,7 @@ def _room(name: str, path: Path, least_bytes: int) -> Check:
 
 
 def check_local_socket(place: CheckContext) -> Check:
-    """Whether an agent answers at its socket, or one could be put there."""
+    """Whether an agent answers at the socket, or one could be created there."""
     name, path = "local socket", place.settings.path.api_socket
     if not path:
         return Check(name, Verdict.UNUSED, "path.api_socket is empty")
@@ -83,7 +83,7 @@ def check_local_socket(place: CheckContext) -> Check:
 
 
 def check_web_port(place: CheckContext) -> Check:
-    """Whether the addresses can be listened at, or are already."""
+    """Whether the addresses can be bound, or are already in use."""
     name, web = "web port", place.settings.web
     if web.systemd_socket:
         return Check(name, Verdict.OK, "systemd hands it over")
@@ -116,7 +116,7 @@ def _why_not(host: str, port: int) -> OSError | None:
 
 
 def check_broker(place: CheckContext) -> Check:
-    """Whether leases can be kept where it is configured, asked for, and by those who are named."""
+    """Whether the lease file is writable, a socket is configured, and the named users exist."""
     name, settings = "broker", place.settings.broker
     if not settings.enabled:
         return Check(name, Verdict.UNUSED, "broker.enabled is false: no GPU is lent")
@@ -133,7 +133,7 @@ def check_broker(place: CheckContext) -> Check:
 
 
 def _unknown(settings: BrokerSettings) -> Iterator[str]:
-    """The users and groups of the settings that there are not, each by its key."""
+    """Yield the configured users and groups that do not exist, each with its key."""
     known: dict[str, Callable[[str], object]] = {
         **dict.fromkeys(("users", "operators"), pwd.getpwnam),
         **dict.fromkeys(("groups", "operator_groups"), grp.getgrnam),
@@ -147,7 +147,7 @@ def _unknown(settings: BrokerSettings) -> Iterator[str]:
 
 
 def check_drop_folder(place: CheckContext) -> Check:
-    """Whether profiles can be read where they land, and captures be kept there."""
+    """Whether profiles can be read from the drop folder, and captures be stored there."""
     name, settings = "drop folder", place.settings.profiles
     if not settings.drop_folder.path:
         return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
@@ -176,7 +176,7 @@ def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
 
 
 def check_capture(place: CheckContext) -> Check:
-    """Whether a profiler can be called."""
+    """Whether the configured profiler can be called."""
     name, settings = "capture", place.settings.profiles.capture
     try:
         found = _called(settings, place)
@@ -193,7 +193,7 @@ def check_capture(place: CheckContext) -> Check:
 
 
 def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
-    """Who is called, `None` for no profiler; raises `OSError` or `ValueError` for no one."""
+    """Return what is called, `None` for no profiler; raise `OSError` or `ValueError` if absent."""
     if settings.kind is CaptureKind.COMMAND:
         return program_of(settings.command[0], place.environ)
     if settings.kind is CaptureKind.DYNOLOG:

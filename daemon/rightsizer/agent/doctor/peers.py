@@ -1,4 +1,4 @@
-"""Peers of the agent: kubelet, container engine, dcgm-exporter, Grafana."""
+"""Checks of the agent's peers: kubelet, container engine, dcgm-exporter, Grafana."""
 
 import socket
 from contextlib import closing
@@ -17,11 +17,11 @@ _UNAUTHORIZED: Final = (401, 403)
 _NOTHING_ASKED: Final = (
     *(("from", "0"), ("to", "1"), ("tags", "rightsizer"), ("type", "annotation"), ("limit", "1")),
 )
-"""A search that finds nothing, and that takes the permission to look."""
+"""A search that matches nothing, but needs the permission to search."""
 
 
 def check_kubelet(place: CheckContext) -> Check:
-    """Whether the kubelet tells which pod was given which GPU."""
+    """Whether the kubelet reports which pod has which GPU."""
     name, settings = "kubelet", place.settings.sources.owners
     path = Path(settings.kubelet_socket)
     if not settings.kubelet_socket or "kubernetes" not in settings.sources:
@@ -41,7 +41,7 @@ def check_kubelet(place: CheckContext) -> Check:
 
 
 def check_container_engine(place: CheckContext) -> Check:
-    """Whether Docker or Podman tells what containers are called."""
+    """Whether Docker or Podman reports the names of containers."""
     name, path = "container engine", place.settings.sources.owners.container_socket
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
@@ -51,7 +51,7 @@ def check_container_engine(place: CheckContext) -> Check:
 
 
 def check_dcgm(place: CheckContext) -> Check:
-    """Whether the dcgm-exporter that is configured answers."""
+    """Whether the configured dcgm-exporter answers."""
     name, settings = "dcgm-exporter", place.settings.sources.dcgm
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
@@ -64,7 +64,7 @@ def check_dcgm(place: CheckContext) -> Check:
 
 
 def check_grafana(place: CheckContext) -> Check:
-    """Whether Grafana answers and takes the token."""
+    """Whether Grafana answers and accepts the token."""
     name, settings = "Grafana", place.settings.grafana
     if not settings.url:
         return Check(name, Verdict.UNUSED, "grafana.url is not set")
