@@ -1,4 +1,4 @@
-"""Page `/metrics/dcgm`: a report under dcgm-exporter's names and labels, text format alone."""
+"""Page `/metrics/dcgm`: a report with dcgm-exporter's names and labels, as text format only."""
 
 import os
 import socket
@@ -25,15 +25,15 @@ _FORMER_POD_NAMES: Final = ("container_name", "pod_namespace", "pod_name")
 
 @dataclass(frozen=True, slots=True)
 class DcgmLabelEncoder:
-    """What all series of a page have in common: whose names, and which node and driver."""
+    """Encoder of dcgm-exporter's labels for one node, in one generation of names."""
 
     generation: DcgmLabels
     hostname: str
     driver_version: str = ""
-    """Empty where it is not known."""
+    """Empty if unknown."""
 
     def device(self, device: Device, card: Device) -> Labels:
-        """What a device is; a MIG instance has the identity of the card that it is a part of."""
+        """Return the identity labels of a device; a MIG instance has those of its card."""
         is_former = self.generation is DcgmLabels.FORMER
         labels = {
             "gpu": str(card.index),
@@ -51,17 +51,17 @@ class DcgmLabelEncoder:
         return {name: value for name, value in labels.items() if value}
 
     def holders(self, holdings: Iterable[Holding]) -> tuple[Labels, ...]:
-        """Those of each pod or job that holds a device; of a free device, none once.
+        """Return the labels of each pod or job that holds a device; one empty set if it is free.
 
-        A device that is shared has a series for each holder, each with the whole value, as
-        dcgm-exporter writes them with `--kubernetes-virtual-gpus`.
+        A shared device has a series for each holder, each with the whole value, as dcgm-exporter
+        writes them with `--kubernetes-virtual-gpus`.
         """
         holders = [self._holder(holding.workload) for holding in holdings]
         distinct = {tuple(labels.items()): labels for labels in holders if labels}
         return tuple(distinct.values()) or ({},)
 
     def xid(self, code: int) -> Labels:
-        """What an Xid means; 0 for none."""
+        """Return the labels that explain an Xid; 0 for none."""
         if self.generation is DcgmLabels.FORMER:
             return {}
         meaning = XID_MEANINGS.get(code, "Unknown Error") if code else "No Error"
@@ -79,26 +79,26 @@ class DcgmLabelEncoder:
 
 _XID: Final = "DCGM_FI_DEV_XID_ERRORS"
 _NOT_OF_INSTANCES: Final = "_UTIL"
-"""The driver tells no utilization of a MIG instance, nor of the GPU that is divided."""
+"""The driver reports no utilization of MIG instances, nor of the GPU they are part of."""
 _CLOCKS: Final = frozenset({Signal.SM_CLOCK_HERTZ, Signal.MEMORY_CLOCK_HERTZ})
 """An instance runs at its GPU's clocks."""
 _NO_COUNTER: Final = frozenset({"utilization"})
-"""Origins of a busy share that no engine has counted."""
+"""Origins of a busy share that is not from an engine's counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entity:
-    """What a line tells of: a GPU, or a GPU instance and the card that it is a part of."""
+    """Subject of a line: a GPU, or a GPU instance and its card."""
 
     report: DeviceReport
     card: DeviceReport
-    """The same where it is a whole GPU."""
+    """The device itself for a whole GPU."""
     labels: tuple[Labels, ...]
-    """Of each holder."""
+    """One set for each holder."""
 
 
 def dcgm_page(report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder) -> str:
-    """The page; a device without a fresh reading has no series."""
+    """Render the page; a device without a fresh reading has no series."""
     entities = tuple(_entities(report, fresh, spelling))
     lines = []
     for counter in DCGM_COUNTERS:
@@ -142,7 +142,7 @@ def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) ->
 
 
 def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
-    """The value in base units, `None` where dcgm-exporter would have no series."""
+    """Return the value in base units, or `None` where dcgm-exporter would have no series."""
     own, is_instance = entity.report, entity.report is not entity.card
     if is_instance and counter.name.endswith(_NOT_OF_INSTANCES):
         return None
@@ -166,5 +166,5 @@ DCGM_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def node_name() -> str:
-    """The node's name as dcgm-exporter finds it: Kubernetes's, or the host's own."""
+    """Return the node's name as dcgm-exporter does: from Kubernetes, else the hostname."""
     return os.environ.get("NODE_NAME") or socket.gethostname()

@@ -1,4 +1,4 @@
-"""The metrics of one device: identity, health, accounts, readings, provisioning."""
+"""Metrics of one device: identity, health, accounts, readings, provisioning."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -25,7 +25,7 @@ from rightsizer.report.freshness import WINDOW_SECONDS, window_coverage_ratio
 CLOCK_EVENT_REASONS: Final = {
     event.label: event for event in ClockEvent if event is not ClockEvent.DISPLAY_CLOCK_SETTING
 }
-"""By label; the display's is left out, for these GPUs drive none."""
+"""By label; without the display's, since datacenter GPUs drive none."""
 
 _RARE_REASONS: Final = frozenset(
     {
@@ -34,7 +34,7 @@ _RARE_REASONS: Final = frozenset(
         ClockEvent.SYNC_BOOST.label,
     }
 )
-"""These hold nothing back that a workload could have had."""
+"""Reasons that withhold no performance that a workload could use."""
 
 _NAMES: Final = tuple(
     (signal, signal.metric_name) for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
@@ -43,7 +43,7 @@ _NAMES: Final = tuple(
 _STATES: Final = tuple(state.value for state in State)
 _CONDITIONS: Final = tuple(condition.value for condition in Condition)
 _CAUSES: Final = tuple(cause.value for cause in Cause)
-"""Their plain texts, which are quicker to look up and equal the members."""
+"""As plain strings, which equal the members and are faster to look up."""
 _DISTRIBUTIONS: Final = tuple(
     (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )
@@ -54,13 +54,13 @@ _NEED: Final = "rightsizer_need_ratio"
 _OVERPROVISIONED: Final = "rightsizer_overprovisioned_ratio"
 _SATURATED: Final = "rightsizer_saturated_ratio"
 _LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
-"""A device cannot be given less of a link: their need says all, and 48 series are saved."""
+"""Links cannot be sized, so their need is enough, which saves 48 series."""
 _STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
-"""A weaker signal, and the one that says the same better where it is there."""
+"""Weaker signals with the better one that replaces them if present."""
 
 
 def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> None:
-    """Add all of a device's series; without fresh readings none of the present."""
+    """Add all series of a device; without fresh readings, none of its present state."""
     _add_identity(families, report)
     _add_health(families, report)
     _add_xids(families, report)
@@ -110,7 +110,7 @@ def _add_health(families: Families, report: DeviceReport) -> None:
 def _add_xids(families: Families, report: DeviceReport) -> None:
     uuid, xids = report.device.uuid, report.xids
     if xids is None or report.device.mig is not None:
-        return  # Its GPU's count has them.
+        return  # Included in the parent GPU's count.
     families.add("rightsizer_xid_errors_total", float(xids.total), uuid)
     for code, count in xids.counts.items():
         name = "other" if code == OTHER_XID else str(code)
@@ -186,11 +186,11 @@ def _add_provisioning(
         if _NEED in exported:
             families.add(_NEED, figures.need, *labels)
         if is_rare:
-            continue  # By its need now a fleet sizes it; nothing else asks.
+            continue  # The fleet sizes it by its current need; nothing else reads it.
         if _OVERPROVISIONED in exported and (has_all or resource not in _LINKS):
             families.add(_OVERPROVISIONED, figures.overprovisioned, *labels)
         if _SATURATED in exported and resource is not _MEMORY:
-            # Full memory is either short, which the next says, or preallocated and well.
+            # Full memory is either short, reported by the next metric, or a healthy preallocation.
             families.add(_SATURATED, figures.saturated, *labels)
         families.add("rightsizer_underprovisioned_ratio", figures.underprovisioned, *labels)
     if window in WINDOW_SECONDS:

@@ -1,4 +1,4 @@
-"""Exposition of a report: selection, format and rendering of a scrape, once a generation."""
+"""Exposition of a report: selection, format and rendering of a scrape, once per generation."""
 
 import gzip
 import threading
@@ -30,7 +30,7 @@ from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 def _selected_collectors(
     collect: Sequence[str], exclude: Sequence[str], enabled: frozenset[Collector]
 ) -> frozenset[Collector] | None:
-    """The collectors that a request asks for, `None` for all that are on.
+    """Return the collectors that a request selects, or `None` for all enabled ones.
 
     Raises:
         UsageError: a collector is unknown or off, or both lists are given.
@@ -70,7 +70,7 @@ _DCGM_TWICE: Final = (
     "there twice; scrape that one, or set sources.dcgm.url to ''"
 )
 _RENDERINGS_KEPT: Final = 16
-"""Formats, encodings and filters of one generation; more are rendered again."""
+"""Cached formats, encodings and filters of one generation; others are rendered each time."""
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class _Generation:
 
 
 class MetricsExposition:
-    """Renders the latest report, for any number of scrapers at the price of one."""
+    """Renders the latest report; the cost does not depend on the number of scrapers."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the clock and the name are the outside world's.
+    def __init__(  # noqa: PLR0913, PLR0917 - clock and hostname are injected.
         self,
         latest: Callable[[], Report | None],
         settings: MetricsSettings | None = None,
@@ -94,7 +94,7 @@ class MetricsExposition:
         dcgm_source: str = "",
         hostname: str = "",
     ) -> None:
-        """`dcgm_source` is the dcgm-exporter that is read, if any."""
+        """Create the exposition; `dcgm_source` is the URL of the dcgm-exporter read, if any."""
         self._latest, self._wall_time = latest, wall_time
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
@@ -102,7 +102,7 @@ class MetricsExposition:
         self.change(settings or MetricsSettings())
 
     def change(self, settings: MetricsSettings) -> None:
-        """Export as other settings say, from the next scrape on."""
+        """Apply other settings from the next scrape on."""
         with self._lock:
             self._settings, self._enabled = settings, settings.enabled
             self._generation = _Generation()
@@ -115,17 +115,17 @@ class MetricsExposition:
         collect: Sequence[str] = (),
         exclude: Sequence[str] = (),
     ) -> Rendering:
-        """The metrics as a scraper wants them.
+        """Render the metrics for a scrape.
 
         Args:
             accept: The request's `Accept` header.
             accept_encoding: Its `Accept-Encoding` header.
-            names: Only samples of these names, as `name[]=` asks; all where there are none.
-            collect: Only metrics of these collectors, as `collect[]=` asks.
-            exclude: All but the metrics of these collectors, as `exclude[]=` asks.
+            names: Only samples of these names, from `name[]=`; all if empty.
+            collect: Only metrics of these collectors, from `collect[]=`.
+            exclude: All metrics except those of these collectors, from `exclude[]=`.
 
         Raises:
-            UsageError: a collector is unknown or off, or both of the last two are given.
+            UsageError: a collector is unknown or off, or both `collect` and `exclude` are given.
         """
         collectors, only = _selected_collectors(collect, exclude, self._enabled), frozenset(names)
         chosen, is_gzip = format_for(accept), accepts_gzip(accept_encoding)
@@ -138,20 +138,20 @@ class MetricsExposition:
             )
 
     def dcgm_refusal(self) -> str | None:
-        """Why `/metrics/dcgm` is not served and what to do, `None` where it is."""
+        """Return why `/metrics/dcgm` is not served, with the remedy, or `None` if it is."""
         if not self._settings.dcgm:
             return "/metrics/dcgm is off; set web.metrics.dcgm to true to serve it"
         return _DCGM_TWICE.format(url=self._dcgm_source) if self._dcgm_source else None
 
     def render_dcgm(self, *, is_gzip: bool = False) -> Rendering:
-        """The page in dcgm-exporter's manner; empty before the first report."""
+        """Render the page of dcgm-exporter's metrics; empty before the first report."""
         with self._lock:
             return self._rendering("dcgm", DCGM_CONTENT_TYPE, self._dcgm_page, is_gzip=is_gzip)
 
     def _rendering(
         self, key: object, content_type: str, encode: Callable[[], bytes], *, is_gzip: bool
     ) -> Rendering:
-        """The body of the current generation, encoded once for each key and encoding."""
+        """Return a body of the current generation, encoded once per key and encoding."""
         renderings = self._current().renderings
         if (key, is_gzip) in renderings:
             return renderings[key, is_gzip]
@@ -169,7 +169,7 @@ class MetricsExposition:
             return self._generation
         fresh = fresh_devices(report, self._wall_time(), self._freshness)
         if (key := (report.generation, fresh)) != self._generation.key:
-            # The last one goes before this one comes: memory never holds both.
+            # The old generation is freed first: memory never holds both.
             self._generation = _Generation(key, report, fresh)
         return self._generation
 
@@ -201,8 +201,8 @@ def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes
 
 
 def _escaped(text: str, chosen: ExpositionFormat) -> bytes:
-    """OpenMetrics with names as the library rewrites them; scrapers do not ask for it."""
-    # With the library come its servers and TLS, which few agents need.
+    """Return OpenMetrics with names escaped by the library; scrapers do not ask for it."""
+    # Imported on use: the library loads its servers and TLS, which few agents need.
     from prometheus_client import exposition as library_text  # noqa: PLC0415
     from prometheus_client.openmetrics import exposition as library_open_metrics  # noqa: PLC0415
     from prometheus_client.openmetrics.parser import text_string_to_metric_families  # noqa: PLC0415

@@ -13,21 +13,21 @@ from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _WHOLE_DIGITS: Final = 6
-"""Of a number that Go writes without an exponent."""
+"""Digits from which on Go writes an exponent."""
 _EXPONENT_FROM: Final = 10.0**_WHOLE_DIGITS
 _NAME_END: Final = re.compile("[{ ]")
 _SERIES_KEPT: Final = 32768
-"""Twice those of the largest node that is planned for; the oldest give way."""
+"""Twice the series of the largest supported node; the least recently used are evicted."""
 
 
 def number_text(value: float) -> str:
-    """A number as Go writes it, and with it Prometheus."""
+    """Format a number as Go, and with it Prometheus, does."""
     text = repr(float(value))
     if -math.inf < value < _EXPONENT_FROM:
         return text
     if not math.isfinite(value):
         return {"inf": "+Inf", "-inf": "-Inf"}.get(text, "NaN")
-    # Go switches to exponents sooner than Python.
+    # Go uses exponents for smaller numbers than Python.
     whole, _, rest = text.partition(".")
     if len(whole) <= _WHOLE_DIGITS:
         return text
@@ -36,7 +36,7 @@ def number_text(value: float) -> str:
 
 
 class MetricSeries:
-    """A series, which lives long: what does not change of its line is written once."""
+    """A long-lived series that formats the constant part of its line once."""
 
     __slots__ = ("_last", "_start_length")
 
@@ -50,8 +50,8 @@ class MetricSeries:
         self._last: tuple[float | None, str] = (None, start)
 
     def line(self, value: float) -> str:
-        """The line of a sample; that of the last value is kept, for few values change."""
-        last = self._last  # One read, since renderings of two threads share the series.
+        """Return a sample's line; cached for the last value, since few values change."""
+        last = self._last  # Read once: renderings of two threads share the series.
         if last[0] == value:
             return last[1]
         line = f"{last[1][: self._start_length]}{number_text(value)}\n"
@@ -61,18 +61,18 @@ class MetricSeries:
 
 @lru_cache(maxsize=_SERIES_KEPT)
 def _series_of(name: str, values: tuple[str, ...]) -> MetricSeries:
-    """The one series of a metric of the table with these values of its labels."""
+    """Return the only series of a metric of the table with these label values."""
     return MetricSeries(name, METRICS[name].labels, values)
 
 
 def escaped(value: str) -> str:
-    """A label's value as it stands between quotes."""
+    """Escape a label's value for use between quotes."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 BUCKET_EDGES: Final = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0)
-"""Whole percents, so that each follows from the 101 bins exactly; `+Inf` is the twelfth.
-They hold the classifier's own thresholds, and 0 alone, which tells idle from nearly idle."""
+"""Whole percents, so that each follows exactly from the 101 bins; `+Inf` is the twelfth.
+They include the classifier's thresholds, and 0, which separates idle from nearly idle."""
 
 _EDGE_PERCENTS: Final = tuple(round(100 * edge) for edge in BUCKET_EDGES)
 _EDGE_TEXTS: Final = (*map(number_text, BUCKET_EDGES), "+Inf")
@@ -85,10 +85,10 @@ _TEXT_TYPES: Final = {"info": "gauge"}
 
 @dataclass(frozen=True)
 class FamilyHead:
-    """What is said of a metric above its samples; written once, it stands for every scrape."""
+    """Metadata lines of a metric, formatted once."""
 
     name: str
-    """Without the suffix that its samples have."""
+    """Without the suffix of its samples."""
     help: str
     kind: str
     collector: Collector
@@ -96,7 +96,7 @@ class FamilyHead:
 
     @cached_property
     def text(self) -> str:
-        """The lines of Prometheus's text format."""
+        """Lines of Prometheus's text format."""
         whole = self.name + _TEXT_SUFFIXES.get(self.kind, "")
         said = self.help.replace("\\", r"\\").replace("\n", r"\n")
         kind = _TEXT_TYPES.get(self.kind, self.kind)
@@ -104,7 +104,7 @@ class FamilyHead:
 
     @cached_property
     def open_metrics(self) -> str:
-        """The lines of OpenMetrics."""
+        """Lines of OpenMetrics."""
         unit = f"# UNIT {self.name} {self.unit}\n" if self.unit else ""
         return f"# HELP {self.name} {escaped(self.help)}\n# TYPE {self.name} {self.kind}\n{unit}"
 
@@ -117,13 +117,13 @@ def _head_of(name: str) -> FamilyHead:
 
 @dataclass(slots=True)
 class SampleFamily:
-    """The samples of one metric, as the lines that both formats have of them."""
+    """Samples of one metric, as lines that both formats share."""
 
     head: FamilyHead
     lines: list[str]
 
     def restricted(self, names: Collection[str]) -> "SampleFamily":
-        """The family with the samples of these names alone."""
+        """Return the family with only the samples of these names."""
         chosen = [each for each in self.lines if _NAME_END.split(each, 1)[0] in names]
         return SampleFamily(self.head, chosen)
 
@@ -131,8 +131,8 @@ class SampleFamily:
 class Families:
     """Collects samples by metric; only metrics of the table can be added.
 
-    Those of a collector that is off are left out, and those of a level above the chosen one.
-    A collector that is off by default was asked for by name, so that it exports all it has.
+    Metrics of disabled collectors and of levels above the chosen one are left out. Collectors that
+    are off by default export all levels once enabled.
     """
 
     def __init__(
@@ -140,17 +140,17 @@ class Families:
     ) -> None:
         self._collectors = collectors
         self.exported = _exported(frozenset(collectors), level)
-        """The names of the metrics that are not left out."""
+        """Names of the metrics that are not left out."""
         self._lines: dict[str, list[str] | None] = {
             name: [] if name in self.exported else None for name in METRICS
         }
 
     def collects(self, collector: Collector) -> bool:
-        """Whether a collector is on, so that it is worth making its samples."""
+        """Whether a collector is enabled, so that its samples are worth building."""
         return collector in self._collectors
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
-        """Add a series with values of the table's labels, in their order; nothing for `None`."""
+        """Add a series with label values in the table's order; nothing for `None`."""
         lines = self._lines[name]
         if value is not None and lines is not None:
             lines.append(_series_of(name, labels).line(value))
@@ -162,7 +162,7 @@ class Families:
     def add_each(
         self, name: str, last_values: tuple[str, ...], values: Iterable[float], *labels: str
     ) -> None:
-        """Add a series for each value of the last label; the values of the others follow."""
+        """Add a series for each value of the last label, after the values of the others."""
         if (lines := self._lines[name]) is not None:
             lines += map(MetricSeries.line, _series_by(name, labels, last_values), values)
 
@@ -175,7 +175,7 @@ class Families:
             return
         weights = histogram.cumulative()
         counts = [weights[percent] // NANOSECONDS_PER_SECOND for percent in _EDGE_PERCENTS]
-        # Ratios end at 1, so the last edge has counted all there is.
+        # Ratios end at 1, so the last edge has counted everything.
         total = counts[-1]
         values = (*counts, total, total, sum_seconds)
         lines += map(MetricSeries.line, _histogram_series(name, labels), values)
@@ -214,11 +214,11 @@ def _histogram_series(name: str, values: tuple[str, ...]) -> tuple[MetricSeries,
 
 
 def prometheus_text(families: Iterable[SampleFamily]) -> bytes:
-    """Prometheus's text format, versions 0.0.4 and 1.0.0."""
+    """Encode as Prometheus's text format, versions 0.0.4 and 1.0.0."""
     return "".join(line for each in families for line in (each.head.text, *each.lines)).encode()
 
 
 def open_metrics_text(families: Iterable[SampleFamily]) -> bytes:
-    """OpenMetrics, version 1.0.0."""
+    """Encode as OpenMetrics, version 1.0.0."""
     lines = (line for each in families for line in (each.head.open_metrics, *each.lines))
     return "".join((*lines, "# EOF\n")).encode()

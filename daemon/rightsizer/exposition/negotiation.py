@@ -10,22 +10,22 @@ from rightsizer.model.frozen import dataclass
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _TEXT: Final = "text/plain"
 _OPEN_METRICS_VERSIONS: Final = ("", "1.0.0")
-"""An empty one means any. Version 0.0.1 was a draft, 2.0.0 is not written yet."""
+"""An empty version means any; 0.0.1 was a draft, 2.0.0 is not final."""
 _TEXT_VERSIONS: Final = ("", "0.0.4", "1.0.0")
 _ESCAPINGS: Final = ("allow-utf-8", "underscores", "dots", "values")
 _DEFAULT_ESCAPING: Final = "underscores"
 _HEADERS_KEPT: Final = 16
-"""A scraper sends the same each time."""
+"""A scraper sends the same headers each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpositionFormat:
-    """What a body is written in."""
+    """Format of a body."""
 
     content_type: str
     is_open_metrics: bool = False
     escaping: str = _DEFAULT_ESCAPING
-    """Of names that are not plain. All of ours are, so that only dots and values change them."""
+    """Escaping of names. All of ours are plain, so that only dots and values change them."""
 
 
 _PLAIN: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8")
@@ -33,11 +33,11 @@ _PLAIN: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8")
 
 @lru_cache(maxsize=_HEADERS_KEPT)
 def format_for(accept: str) -> ExpositionFormat:
-    """The format for an `Accept` header; version 0.0.4 of the text where none fits.
+    """Return the format for an `Accept` header; text version 0.0.4 if none matches.
 
-    What we do not write, such as protobuf and other versions, is passed over.
+    Unsupported formats, such as protobuf and other versions, are skipped.
     """
-    # A stable sort: of two that are wanted alike, the first one named.
+    # Stable sort: equal quality keeps the order of the header.
     for _, name, parameters in sorted(_offers(accept), key=lambda offer: -offer[0]):
         if (chosen := _format_of(name, parameters)) is not None:
             return chosen
@@ -46,7 +46,7 @@ def format_for(accept: str) -> ExpositionFormat:
 
 @lru_cache(maxsize=_HEADERS_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the body may be compressed; `gzip;q=0` says that it may not."""
+    """Whether the body may be compressed; `gzip;q=0` forbids it."""
     return any(name in {"gzip", "x-gzip"} for _, name, _ in _offers(accept_encoding))
 
 
@@ -67,7 +67,7 @@ def _format_of(name: str, parameters: Mapping[str, str]) -> ExpositionFormat | N
 
 
 def _offers(header: str) -> Iterator[tuple[float, str, dict[str, str]]]:
-    """How much each part is wanted, its name and its parameters; what is not wanted is left out."""
+    """Yield quality, name and parameters of each acceptable part of a header."""
     for part in header.split(","):
         name, *rest = (piece.strip() for piece in part.split(";"))
         pairs = (parameter.partition("=") for parameter in rest)
@@ -79,9 +79,9 @@ def _offers(header: str) -> Iterator[tuple[float, str, dict[str, str]]]:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A body, and what its headers say of it."""
+    """A body with its headers."""
 
     body: bytes
     content_type: str
     encoding: str | None
-    """`gzip`, or `None` for a body as it is."""
+    """`gzip`, or `None` for an uncompressed body."""

@@ -1,6 +1,6 @@
-"""Metrics of the agent's own process, as prometheus_client's collector has them.
+"""Metrics of the agent's own process, equal to those of prometheus_client's collector.
 
-That collector cannot be had without the library's servers and clients, which few agents need.
+Importing that collector loads the library's servers and clients, which few agents need.
 """
 
 import os
@@ -29,7 +29,7 @@ _HEADS: Final = tuple(
     )
 )
 _USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
-"""Of the fields behind the command's name (proc_pid_stat(5))."""
+"""Indices of the fields after the command's name (proc_pid_stat(5))."""
 
 
 _SERIES: Final = tuple(
@@ -39,12 +39,12 @@ _SERIES: Final = tuple(
 
 @cache
 def _boot_seconds() -> float:
-    """When the machine started; on a large one the kernel is slow to say all that it says there."""
+    """Boot time; cached, since /proc/stat is slow to read on a large machine."""
     return float((read_file("/proc/stat") or "").partition("\nbtime ")[2].partition("\n")[0])
 
 
 def process_families() -> Iterator[SampleFamily]:
-    """What the kernel says of this process; nothing where procfs cannot be read."""
+    """Yield the kernel's figures for this process; nothing if procfs is unreadable."""
     fields = (read_file("/proc/self/stat") or "").rpartition(")")[2].split()
     try:
         boot = _boot_seconds()
@@ -58,7 +58,7 @@ def process_families() -> Iterator[SampleFamily]:
         float(fields[_RESIDENT]) * resource.getpagesize(),
         float(fields[_START]) / ticks + boot,
         float(fields[_USER]) / ticks + float(fields[_SYSTEM]) / ticks,
-        float(len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - names are enough.
+        float(len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - only names are needed.
         float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     for head, series, value in zip(_HEADS, _SERIES, values, strict=True):

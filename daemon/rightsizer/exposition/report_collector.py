@@ -15,7 +15,7 @@ from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeRe
 from rightsizer.model.units import Nanoseconds, seconds
 
 _RECOMMENDERS: Final = frozenset({"recommend", "fleet"})
-"""The jobs that make advice; they have metrics of their own, being what all is for."""
+"""Jobs that produce advice, an agent's main task; they have metrics of their own."""
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _PLAIN_COUNTERS: Final = tuple(
     metric.name
@@ -25,7 +25,7 @@ _PLAIN_COUNTERS: Final = tuple(
 
 
 def _add_agent(families: Families, agent: AgentReport) -> None:
-    """Counters start at 0, gauges when they are known."""
+    """Add the agent's series; counters start at 0, gauges once they are known."""
     families.add_info("rightsizer_build_info", agent.version, agent.source)
     families.add("rightsizer_sampling_interval_seconds", agent.interval_seconds)
     for name, outcome in agent.collectors.items():
@@ -47,7 +47,7 @@ def _add_agent(families: Families, agent: AgentReport) -> None:
 
 
 def _add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
-    """Each once, however many devices it holds."""
+    """Add each workload once, however many devices it holds."""
     workloads = {
         holding.workload.key: holding.workload for device in devices for holding in device.holdings
     }
@@ -66,7 +66,7 @@ def _add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
 
 
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
-    """The recommender's own metrics, from the job that it is; what is not known is left out."""
+    """Return the recommender's metrics from its job; unknown values are left out."""
     if (job := next((job for job in jobs if job.name in _RECOMMENDERS), None)) is None:
         return {}
     found = {
@@ -84,7 +84,7 @@ def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
 
 
 def _series(values: Mapping[str, float]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """The series that a mapping of the agent report holds; only the table's names are known."""
+    """Yield the series in a mapping of the agent's report; names not in the table are skipped."""
     for key, value in values.items():
         name, _, inside = key.partition("{")
         if name not in METRICS:
@@ -120,11 +120,11 @@ def _add_node(families: Families, node: NodeReport) -> None:
 
 
 RISK_BOUNDS: Final = {Risk.VERY_LOW: 0.01, Risk.LOW: 0.05, Risk.MEDIUM: 0.15, Risk.HIGH: 1.0}
-"""The upper bound of each class; an unknown risk has none."""
+"""Upper bound of each class; an unknown risk has none."""
 
 
 def _add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
-    """The pieces of open advice that save most, and how many there are in all."""
+    """Add the open advice with the largest savings, and the number of all open advice."""
     opened = [piece for piece in advice if piece.is_open]
     families.add("rightsizer_advice_open", float(len(opened)))
     opened.sort(key=_rank)
@@ -133,7 +133,7 @@ def _add_advice(families: Families, advice: Sequence[Advice], limit: int) -> Non
 
 
 def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
-    """What saves most comes first; where that is not known, the most confident."""
+    """Sort key: largest savings first, then highest confidence."""
     finding, savings = piece.finding, piece.finding.savings
     return (
         -(savings.dollars_per_hour_low or 0.0),
@@ -176,10 +176,10 @@ def report_families(
     collectors: Collection[Collector] = DEFAULT_COLLECTORS,
     level: Level = Level.FULL,
 ) -> Families:
-    """The families of a report, of which some uuids are fresh; before the first, who the agent is.
+    """Return the families of a report with the fresh uuids; before the first, build info only.
 
-    A device that has left the report leaves the exposition with it, which direct
-    instrumentation could not do.
+    A device that leaves the report leaves the exposition, too, unlike with direct
+    instrumentation.
     """
     families = Families(collectors, level)
     if report is None:

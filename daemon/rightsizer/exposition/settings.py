@@ -1,4 +1,4 @@
-"""What an operator may change about the exposition."""
+"""Settings of the exposition."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -66,7 +66,7 @@ class MetricsSettings:
 
     @property
     def enabled(self) -> frozenset[Collector]:
-        """The collectors that are on."""
+        """Collectors that are enabled."""
         if self.details:
             return frozenset(Collector)
         return frozenset(
@@ -78,7 +78,7 @@ class MetricsSettings:
     def switched(
         self, on: Collection[Collector] = (), off: Collection[Collector] = ()
     ) -> "MetricsSettings":
-        """The settings with some collectors switched on and others off."""
+        """Return the settings with some collectors switched on and others off."""
         enabled = (self.enabled | frozenset(on)) - frozenset(off)
         switches = {collector.value: collector in enabled for collector in Collector}
         return replace(self, details=False, collectors=CollectorSwitches(**switches))

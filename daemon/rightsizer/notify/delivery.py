@@ -1,4 +1,4 @@
-"""Outbox of a receiver, and delivery to it: pauses after failures, counters."""
+"""Outbox of a receiver, and delivery from it: pauses after failures, counters."""
 
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ _Body = TypeVar("_Body")
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry(Generic[_Body]):
-    """What waits, under a number that grows with every one put in and never comes again."""
+    """A pending message; its number grows with each entry and is never reused."""
 
     number: int
     body: _Body
@@ -26,28 +26,28 @@ class OutboxEntry(Generic[_Body]):
 
 @dataclass(frozen=True, slots=True)
 class OutboxTable(Generic[_Body]):
-    """A table with the columns `number` and `body`, as a program of any version reads it."""
+    """A table with the columns `number` and `body`; its format is stable across versions."""
 
     name: str
     body: str
     encode: Callable[[_Body], str]
     decode: Callable[[str], _Body | None]
-    """`None` for a text that cannot be understood."""
+    """Returns `None` for a text it cannot decode."""
     destination: str = "''"
-    """The column of the destination; of a table without it, the only destination, quoted."""
+    """Column of the destination; in a table without one, the only destination, quoted."""
 
 
 class Outbox(Generic[_Body]):
-    """Bodies by destination, in their order, until they are delivered; safe for threads."""
+    """Bodies by destination, in order, until delivered; thread-safe."""
 
     def __init__(self, database: Database, table: OutboxTable[_Body]) -> None:
         self._database, self._table = database, table
 
     def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
-        """All that waits for a destination, oldest first; an unreadable row is passed over."""
+        """Return all entries of a destination, oldest first; unreadable rows are skipped."""
         table = self._table
         query = (
-            f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - names of our own.
+            f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - constant names.
             f"WHERE {table.destination} = ? ORDER BY number"
         )
         return [
@@ -57,7 +57,7 @@ class Outbox(Generic[_Body]):
         ]
 
     def put(self, bodies: Iterable[_Body], destination: str = "") -> None:
-        """Add bodies, in this order."""
+        """Append bodies in this order."""
         table = self._table
         rows: list[tuple[str, ...]] = [(table.encode(body),) for body in bodies]
         columns, places = table.body, "?"
@@ -67,12 +67,12 @@ class Outbox(Generic[_Body]):
         self._run(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", rows)  # noqa: S608
 
     def done(self, numbers: Iterable[int]) -> None:
-        """Drop what was delivered, or never can be; an unknown number does no harm."""
+        """Delete entries that were delivered or never can be; unknown numbers are ignored."""
         rows = [(number,) for number in numbers]
         self._run(f"DELETE FROM {self._table.name} WHERE number = ?", rows)  # noqa: S608
 
     def keep_only(self, destinations: Iterable[str]) -> None:
-        """Drop what waits for other destinations."""
+        """Delete the entries of all other destinations."""
         table, kept = self._table, frozenset(destinations)
         query = f"SELECT DISTINCT {table.destination} FROM {table.name}"  # noqa: S608
         gone = [(name,) for (name,) in self._database.rows(query) if name not in kept]
@@ -85,25 +85,25 @@ class Outbox(Generic[_Body]):
 
 
 _UNACCEPTABLE: Final = frozenset({400, 413, 422})
-"""The message itself is at fault: sending it again would stop all that come after it."""
+"""Statuses that reject the content: a retry would block all later messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """Counters of one receiver since the start, and its present state."""
+    """Counters of one receiver since the start, and its current state."""
 
     name: str
     sent: int = 0
-    """Messages that the receiver took."""
+    """Messages that the receiver accepted."""
     failed: int = 0
-    """Attempts that it did not take."""
+    """Attempts that failed."""
     dropped: int = 0
-    """Messages given up: refused for their content, or crowded out of the outbox."""
+    """Messages given up: rejected for their content, or evicted from a full outbox."""
     pending: int = 0
     last_success: Nanoseconds | None = None
     """Wall time of the last run that left nothing to send."""
     trouble: str | None = None
-    """The present failure, with its remedy; `None` where there is none."""
+    """Current failure with its remedy, or `None`."""
 
     @property
     def tried(self) -> int:
@@ -113,31 +113,31 @@ class DeliveryReport:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
-    """What all deliveries are about, and the outside world."""
+    """What all deliveries share: advice, and the outside world."""
 
     advice: Callable[[], Sequence[Advice]]
-    """All of it, closed too."""
+    """All advice, closed included."""
     clock: Clock
     warn: Callable[[str, str], None]
-    """Takes the name of an event and a message, once for each trouble."""
+    """Takes the name of an event and a message; called once per trouble."""
     sleep: Callable[[float], object] = time.sleep
-    """Where it returns true there are no more tries."""
+    """Returns true if retries must end."""
     titles: Callable[[], Mapping[str, str]] = dict
-    """What devices are called, by UUID."""
+    """Display names of devices by UUID."""
     node: str = ""
 
 
 class Delivery(ABC, Generic[_Body]):
-    """Sends the messages of an outbox in order; the receiver's fault is a report, never raised."""
+    """Sends the messages of an outbox in order; failures are reported, never raised."""
 
     _message: ClassVar = "a change of advice"
-    """What it sends, for a person."""
+    """What it sends, for people."""
     _trouble: ClassVar[str]
-    """The name in the log of its trouble."""
+    """Log event of its failures."""
     _counters: ClassVar[Mapping[str, str]]
-    """Figures of the report by the metrics that count them."""
+    """Fields of the report by the metrics that export them."""
     _gauges: ClassVar[tuple[str, str]]
-    """The metrics of pending messages and of the last success."""
+    """Metrics of pending messages and of the last success."""
 
     def __init__(
         self,
@@ -148,10 +148,9 @@ class Delivery(ABC, Generic[_Body]):
         maximum: int,
         destination: str = "",
     ) -> None:
-        """Nothing was sent yet; `maximum` messages may wait, then the oldest give way.
+        """Create the delivery; beyond `maximum` pending messages the oldest are dropped.
 
-        The name is for logs and metrics, the destination for the outbox. Each trouble is warned
-        of once.
+        `name` is for logs and metrics, `destination` for the outbox. Each failure is logged once.
         """
         self._outbox, self._destination, self._maximum = outbox, destination, maximum
         self._context, self._clock = context, context.clock
@@ -162,13 +161,13 @@ class Delivery(ABC, Generic[_Body]):
 
     @abstractmethod
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Put messages of events into the outbox; quick, without network."""
+        """Put messages of events into the outbox; fast, without network."""
 
     def notify(self, body: str) -> None:
-        """Put another JSON message into the outbox, where the receiver takes such."""
+        """Put another JSON message into the outbox, if the receiver takes such messages."""
 
     def deliver(self) -> DeliveryReport:
-        """Send what waits, in order, until all is sent or the receiver fails; may take seconds."""
+        """Send pending messages in order until one fails; may take seconds."""
         if self._paused_until is None or self._clock.time() >= self._paused_until:
             failure = self._send()
             self._hang_up()
@@ -176,7 +175,7 @@ class Delivery(ABC, Generic[_Body]):
         return self._count(pending=len(self._pending()))
 
     def counters(self) -> dict[str, float]:
-        """Attempts and failures, by series."""
+        """Attempts and failures by series."""
         report, labels = self.report, self._labels
         return {
             series_key(name, **labels): float(getattr(report, figure))
@@ -184,7 +183,7 @@ class Delivery(ABC, Generic[_Body]):
         }
 
     def gauges(self) -> dict[str, float]:
-        """Pending messages and the last success, by series."""
+        """Pending messages and last success by series."""
         report, (pending, last_success) = self.report, self._gauges
         found = {series_key(pending, **self._labels): float(report.pending)}
         if report.last_success is not None:
@@ -197,11 +196,11 @@ class Delivery(ABC, Generic[_Body]):
 
     @abstractmethod
     def _send(self) -> Failure | None:
-        """Send what is due; the failure that ended it."""
+        """Send what is due; return the failure that stopped it, or `None`."""
 
     @abstractmethod
     def _post(self, body: _Body) -> Failure | None:
-        """Send one message and count it where it was taken."""
+        """Send one message, and count it if accepted."""
 
     @abstractmethod
     def _hang_up(self) -> None:
@@ -209,17 +208,17 @@ class Delivery(ABC, Generic[_Body]):
 
     @abstractmethod
     def _pause_seconds(self, failures: int) -> float:
-        """The pause after so many failed runs in a row."""
+        """Return the pause after this number of failed runs in a row."""
 
     @abstractmethod
     def _explain(self, failure: Failure) -> str:
-        """The trouble in a sentence, with its remedy."""
+        """Describe a failure in a sentence, with its remedy."""
 
     def _pending(self) -> Sequence[OutboxEntry[_Body]]:
         return self._outbox.pending(self._destination)
 
     def _due(self) -> Sequence[OutboxEntry[_Body]]:
-        """What waits, after the oldest gave way where it is too much."""
+        """Return the pending entries, after dropping the oldest beyond the maximum."""
         entries = self._pending()
         excess = max(0, len(entries) - self._maximum)
         self._drop(entries[:excess])
@@ -252,7 +251,7 @@ class Delivery(ABC, Generic[_Body]):
         pause = max(own, failure.retry_after_seconds or 0.0)
         self._paused_until = self._clock.time() + nanoseconds(pause)
         trouble = self._explain(failure)
-        # By its kind, since the text may hold a trace id that is new each time.
+        # Compared by kind, since the text may hold a trace id that changes each time.
         if self._warned_of != (failure.kind, failure.status):
             self._warned_of = (failure.kind, failure.status)
             self._context.warn(self._trouble, trouble)

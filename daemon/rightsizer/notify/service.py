@@ -1,4 +1,4 @@
-"""Notification service: Grafana and webhooks, each loaded where it is configured."""
+"""Notification service: Grafana and webhooks, each imported only if configured."""
 
 import os
 import platform
@@ -20,17 +20,17 @@ class NotificationSettings(Protocol):
 
     @property
     def grafana(self) -> GrafanaSettings:
-        """Where annotations go."""
+        """Settings of the annotations."""
 
     @property
     def webhooks(self) -> tuple[WebhookSettings, ...]:
-        """Where changes and alerts go."""
+        """Receivers of changes and alerts."""
 
 
 class NotificationService:
-    """The deliveries that are configured; one that fails keeps no other waiting."""
+    """The configured deliveries; a failed one does not delay the others."""
 
-    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+    def __init__(  # noqa: PLR0913 - the outside world is injected.
         self,
         settings: NotificationSettings,
         database: Database,
@@ -41,10 +41,10 @@ class NotificationService:
         sleep: Callable[[float], object],
         titles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """The deliveries of the first settings; `titles` is what devices are called, by UUID.
+        """Create the configured deliveries; `titles` returns display names of devices by UUID.
 
-        `warn` takes the name of an event and a message, once for each trouble; where `sleep`
-        returns true there are no more tries.
+        `warn` takes an event's name and a message, once per trouble. `sleep` returns true to end
+        retries.
         """
         node = os.environ.get("NODE_NAME") or platform.node()
         self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
@@ -57,10 +57,10 @@ class NotificationService:
         return (*self._annotations, *self._webhooks)
 
     def change(self, settings: NotificationSettings) -> None:
-        """Rebuild the deliveries whose settings differ; what waits stays in the outboxes.
+        """Rebuild the deliveries whose settings differ; pending messages stay in the outboxes.
 
         Raises:
-            RightsizerError: what waits cannot be read; all stays as it was.
+            RightsizerError: pending messages cannot be read; nothing has changed.
         """
         before, annotations, webhooks = self._settings, self._annotations, self._webhooks
         if before.grafana != settings.grafana:
@@ -70,23 +70,23 @@ class NotificationService:
         self._settings, self._annotations, self._webhooks = settings, annotations, webhooks
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Hand events to every delivery; quick, without network."""
+        """Pass events to every delivery; fast, without network."""
         attempt_all(partial(delivery.offer, events) for delivery in self._deliveries)
 
     def notify(self, body: str) -> None:
-        """Hand webhooks another JSON message; quick, without network."""
+        """Pass another JSON message to the webhooks; fast, without network."""
         attempt_all(partial(delivery.notify, body) for delivery in self._deliveries)
 
     def deliver(self) -> None:
-        """Let every delivery send what waits; the first failure is raised after the last."""
+        """Let every delivery send its pending messages; raise the first failure at the end."""
         attempt_all(delivery.deliver for delivery in self._deliveries)
 
     def counters(self) -> dict[str, float]:
-        """Attempts and failures, by series."""
+        """Attempts and failures by series."""
         return {name: value for each in self._deliveries for name, value in each.counters().items()}
 
     def gauges(self) -> dict[str, float]:
-        """Pending messages and last successes, by series."""
+        """Pending messages and last successes by series."""
         return {name: value for each in self._deliveries for name, value in each.gauges().items()}
 
     def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:

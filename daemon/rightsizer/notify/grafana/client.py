@@ -1,4 +1,4 @@
-"""Annotations of Grafana: the body that tells a change of advice, the API's client and parser."""
+"""Grafana annotations: body that describes a change of advice, client and parser of the API."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_
 from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"
-"""The tag of all that we write."""
+"""Tag of all our annotations."""
 BEGINNING: Final = f"event:{AdviceEventKind.OPENED}"
-"""The tag of a region, also once it has ended."""
+"""Tag of a region, kept after it has ended."""
 
 ROLL_UP: Final = "rollup"
-"""The event of a note that sums up others."""
+"""Event of a note that summarizes others."""
 
-# What Grafana's own store holds: 500 characters of serialized tags, 100 in each.
+# Limits of Grafana's store: 500 characters of serialized tags, 100 in each.
 _TAGS_LENGTH: Final = 500
 _TAG_LENGTH: Final = 100
 _TEXT_LENGTH: Final = 2000
@@ -33,7 +33,7 @@ _ACTOR_LENGTH: Final = 100
 _WHY_LENGTH: Final = 500
 _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 _FOR_GOOD: Final[Nanoseconds] = 9 * 10**9 * NANOSECONDS_PER_SECOND
-"""In the year 2255; calendars end before what may be asked for."""
+"""In the year 2255, before the end of the calendars; decisions may last longer."""
 
 _HEADINGS: Final = {
     AdviceEventKind.OPENED: "",
@@ -47,7 +47,7 @@ _HEADINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AnnotationBody:
-    """One annotation to be. `start` equals `end` for a point, and for a region still open."""
+    """An annotation to post. `start` equals `end` for a point, and for an open region."""
 
     advice_id: str
     event: str
@@ -57,33 +57,33 @@ class AnnotationBody:
     tags: tuple[str, ...]
     text: str
     data: Mapping[str, Any] | None = None
-    """How the advice stands, for a program to read; see `region`."""
+    """Machine-readable state of the advice; see `region_of`."""
 
     @property
     def closes_region(self) -> bool:
-        """Whether it ends what an earlier note began."""
+        """Whether it ends the region of an earlier note."""
         return self.event == AdviceEventKind.CLOSED
 
     @property
     def changes_region(self) -> bool:
-        """Whether it makes no annotation of its own, but changes what an earlier note began."""
+        """Whether it changes the region of an earlier note instead of adding an annotation."""
         return self.closes_region or self.event == AdviceEventKind.DECIDED
 
     @property
     def key_tags(self) -> tuple[str, str]:
-        """The two tags by which the same annotation is found again."""
+        """The two tags that identify the annotation in a search."""
         return self.tags[1], self.tags[2]
 
 
 def body_of(event: AdviceEvent, *, node: str = "", cluster: str = "") -> AnnotationBody:
-    """The note that tells of an event, with tags of where it was."""
+    """Return the note for an event, tagged with its node and cluster."""
     advice = event.advice
     is_open = event.kind in (AdviceEventKind.OPENED, AdviceEventKind.DECIDED)
     is_region = is_open or event.kind is AdviceEventKind.CLOSED
     start = advice.opened if is_region else event.time
-    # An open region has no end yet: its end is its start until it is patched.
+    # An open region ends at its start until it is patched.
     end = start if is_open else max(start, event.time)
-    # One annotation, opened and then closed, is found by the tags it was opened with.
+    # A closed region is found by the tags it was opened with.
     kind = AdviceEventKind.OPENED if is_region else event.kind
     finding = advice.finding
     values = (
@@ -99,12 +99,12 @@ def body_of(event: AdviceEvent, *, node: str = "", cluster: str = "") -> Annotat
 
 
 def milliseconds(time: Nanoseconds) -> int:
-    """A time as Grafana knows it."""
+    """Convert a time to Grafana's unit."""
     return time // _NANOSECONDS_PER_MILLISECOND
 
 
 def roll_up(notes: Sequence[AnnotationBody]) -> AnnotationBody:
-    """One note in place of many; the same notes give the same one."""
+    """Combine notes into one; the same notes always give the same result."""
     text = "\n".join(f"{note.advice_id} {note.event} {note.start}" for note in notes)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     lines = [f"{len(notes)} more changes of advice:"]
@@ -117,12 +117,12 @@ def roll_up(notes: Sequence[AnnotationBody]) -> AnnotationBody:
 
 
 def _tag(key: str, value: str) -> str:
-    """Grafana splits tags at colons and commas, so that a value may hold neither."""
+    """Return a tag without colons and commas in the value, at which Grafana splits."""
     return f"{key}:{value.replace(':', '-').replace(',', '-')}"[:_TAG_LENGTH]
 
 
 def _fitting(tags: Iterable[str]) -> tuple[str, ...]:
-    """As many of the tags, in their order, as Grafana's store takes."""
+    """Return the leading tags that fit into Grafana's store."""
     kept: list[str] = []
     for tag in dict.fromkeys(tags):
         if len(json.dumps([*kept, tag])) > _TAGS_LENGTH:
@@ -169,7 +169,7 @@ def _text(event: AdviceEvent) -> str:
 
 
 def _decision(advice: Advice) -> list[str]:
-    """Who put it into its state, until when, and why, as far as there is something to say."""
+    """Return lines on who decided, until when, and why, as far as known."""
     parts = [_one_line(advice.actor, _ACTOR_LENGTH)] if advice.actor else []
     if advice.expires is not None:
         expires = min(advice.expires, _FOR_GOOD) // NANOSECONDS_PER_SECOND
@@ -196,7 +196,7 @@ _SURENESS: Final = re.compile(r"^Confidence: (\d{1,3})%, risk: (\w+)$", re.MULTI
 
 
 def region_of(item: Any) -> Region | None:
-    """The region that an annotation of Grafana's API is; `None` where it is none of ours."""
+    """Parse an annotation of Grafana's API as a region; `None` if it is not ours."""
     try:
         text, data = str(item["text"]), item.get("data") or {}
         opened, end = _time(item["time"]), _time(item["timeEnd"])
@@ -256,23 +256,23 @@ def _time(milliseconds: Any) -> Nanoseconds:
 
 
 _PATH: Final = "/api/annotations"
-# How servers of several ages say that an annotation does not exist.
+# Answers of different Grafana versions for an annotation that does not exist.
 _GONE: Final = frozenset({404, 500})
 
 
 class GrafanaClient:
-    """Organization annotations, which every dashboard that asks for their tags shows."""
+    """Client of organization annotations, which dashboards show by their tags."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
 
     def find(self, note: AnnotationBody) -> int | Failure | None:
-        """The annotation that already tells this note; `None` where there is none."""
+        """Return the id of the annotation that already holds this note, or `None`."""
         time = milliseconds(note.start)
         found = self._search(note.key_tags, time, time + 1, 100)
         if isinstance(found, Failure):
             return found
-        # A search may give the note's neighbors too.
+        # A search may also return the note's neighbors.
         matches = (
             item.get("id")
             for item in found
@@ -283,9 +283,9 @@ class GrafanaClient:
         return next((id_ for id_ in matches if isinstance(id_, int) and id_), None)
 
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
-        """Whether an annotation tells of the note's advice.
+        """Whether an annotation belongs to the note's advice.
 
-        An id alone says nothing: a Grafana that lost its database gives it to another annotation.
+        The id alone proves nothing: a Grafana that lost its database reuses it.
         """
         result = self._http.request("GET", f"{_PATH}/{annotation_id}")
         if isinstance(result, Failure):
@@ -294,7 +294,7 @@ class GrafanaClient:
         return all(tag in (tags or ()) for tag in note.key_tags)
 
     def create(self, note: AnnotationBody) -> int | Failure:
-        """Post a new annotation and give its id."""
+        """Post a new annotation and return its id."""
         body = {
             "time": milliseconds(note.start),
             "timeEnd": milliseconds(note.end),
@@ -309,7 +309,7 @@ class GrafanaClient:
         return id_ if isinstance(id_, int) else _malformed("a new annotation", result.body)
 
     def change(self, annotation_id: int, note: AnnotationBody) -> Failure | None:
-        """Say how a region's advice stands, and set its end where the note closes it."""
+        """Update a region with the state of its advice, and its end if the note closes it."""
         end = {"timeEnd": milliseconds(note.end)} if note.closes_region else {}
         body = {**end, "text": note.text, **_attached(note)}
         path = f"{_PATH}/{annotation_id}"
@@ -317,7 +317,7 @@ class GrafanaClient:
         return result if isinstance(result, Failure) else None
 
     def regions(self, start: Nanoseconds, end: Nanoseconds, limit: int) -> list[Region] | Failure:
-        """The regions of advice over a span of wall time, at most so many, the latest ones."""
+        """Return the latest regions of advice in a span of wall time, at most `limit`."""
         span = milliseconds(start), milliseconds(end)
         found = self._search((PRODUCT, BEGINNING), *span, limit)
         if isinstance(found, Failure):

@@ -31,7 +31,7 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
         super().__init__(database, table)
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:
-        """Keep or forget a region."""
+        """Store the region of advice; delete it for `None`."""
         if annotation_id is None:
             self._run("DELETE FROM grafana_regions WHERE advice_id = ?", [(advice_id,)])
         else:
@@ -39,23 +39,23 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
             self._run("INSERT OR REPLACE INTO grafana_regions VALUES (?, ?)", [row])
 
     def annotation_id(self, advice_id: str) -> int | None:
-        """The region of a piece of advice."""
+        """Return the region of a piece of advice, or `None`."""
         query = "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?"
         return next((int(id_) for (id_,) in self._database.rows(query, (advice_id,))), None)
 
 
 class AnnotationQuota:
-    """Begins full, and is refilled on the steady clock."""
+    """Token bucket that starts full and is refilled on the steady clock."""
 
     def __init__(self, clock: Clock, capacity: int, per_day: int) -> None:
-        # One more than a run sends one by one: there is a sum of the rest beside them.
+        # One more than a run's single annotations, for the summary of the rest.
         self._clock, self._capacity, self._per_day = clock, capacity + 1, per_day
         self._level = float(self._capacity)
         self._filled = clock.time()
 
     @property
     def left(self) -> int:
-        """How many annotations there may be now."""
+        """Number of annotations allowed now."""
         now = self._clock.time()
         grown = self._level + (now - self._filled) * self._per_day / DAY
         self._level, self._filled = min(float(self._capacity), grown), now
@@ -75,7 +75,7 @@ _REMEDIES: Final = {
 
 
 class GrafanaAnnotations(Delivery[AnnotationBody]):
-    """Marks changes of advice in a Grafana."""
+    """Marks changes of advice in Grafana."""
 
     _outbox: AnnotationOutbox
     _trouble = "grafana_trouble"
@@ -96,7 +96,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         context: DeliveryContext,
         http: HttpClient | None = None,
     ) -> None:
-        """Nothing was sent yet; `http` stands in for the client of the settings."""
+        """Create the delivery; `http` replaces the client of the settings."""
         super().__init__("Grafana", outbox, context, maximum=settings.outbox_maximum)
         self._settings = settings
         self._body = partial(body_of, node=context.node, cluster=settings.cluster)
@@ -108,7 +108,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         self._quota = AnnotationQuota(self._clock, a_run, a_day)
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Put annotations of the events into the outbox."""
+        """Put annotations of events into the outbox."""
         self._outbox.put(list(map(self._body, events)))
 
     def _send(self) -> Failure | None:
@@ -118,7 +118,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         return failure
 
     def _restore(self) -> Failure | None:
-        """Offer the open regions again where none is left; a single one was deleted by a user."""
+        """Post open regions again if none is left; a single missing one was deleted by a user."""
         if self._clock.time() - self._asked < nanoseconds(self._settings.restore_seconds):
             return None
         waiting = {entry.body.advice_id for entry in self._pending()}
@@ -142,17 +142,17 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         return None
 
     def _entries_of_run(self) -> Sequence[OutboxEntry[AnnotationBody]]:
-        """The first few entries, those that change regions, and a sum of the rest."""
+        """Return the first entries, those that change regions, and a summary of the rest."""
         entries, left = self._due(), self._quota.left
         if not left:
-            # Regions change and end all the same: that makes no new annotation.
+            # Changing or closing a region creates no annotation.
             return [entry for entry in entries if entry.body.changes_region]
         limit = min(self._settings.annotations_per_run, left)
         if len(entries) > limit:
-            limit = min(limit, left - 1)  # There is one more, the sum of the rest.
+            limit = min(limit, left - 1)  # Leaves one for the summary of the rest.
         rest = [entry for entry in entries[limit:] if not entry.body.changes_region]
         if len(rest) > 1:
-            # The sum is kept before its parts go, so that a crash tells twice rather than never.
+            # Summary first: a crash in between repeats changes instead of losing them.
             summed = roll_up([entry.body for entry in rest])
             self._outbox.put([summed])
             self._outbox.done(entry.number for entry in rest)
@@ -168,7 +168,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         return failure
 
     def _create(self, body: AnnotationBody) -> Failure | None:
-        # An earlier attempt may have been carried out although its answer was lost.
+        # An earlier attempt may have succeeded although its answer was lost.
         found = self._api.find(body)
         made = self._api.create(body) if found is None else found
         if isinstance(made, Failure):
@@ -181,7 +181,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         region = self._region(body)
         if isinstance(region, Failure):
             return region
-        # A region that is gone is made again, whole.
+        # A region that is gone is created again, complete.
         done = self._api.create(body) if region is None else self._api.change(region, body)
         if isinstance(done, Failure):
             return done
@@ -190,7 +190,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         return None
 
     def _region(self, body: AnnotationBody) -> int | Failure | None:
-        """The region that was opened, by its tags and time, or by its id if it was moved."""
+        """Return the opened region by its tags and time, or by its id if it was moved."""
         found = self._api.find(body)
         known = self._outbox.annotation_id(body.advice_id)
         if found is not None or known is None:

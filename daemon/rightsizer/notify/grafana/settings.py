@@ -1,4 +1,4 @@
-"""Where Grafana is, how it is spoken to, and the token that opens it."""
+"""Settings of Grafana: address, token, limits."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 
 CREDENTIAL_NAME = "grafana-token"
-"""What systemd's `LoadCredential=` calls the token."""
+"""Name of the token's systemd credential (`LoadCredential=`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class GrafanaSettings(ServerSettings):
 def read_token(
     settings: GrafanaSettings, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The token as it is now; `None` where none is configured.
+    """Read the current token; `None` if none is configured.
 
     Raises:
         OSError: the token's file cannot be read.

@@ -1,4 +1,4 @@
-"""HTTP clients of webhooks: secret addresses, any answer."""
+"""HTTP clients for webhooks: secret addresses, arbitrary answers."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ def webhook_client(
     sleep: Callable[[float], object],
     headers: Callable[[], Mapping[str, str]] = dict,
 ) -> HttpClient:
-    """A client that keeps paths out of messages and takes any body for a success."""
+    """Create a client that keeps paths out of messages and accepts any body as success."""
     return HttpClient(
         base,
         http,
         token=lambda: read_token(token_file),
         headers=headers,
-        parse=lambda _: None,  # Many say `ok`, which is no JSON, and all have taken the message.
+        parse=lambda _: None,  # Many receivers answer `ok`, which is no JSON.
         has_secret_paths=True,
         sleep=sleep,
     )
@@ -38,7 +38,7 @@ def post_once(
     token_file: str = "",
     sleep: Callable[[float], object] = time.sleep,
 ) -> Result:
-    """Post JSON to an address without a query; repeated only where no receiver can have had it."""
+    """Post JSON to an address without a query; retry only if no receiver can have got it."""
     parts = urlsplit(url)
     client = webhook_client(f"{parts.scheme}://{parts.netloc}", http, token_file, sleep)
     try:

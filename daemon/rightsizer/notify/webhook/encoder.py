@@ -1,4 +1,4 @@
-"""Encoders of a change of advice as JSON, and of advice as an alert of Alertmanager's API v2."""
+"""Encoders of a change of advice as JSON, and of advice as alerts of Alertmanager's API v2."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,25 +19,25 @@ _SEVERITIES: Final = {
     Severity.HIGH: "warning",
     Severity.CRITICAL: "warning",
 }
-"""Advice is never `critical`, which pages an operator at night."""
+"""Advice is never `critical`, which would page an operator at night."""
 _MISSED_RESENDS: Final = 4
 _DEVICES_NAMED: Final = 64
-"""More than a node's GPUs are a pool, which is one alert."""
+"""Advice on more devices than a node has is about a pool, and gets one alert."""
 _RESOLVED_KEPT: Final[Nanoseconds] = nanoseconds(900.0)
-"""How long the end of an alert is repeated, as Prometheus does; nothing has to be remembered."""
+"""Time for which a resolved alert is repeated, as Prometheus does; this needs no state."""
 
 
 def is_firing(advice: Advice) -> bool:
-    """Whether an operator is asked to act; snoozed advice asks for nothing."""
+    """Whether the advice asks an operator to act; snoozed advice does not."""
     return advice.is_open and advice.state is not AdviceState.SNOOZED
 
 
 def needs_delivery(advice: Advice, now: Nanoseconds) -> bool:
-    """Whether it fires, or ended so lately that an Alertmanager may not know."""
+    """Whether it fires, or ended so recently that an Alertmanager may not know yet."""
     return is_firing(advice) or now - _end(advice) <= _RESOLVED_KEPT
 
 
-def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
+def alerts_of(  # noqa: PLR0913 - subject, node and format of an alert.
     advice: Advice,
     now: Nanoseconds,
     *,
@@ -47,10 +47,10 @@ def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
     external_url: str,
     resend_seconds: float,
 ) -> Iterator[JsonObject]:
-    """An alert for each device, as Prometheus's alerts are, so that one may inhibit the other.
+    """Yield an alert for each device, like Prometheus's alerts, so that one may inhibit another.
 
-    They are sent every so many seconds, and end by themselves if they are not sent again. `now` is
-    wall time, `titles` is what people call the devices, and the link begins with the URL.
+    Alerts are resent every `resend_seconds`, and expire if they are not. `now` is wall time,
+    `titles` are display names of devices, `external_url` is the base of links.
     """
     uuids = advice.finding.culprits or advice.finding.devices
     for uuid in uuids if 0 < len(uuids) <= _DEVICES_NAMED else ("",):
@@ -84,10 +84,10 @@ def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> J
         },
         "annotations": _annotations(advice),
         "startsAt": _written(advice.opened),
-        # Never before its start, which the API refuses.
+        # Never before its start, which the API rejects.
         "endsAt": _written(max(now + lasts if is_firing(advice) else _end(advice), advice.opened)),
     }
-    # A label that is empty is none.
+    # Alertmanager treats an empty label as absent.
     alert["labels"] = {name: value for name, value in alert["labels"].items() if value}
     return alert
 
@@ -116,13 +116,13 @@ def _written(time: Nanoseconds) -> str:
 
 
 CHANGE_VERSION: Final = 1
-"""Grows when a key changes its meaning or goes; keys are added without."""
+"""Rises when a key changes its meaning or is removed; new keys do not change it."""
 
 
 def change_of(event: AdviceEvent, node: str) -> str:
-    """The body: what happened, when, to which advice, and on which machine.
+    """Encode a change: what happened, when, to which advice, on which node.
 
-    `delivery` is the same however often a message is sent, so that a receiver can tell.
+    `delivery` is the same in all attempts, so that a receiver can detect duplicates.
     """
     return json.dumps(
         {

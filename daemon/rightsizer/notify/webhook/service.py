@@ -1,4 +1,4 @@
-"""Webhooks: changes of advice as JSON from the outbox, or open advice as alerts."""
+"""Webhooks: changes of advice from the outbox as JSON, or open advice as alerts."""
 
 import hashlib
 import json
@@ -27,15 +27,15 @@ WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
 )
 _ALERTS: Final = "/api/v2/alerts"
 _ALERTS_A_REQUEST: Final = 64
-"""As many as Prometheus sends at once."""
+"""Prometheus's batch size."""
 _FIRST_PAUSE_SECONDS: Final = 60.0
 
 
 class Webhook(Delivery[str]):
-    """Sends changes from the outbox as JSON, or what is open now as alerts.
+    """Sends changes from the outbox as JSON, or currently open advice as alerts.
 
-    Alerts need no outbox: as Prometheus does, each run sends all that fires and what ended
-    lately, so that an agent or Alertmanager that lost something has all of it a run later.
+    Alerts need no outbox: as in Prometheus, each run sends all that fire or ended recently, so
+    that an agent or Alertmanager that lost state has all of it a run later.
     """
 
     _trouble = "webhook_trouble"
@@ -49,14 +49,14 @@ class Webhook(Delivery[str]):
     def __init__(
         self, name: str, settings: WebhookSettings, outbox: Outbox[str], context: DeliveryContext
     ) -> None:
-        """Nothing was sent yet."""
+        """Create the webhook with the settings' outbox limit."""
         maximum, destination = settings.outbox_maximum, key_of(settings)
         super().__init__(name, outbox, context, maximum=maximum, destination=destination)
         self._settings, self._is_json = settings, settings.format is WebhookFormat.JSON
         self._client: tuple[str, HttpClient] | None = None
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Put changes into the outbox; alerts are made of what is open when they are sent."""
+        """Put changes into the outbox; alerts are built from open advice when sent."""
         if self._is_json:
             unwanted = {AdviceEventKind.DECIDED}
             if not self._settings.send_resolved:
@@ -66,12 +66,12 @@ class Webhook(Delivery[str]):
                 for event in events
                 if event.kind not in unwanted and self._settings.wants(event.advice)
             ]
-            # After a crash the same may be offered again.
+            # After a crash the same events may be offered again.
             waiting = {entry.body for entry in self._pending()}
             self._outbox.put([body for body in wanted if body not in waiting], self._destination)
 
     def notify(self, body: str) -> None:
-        """Put another JSON message into the outbox; an Alertmanager takes none of it."""
+        """Put another JSON message into the outbox; Alertmanagers take none."""
         if self._is_json:
             self._outbox.put([body], self._destination)
 
@@ -111,7 +111,7 @@ class Webhook(Delivery[str]):
         return self._request(json.loads(body))
 
     def _request(self, body: Any) -> Failure | None:
-        """Post JSON; twice does no harm: a change has its `delivery`, an alert is idempotent."""
+        """Post JSON; duplicates are harmless: changes have a `delivery`, alerts are idempotent."""
         failure = self._answer(body)
         sent, failed = self.report.sent, self.report.failed
         self._count(sent=sent + (failure is None), failed=failed + (failure is not None))
@@ -145,7 +145,7 @@ class Webhook(Delivery[str]):
             self._client[1].close()
 
     def _pause_seconds(self, failures: int) -> float:
-        """None after the first failure, for the next run is a minute away; then it doubles."""
+        """No pause after the first failure, as the next run is a minute away; then it doubles."""
         if failures == 1:
             return 0.0
         doubled: float = _FIRST_PAUSE_SECONDS * 2 ** min(failures - 2, 20)
@@ -156,7 +156,7 @@ class Webhook(Delivery[str]):
 
 
 def key_of(settings: WebhookSettings) -> str:
-    """The destination in the outbox: the same after a restart, and no secret."""
+    """Return the destination in the outbox: stable across restarts, and not secret."""
     text = f"{settings.format}|{settings.name}|{settings.url}|{settings.url_file}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -164,12 +164,12 @@ def key_of(settings: WebhookSettings) -> str:
 def webhooks_of(
     settings: Sequence[WebhookSettings], outbox: Outbox[str], context: DeliveryContext
 ) -> tuple[Webhook, ...]:
-    """The webhooks of the settings; messages that wait for others are dropped."""
+    """Create the webhooks of the settings; drop messages pending for other destinations."""
     outbox.keep_only(map(key_of, settings))
     count: Counter[str] = Counter()
     found = []
     for each in settings:
-        # Never the path, which may be a secret, nor a quote, which a series' key has.
+        # Never the path, which may be secret, nor a quote, which would break a series' key.
         name = each.name or urlsplit(each.url).netloc or each.url_file.rpartition("/")[2]
         name = name.replace('"', "'")
         count[name] += 1

@@ -1,4 +1,4 @@
-"""Where advice is sent, which of it, and the secrets that it takes."""
+"""Settings of a webhook: address, selection of advice, secrets."""
 
 import os
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from rightsizer.model.units import DAY_SECONDS
 
 
 class WebhookFormat(StrEnum):
-    """What is sent."""
+    """Format of the messages."""
 
     JSON = "json"
-    """One request a change of advice."""
+    """One request per change of advice."""
     ALERTMANAGER = "alertmanager"
-    """Alerts for the API (v2) of an Alertmanager."""
+    """Alerts for the Alertmanager API v2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class WebhookSettings:
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
-        """Refuse what can never be posted to."""
+        """Reject settings that can never work."""
         if bool(self.url) == bool(self.url_file):
             raise ValueError("a webhook has either url or url_file")
         if self.url:
             checked_address(self.url)
 
     def wants(self, advice: Advice) -> bool:
-        """Whether advice is of a kind that is sent."""
+        """Whether advice is selected by these settings."""
         finding = advice.finding
         is_asked = not self.reasons or any(reason in self.reasons for reason in finding.reasons)
         return is_asked and finding.severity.rank >= self.minimum_severity.rank
@@ -86,14 +86,14 @@ class WebhookSettings:
 _CHATS: Final = frozenset(
     {"hooks.slack.com", "discord.com", "discordapp.com", "chat.googleapis.com"}
 )
-"""Services whose webhooks take messages of their own form alone."""
+"""Services whose webhooks accept only messages in their own format."""
 
 
 def checked_address(url: str) -> str:
-    """The same address, if it can be posted to; a query may be part of it.
+    """Return the address if requests can be posted to it; it may have a query.
 
     Raises:
-        ValueError: it cannot; the message never holds the path, which may be a secret.
+        ValueError: it cannot; the message never contains the path, which may be secret.
     """
     parts = urlsplit(url)
     if parts.hostname in _CHATS:
@@ -103,7 +103,7 @@ def checked_address(url: str) -> str:
         )
     try:
         checked_url(f"{parts.scheme}://{parts.netloc}")
-        parts.port  # noqa: B018 - looking at it is what checks it.
+        parts.port  # noqa: B018 - access validates it.
     except ValueError:
         has_password = parts.password is not None or parts.username is not None
         raise ValueError(
@@ -115,11 +115,11 @@ def checked_address(url: str) -> str:
 
 
 def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """The address as it is now.
+    """Read the current address.
 
     Raises:
         OSError: its file cannot be read.
-        ValueError: the file holds none.
+        ValueError: the file holds no address.
     """
     if settings.url:
         return settings.url
@@ -131,10 +131,10 @@ def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.
 
 
 def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The bearer token as it is now; `None` where no file is named.
+    """Read the current bearer token; `None` if no file is configured.
 
     Raises:
-        OSError: its file cannot be read.
+        OSError: the file cannot be read.
         ValueError: the file does not hold a token.
     """
     return read_token_file(_path(token_file, environment)) if token_file else None
@@ -143,11 +143,11 @@ def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> 
 def read_headers(
     settings: WebhookSettings, environment: Mapping[str, str] = os.environ
 ) -> Mapping[str, str]:
-    """The further headers as they are now.
+    """Read the current additional headers.
 
     Raises:
-        OSError: their file cannot be read.
-        ValueError: a line is no header; the message names the line and not its content.
+        OSError: the file cannot be read.
+        ValueError: a line is no header; the message has its number but not its content.
     """
     if not settings.headers_file:
         return {}

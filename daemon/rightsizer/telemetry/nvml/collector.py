@@ -13,7 +13,7 @@ from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 Read = Callable[[DeviceHandle, ReadingBuilder], None]
-"""Asks the handle and puts each answer into the reading, failures too."""
+"""Calls the driver and puts each answer, failures included, into the reading."""
 
 _FIRST: Final = NvmlFailure(
     Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
@@ -21,7 +21,7 @@ _FIRST: Final = NvmlFailure(
 
 
 class CounterRate:
-    """Rate of a counter between two looks; a counter that went backwards was reset."""
+    """Rate of a counter between two reads; a counter that went backwards was reset."""
 
     __slots__ = ("_last", "_time")
 
@@ -30,7 +30,7 @@ class CounterRate:
         self._time: Nanoseconds = 0
 
     def per_second(self, value: float, now: Nanoseconds) -> float | None:
-        """The growth since the last look; `None` at the first and after a reset."""
+        """Return the growth since the last read; `None` at the first one and after a reset."""
         last, since = self._last, self._time
         self._last, self._time = value, now
         if last is None or value < last or now <= since:
@@ -40,15 +40,15 @@ class CounterRate:
 
 @dataclass(frozen=True, slots=True)
 class NvmlRate:
-    """A signal that is the rate of a counter in a numbered field since the last round."""
+    """A signal that is the rate of a counter in a numbered field, between two rounds."""
 
     signal: Signal
     field: FieldKey
     scale: float = 1.0
-    """To the signal's unit."""
+    """Factor to the signal's unit."""
 
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
-        """Put the growth a second."""
+        """Put the counter's growth a second."""
         count = handle.field(self.field)
         if not isinstance(count, NvmlFailure):
             meter = handle.hold((CounterRate, self.field), CounterRate)
@@ -59,22 +59,22 @@ class NvmlRate:
 
 @dataclass(frozen=True, slots=True)
 class NvmlValue:
-    """A signal that a numbered field holds or, where a driver lacks that, by functions."""
+    """A signal read from a numbered field or, if the driver lacks it, by functions."""
 
     signal: Signal
     calls: tuple[tuple[Any, ...], ...] = ()
-    """Functions of the bindings with their arguments; older drivers know only the later ones."""
+    """Functions of the bindings with their arguments, newest first, for older drivers."""
     field: FieldKey | None = None
     scale: float = 1.0
-    """To the signal's unit."""
+    """Factor to the signal's unit."""
     part: Callable[[Any], Any] | None = None
-    """What counts of a function's answer."""
+    """Extracts the value from a function's answer."""
     is_percent: bool = False
     is_constant: bool = False
-    """Whether the first function is not asked again once it has answered."""
+    """Whether the first function is not called again after an answer."""
 
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
-        """Ask for the value and put the answer."""
+        """Read the value and put it into the reading."""
         answer = None if self.field is None else handle.field(self.field)
         is_unknown = isinstance(answer, NvmlFailure) and answer.is_unsupported
         if answer is None or (is_unknown and self.calls):
@@ -92,31 +92,31 @@ class NvmlValue:
 
 @dataclass(frozen=True, slots=True)
 class NvmlCollector:
-    """Some signals of a device that are read together."""
+    """Signals of a device that are read together."""
 
     name: str
     signals: tuple[Signal, ...]
     read: Read
     part_of: str = ""
-    """The collector under whose name its outcome is shown; its own where there is none."""
+    """Name under which its outcome is reported; its own if empty."""
     fields: tuple[FieldKey, ...] = ()
-    """NVML's numbered fields that it takes; those of all collectors come in one call a round."""
+    """NVML field ids it uses; those of all collectors are fetched in one call a round."""
     is_essential: bool = False
-    """Whether it is asked every round, however slow the driver is."""
+    """Whether it runs every round, however slow the driver is."""
     is_slow: bool = False
-    """Whether its signals change so slowly that they are read at the slow interval and hold."""
+    """Whether its signals change slowly: read at the slow interval, and held in between."""
     tells: tuple[str, ...] = ()
-    """What it puts into the reading beside its signals, by attribute."""
+    """Attributes of the reading that it sets beside its signals."""
     release: Read | None = None
-    """Gives back what a profiler needs, and puts why its signals are missing meanwhile."""
+    """Frees what a profiler needs, and puts why the signals are missing meanwhile."""
     on_mig_parent: bool = True
     on_mig_instance: bool = False
     settles: bool = False
-    """Whether a GPU that has just been woken up gives misleading values."""
+    """Whether values mislead shortly after a GPU was woken up."""
 
     @classmethod
     def of(cls, name: str, *values: NvmlValue | NvmlRate, **options: Any) -> Self:
-        """A collector that reads these values one by one."""
+        """Create a collector that reads these values one by one."""
 
         def read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
             for value in values:
@@ -126,7 +126,7 @@ class NvmlCollector:
         return cls(name, tuple(value.signal for value in values), read, fields=fields, **options)
 
     def applies_to(self, device: Device) -> bool:
-        """Whether the device is of a kind that can have these signals."""
+        """Whether a device of this kind can have these signals."""
         if device.mig is not None:
             return self.on_mig_instance
         return self.on_mig_parent or not device.has_mig_instances

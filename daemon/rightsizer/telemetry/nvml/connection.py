@@ -1,4 +1,4 @@
-"""Connection to NVML: keeps it open, reopens with back-off, calls on a worker of its own."""
+"""Connection to NVML: keeps it open, reopens it with back-off, calls from its own worker."""
 
 import itertools
 import time
@@ -19,12 +19,12 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _OPENING: Final = "NVML is being opened"
 _MOST_GPUS: Final = 16
-"""Of a node."""
+"""Upper bound of a node."""
 _RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
 
 
 class ReopenBackOff:
-    """Waits that double up to a longest one."""
+    """Waits that double up to a maximum."""
 
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
         self._first = first_seconds
@@ -32,18 +32,18 @@ class ReopenBackOff:
         self._next = first_seconds
 
     def next(self) -> Nanoseconds:
-        """The next wait."""
+        """Return the next wait."""
         wait = min(self._next, self._longest)
         self._next = wait * 2
         return nanoseconds(wait)
 
     def reset(self) -> None:
-        """Start over with the first."""
+        """Start over with the first wait."""
         self._next = self._first
 
 
 class _Release(Enum):
-    """How far NVML is let go on request."""
+    """Progress of a release of NVML on request."""
 
     NONE = auto()
     WANTED = auto()
@@ -52,7 +52,7 @@ class _Release(Enum):
 
 
 class NvmlConnection:
-    """The driver as the coordinator sees it: what it offers now, or why nothing."""
+    """NVML as seen by the coordinator: the current inventory, or why there is none."""
 
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
@@ -64,8 +64,8 @@ class NvmlConnection:
             lambda: NvmlDriver(
                 generations, catalogue, sysfs, self._stuck_probes, lambda: self.inventory
             ),
-            abandon_after_seconds=0.0,  # `_is_given_up` says when.
-            # Each thread that hangs in a look is at another GPU.
+            abandon_after_seconds=0.0,  # `_is_given_up` decides.
+            # Threads that hang during enumeration are each at another GPU.
             abandoned_maximum=_MOST_GPUS * settings.abandoned_threads_maximum,
             moved_at=lambda driver: driver.library.asked_at,
         )
@@ -84,31 +84,31 @@ class NvmlConnection:
 
     @property
     def is_released(self) -> bool:
-        """Whether NVML was let go and no thread is left inside of it."""
+        """Whether NVML was released and no thread is left inside it."""
         workers = (self._worker, *self._retired)
         return self._release is _Release.DONE and not any(found.abandoned for found in workers)
 
     @property
     def abandoned(self) -> int:
-        """How many threads hang in a look for devices and were given up."""
+        """Number of threads that hang during enumeration and were abandoned."""
         return self._worker.abandoned
 
     @property
     def may_reopen(self) -> bool:
-        """Whether the last reopening was long enough ago."""
+        """Whether the back-off since the last reopening is over."""
         return self._clock.time() >= self._next_reopening
 
     def advance(self, deadline: float) -> None:
-        """Take in what was found, and look again when that is due.
+        """Take the result of an enumeration, and start the next one when due.
 
-        Waits for an answer, until a point on the monotonic clock, only while nothing is known.
+        Waits for a result, until a point on the monotonic clock, only while there is no inventory.
         """
         if self._release is not _Release.NONE:
             self._advance_release()
             return
         abandoned, self._abandoned = self._abandoned, self.abandoned
         if self._abandoned < abandoned:
-            self.retry_soon()  # Where a thread has come back there may be a GPU again.
+            self.retry_soon()  # A thread came back, and with it perhaps its GPU.
         if not self._is_waiting and self._clock.time() >= self._due:
             self._begin()
         if self._is_waiting and self.inventory is not None:
@@ -116,19 +116,19 @@ class NvmlConnection:
         while self._is_waiting and self.inventory is None and time.monotonic() < deadline:
             self._take(min(deadline, time.monotonic() + max(0.0, self._first_patience_left)))
             if self._first_patience_left <= 0.0 and self._is_waiting:
-                self._take(deadline)  # What keeps it waiting cannot be passed by.
+                self._take(deadline)  # The hanging call cannot be skipped.
 
     def retry_soon(self) -> None:
-        """Look for devices again within the shortest retry: one of them has changed."""
+        """Enumerate again within the shortest retry interval: a device has changed."""
         if self.inventory is None:
-            return  # That is being done already.
+            return  # Already under way.
         soon = self._clock.time() + nanoseconds(self._settings.retry_first_seconds)
         self._due = min(self._due, soon)
 
     def reopen(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
-        """Shut NVML down and open it again, once the back-off allows it.
+        """Shut NVML down and open it again when the back-off allows.
 
-        Of closed workers, those that are `retired` may still hold something of this opening.
+        `retired` are closed workers that may still hold handles of this opening.
         """
         self._retired = tuple(retired)
         self._reopening = True
@@ -139,9 +139,9 @@ class NvmlConnection:
         self.trouble = reason
 
     def release(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
-        """Shut NVML down and leave it so until `resume`.
+        """Shut NVML down until `resume`.
 
-        Closed workers that are `retired` may still hold something of this opening.
+        `retired` are closed workers that may still hold handles of this opening.
         """
         if self._release is _Release.NONE:
             self._release = _Release.WANTED
@@ -160,16 +160,16 @@ class NvmlConnection:
             self.reason = Missing.LOST
 
     def confirm(self) -> None:
-        """Note that the devices answer: the next trouble is a new one."""
+        """Reset the back-off: the devices respond."""
         self._back_off.reset()
 
     def close(self, deadline: float) -> None:
-        """Shut NVML down, unless it hangs."""
+        """Shut NVML down; give up at the deadline if it hangs."""
         self._worker.close()
         self._worker.join(deadline)
 
     def _advance_release(self) -> None:
-        """Drop the answer under way, then close; a call that hangs is waited for."""
+        """Discard the pending answer, then close; wait for a call that hangs."""
         if self._is_waiting:
             self._is_waiting = isinstance(self._worker.answer(time.monotonic()), Stuck)
             if not self._is_waiting and self._release is _Release.UNDER_WAY:
@@ -185,7 +185,7 @@ class NvmlConnection:
             self._is_waiting = True
 
     def _ask(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:
-        """Have NVML closed, once no worker holds anything of its opening, and go on."""
+        """Close NVML once the retired workers hold nothing, then call `then`."""
         retired, wait_seconds = self._retired, self._settings.deadline_seconds
 
         def close(driver: NvmlDriver) -> Inventory | NvmlFailure:
@@ -207,8 +207,7 @@ class NvmlConnection:
                     if answer.still_seconds < self._settings.hung_after_seconds
                     else f"NVML hangs in {call or 'opening'} for {answer.still_seconds:.1f} s"
                 )
-            # A slow look at many GPUs that was begun again would never end: calls that come back
-            # are a sign of life.
+            # Enumeration of many GPUs is slow and must not be restarted while calls return.
             if self._is_given_up(answer):
                 self._begin()
             return
@@ -216,13 +215,13 @@ class NvmlConnection:
         if isinstance(answer, Inventory):
             self._accept(answer)
         elif isinstance(answer, NvmlFailure) and answer.reason is Missing.RELEASED:
-            self._begin()  # It was taken back while it was being let go.
+            self._begin()  # Resumed while the release was under way.
         else:
             self._refuse(answer)
 
     @property
     def _first_patience_seconds(self) -> float:
-        """How long a GPU may keep the first look waiting; the less, the more of them hang."""
+        """Time that one GPU may delay the first enumeration; shorter the more GPUs hang."""
         settings = self._settings
         longest = min(settings.first_look_patience_seconds, settings.hung_after_seconds)
         return longest * max(1 / 8, 1 / (1 + self.abandoned) ** 2)
@@ -232,10 +231,10 @@ class NvmlConnection:
         return self._first_patience_seconds - self._worker.stuck().still_seconds
 
     def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
-        """Whether another thread looks instead.
+        """Whether another thread takes over the enumeration.
 
-        One that hangs at a GPU before anything is known keeps all others from being read, and is
-        passed by; where it was only slow, its GPU is found once it comes back.
+        Before the first inventory a GPU that hangs would block all others, so it is skipped early;
+        if it was only slow, it is found once its thread comes back.
         """
         settings, driver = self._settings, stuck.state
         if self.inventory is None and driver and self._stuck_probes.holds(driver.library):

@@ -1,4 +1,4 @@
-"""Collectors of one device and the scheduler of what each poll reads."""
+"""Collectors of one device, and the scheduler that selects what each round reads."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -15,39 +15,39 @@ from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _OVERTIME: Final = 10.0
-"""What fits into no round is asked after as many times its own duration: a tenth of the time."""
+"""A collector that exceeds every budget runs after ten times its duration: 10% of the time."""
 
 _ONCE_SECONDS: Final = 3.0
-"""What took longer has hung: once says little of the next time, and twice that it will again."""
+"""A longer call has hung: a single one predicts little, two in a row predict a third."""
 
 _EVER_SECONDS: Final = 30.0
-"""No hang says more than this: after ten times as long anything is tried again."""
+"""Cap of the cost: after ten times this time any collector is tried again."""
 
 _NOTHING_SECONDS: Final = 0.0001
-"""What takes no longer asks the driver nothing: a device that does not have it, for one."""
+"""A shorter read makes no driver call, for example because the device lacks the signal."""
 
 
 @dataclass(slots=True, eq=False)
 class ScheduledCollector:
-    """A collector of one device: when it was asked, and what that took."""
+    """A collector of one device with its schedule and cost."""
 
     collector: NvmlCollector
     due: Nanoseconds = 0
     asked_at: Nanoseconds | None = None
     period: Nanoseconds = 0
-    """Between the last two times that it was asked."""
+    """Time between its last two runs."""
     seconds: float = 0.0
     seconds_before: float = math.inf
     has_outcome: bool = False
-    """Whether there is something to tell of how it fared: the device has what it reads."""
+    """Whether its outcome is reported: the device has what it reads."""
     has_failed: bool = False
     is_scheduled: bool = True
-    """Whether this round is to ask it, unless its time is used up before."""
+    """Whether it runs in this round, unless the time is used up before."""
     ignores_budget: bool = False
-    """Whether this round asks it, whatever the time."""
+    """Whether it runs in this round regardless of the time."""
 
     def asked(self, now: Nanoseconds, duration_seconds: float) -> None:
-        """Note that it was asked."""
+        """Record a run."""
         if self.asked_at is not None:
             self.period = now - self.asked_at
             self.seconds_before = self.seconds
@@ -56,18 +56,18 @@ class ScheduledCollector:
 
     @property
     def cost_seconds(self) -> float:
-        """What it may take this time: one that hung once, and came back, is soon tried again."""
+        """Expected duration; stays low after a single hang, so that a retry comes soon."""
         return min(self.seconds, max(self.seconds_before, _ONCE_SECONDS), _EVER_SECONDS)
 
 
 def schedule(
     items: Collection[ScheduledCollector], left_seconds: float, now: Nanoseconds
 ) -> list[ScheduledCollector]:
-    """Mark those that are asked in this round, and give those that are due and have to wait.
+    """Mark the collectors that run in this round, and return those due that have to wait.
 
-    Where the time is too short for all, those go first that have waited longest for what they
-    cost, as far as they fit. One that does not fit may go beyond once it has waited for ten times
-    what it takes: slow ones are asked less often, and none never.
+    If time is too short for all, those with the longest wait relative to their cost run first,
+    as far as they fit. One that does not fit may exceed the budget once it has waited ten times
+    its cost: slow collectors run less often, but never starve.
     """
     due = []
     for item in items:
@@ -75,7 +75,7 @@ def schedule(
         item.is_scheduled = now >= item.due
         if item.is_scheduled:
             due.append(item)
-    # None costs more than it took, and what all took is the quicker sum.
+    # Fast path: costs never exceed the last durations, whose sum is cheaper.
     if sum([item.seconds for item in due]) <= left_seconds:
         return []
     if sum(item.cost_seconds for item in due) <= left_seconds:
@@ -110,22 +110,22 @@ def _waited(item: ScheduledCollector, now: Nanoseconds) -> float:
 
 @dataclass(slots=True)
 class DeviceCollectors:
-    """A device, and the collectors that make sense for it."""
+    """A device and the collectors that apply to it."""
 
     handle: DeviceHandle
     essential: tuple[ScheduledCollector, ...]
     optional: tuple[ScheduledCollector, ...]
-    """Those of every round, while the driver is quick."""
+    """Run every round, while the driver is quick."""
     slow: tuple[ScheduledCollector, ...]
     absent: Mapping[Signal, NvmlFailure]
     last: ReadingBuilder | None = None
-    """What the last round found; what it had no time for holds on."""
+    """Result of the last round; kept for collectors that a round skips."""
     slow_builder: ReadingBuilder | None = None
-    """What the slow collectors found last; it holds until they read again."""
+    """Last result of the slow collectors; kept until they run again."""
 
     @classmethod
     def of(cls, handle: DeviceHandle) -> Self:
-        """A device with the collectors that are enabled and apply to it."""
+        """Create the enabled collectors that apply to a device."""
         device = handle.target.device
         kind = "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"
         disabled = handle.settings.disabled_collectors
@@ -144,10 +144,10 @@ class DeviceCollectors:
 
     @property
     def waiting(self) -> tuple[ScheduledCollector, ...]:
-        """All that may have to wait, where the driver is slow."""
+        """All collectors that may be postponed if the driver is slow."""
         return (*self.optional, *self.slow)
 
     def due_fields(self) -> list[FieldKey]:
-        """The numbered fields that this round is to ask for."""
+        """Field ids that this round fetches."""
         items = (*self.essential, *self.waiting)
         return [key for item in items if item.is_scheduled for key in item.collector.fields]

@@ -33,7 +33,7 @@ _size_of_instance: Final = attrgetter(
 
 
 def _words(*words: str, first: int = 0) -> _Text:
-    """Of NVML's numbers from the first on, which never change (nvml.h)."""
+    """Names of NVML's constants, counted from `first`; they never change (nvml.h)."""
     named = dict(enumerate(words, first))
     return lambda answer: named.get(int(answer))
 
@@ -43,12 +43,12 @@ def _plain(answer: Any) -> str | None:
 
 
 def _current(answer: Any) -> str | None:
-    """Of a mode now and after the next reset: the one now."""
+    """Current mode, of a pair of current and pending mode."""
     return _switch(answer[0])
 
 
 def _number(answer: Any) -> str | None:
-    """A number, where the driver has no way to say that there is none but -1."""
+    """A number; the driver reports absence as -1."""
     return str(answer) if 0 <= answer < _BLANK else None
 
 
@@ -80,33 +80,33 @@ _CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
     "ecc_mode": ("nvmlDeviceGetEccMode", _current),
     "mig_mode": ("nvmlDeviceGetMigMode", _current),
 }
-"""Calls and texts by name; nothing changes without a reset or another opening of NVML."""
+"""Calls and converters by fact; values change only with a reset or another opening of NVML."""
 _MODES: Final[Mapping[str, tuple[str, _Text]]] = {
     "persistence_mode": ("nvmlDeviceGetPersistenceMode", _switch),
     "compute_mode": ("nvmlDeviceGetComputeMode", _compute_mode),
 }
 
 _LINKED_FORMS: Final = ("SXM", "NVL")
-"""Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
+"""Form factors whose NVLinks are all connected; PCIe cards need a bridge."""
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
-"""Degrees Celsius that can be a threshold; newer boards answer with margins, or with nothing."""
+"""Plausible thresholds in degrees Celsius; newer boards answer with margins, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFactsReader:
-    """Where facts come from."""
+    """Reader of static facts from driver, sysfs and catalogue."""
 
     library: NvmlLibrary
     catalogue: Catalogue
     sysfs: Path
     nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
-    """By PCI address, as the driver once gave them: a GPU keeps its identity without an answer."""
+    """By PCI address, as last reported: a GPU keeps its identity if the driver stops answering."""
 
     identified: set[int] = field(default_factory=set)
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
-        """The GPU's uuid; one that never gave it goes by its index."""
+        """Return the GPU's uuid, or a name by index if it was never reported."""
         uuid = self.ask("nvmlDeviceGetUUID", handle)
         if uuid:
             self.identified.add(index)
@@ -117,12 +117,12 @@ class DeviceFactsReader:
         return self.uuids.get(pci_bus_id, f"index:{index}")
 
     def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
-        """What the driver says of a device; `None` where it does not say."""
+        """Return the driver's answer for a device, or `None` on failure."""
         answer = self.library.ask(name, handle, *arguments)
         return None if isinstance(answer, NvmlFailure) else answer
 
     def texts(self, calls: Mapping[str, tuple[str, _Text]], handle: Any) -> dict[str, str]:
-        """Facts by name; one without an answer is left out."""
+        """Return facts as text by name; failures are left out."""
         answers = ((name, text, self.ask(call, handle)) for name, (call, text) in calls.items())
         return {
             name: found
@@ -131,27 +131,27 @@ class DeviceFactsReader:
         }
 
     def number(self, name: str, handle: Any, *arguments: Any) -> Any:
-        """The same, where the answer is a number."""
+        """Return a numeric answer, or `None` if it failed or is blank."""
         answer = self.ask(name, handle, *arguments)
         return None if answer is None or is_blank(answer) else answer
 
     def memory_total_bytes(self, handle: Any) -> float | None:
-        """The framebuffer of a GPU or an instance."""
+        """Framebuffer size of a GPU or an instance."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
         return _possible(Signal.MEMORY_TOTAL_BYTES, memory and float(memory.total))
 
     def numa_node(self, pci_bus_id: str | None) -> int | None:
-        """The node that the kernel places a device on; it says -1 where it does not know."""
+        """NUMA node of a PCI device by the kernel, which writes -1 for unknown."""
         folder = self.sysfs / "bus/pci/devices" / (kernel_address(pci_bus_id) or "none")
         node = read_integer(folder / "numa_node")
         return node if node is not None and node >= 0 else None
 
     def board(self, device: Device) -> Board | None:
-        """The catalogue's entry, where it knows the board."""
+        """Return the board's catalogue entry, or `None`."""
         return None if device.board is None else self.catalogue.boards[device.board]
 
     def wiring(self, handle: Any, device: Device, *, is_alone: bool) -> NvlinkWiring:
-        """Which NVLinks of a GPU lead somewhere; those of one that is alone on its node do not."""
+        """Return the connected NVLinks of a GPU; a GPU alone on its node has no fixed ones."""
         board = self.board(device)
         return self.nvlinks.read(
             device.uuid,
@@ -163,14 +163,14 @@ class DeviceFactsReader:
         )
 
     def threshold_celsius(self, handle: Any, threshold: int) -> float | None:
-        """A temperature at which the hardware acts."""
+        """Return the temperature of a hardware threshold, or `None` if implausible."""
         found = self.ask("nvmlDeviceGetTemperatureThreshold", handle, threshold)
         is_plausible = found is not None and _LOWEST_THRESHOLD <= found <= _HIGHEST_THRESHOLD
         return float(found) if is_plausible else None
 
 
 def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
-    """A physical GPU. One that does not tell its uuid goes by its index."""
+    """Read the static facts of a physical GPU."""
     name = facts.ask("nvmlDeviceGetName", handle) or ""
     architecture = facts.ask("nvmlDeviceGetArchitecture", handle)
     pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
@@ -217,11 +217,11 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
 def with_modes(
     facts: DeviceFactsReader, handle: Any, device: Device, wiring: NvlinkWiring
 ) -> Device:
-    """The GPU with what may change while NVML is open: modes, and the NVLinks that are up."""
+    """Update what may change while NVML is open: modes, and the rate of the NVLinks that are up."""
     carried, board = wiring.bytes_per_second, facts.board(device)
     leads_nowhere = wiring.count is not None and not wiring.links
     if carried is None and board is not None and not leads_nowhere:
-        # The driver does not tell.
+        # Not reported by the driver.
         carried = board.nvlink_bytes_per_second or None
     texts = {**device.facts, **facts.texts(_MODES, handle)}
     return replace(device, facts=texts, nvlink_bytes_per_second=carried)
@@ -232,24 +232,24 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def _possible(signal: Signal, value: float | None) -> float | None:
-    """A fact in the range of its signal, where a device can have it."""
+    """Return a fact if it is in its signal's possible range."""
     return None if not value or is_blank(value) or not is_possible(signal, value) else value
 
 
 @dataclass(frozen=True, slots=True)
 class MigParent:
-    """A GPU that is cut into instances."""
+    """A GPU divided into instances."""
 
     device: Device
     handle: Any
     slices: int
-    """How many of the smallest instances it holds at most."""
+    """Maximum number of the smallest instances."""
 
 
 def describe_instance(
     facts: DeviceFactsReader, handle: Any, parent: MigParent, place: int
 ) -> Device:
-    """A MIG instance; what belongs to the whole board (power, PCIe, NVLink) stays unknown."""
+    """Read a MIG instance; facts of the whole board (power, PCIe, NVLink) stay unknown."""
     name = str(facts.ask("nvmlDeviceGetName", handle) or "")
     whole = parent.device
     return Device(
@@ -280,7 +280,7 @@ def _part(
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
     mine, whole = facts.memory_total_bytes(handle), parent.device.memory_total_bytes
     memory_share = min(1.0, mine / whole) if mine and whole else compute_share
-    # `1c.3g.40gb` computes with a third of what its GPU instance `3g.40gb` has.
+    # `1c.3g.40gb` has a third of the compute of its GPU instance `3g.40gb`.
     has_all_compute = not _COMPUTE_INSTANCE.match(profile)
     return MigInstance(
         parent_uuid=parent.device.uuid,
@@ -295,9 +295,9 @@ def _part(
 def _profile(
     facts: DeviceFactsReader, parent: MigParent, gpu_instance_id: int | None, attributes: Any
 ) -> str:
-    """The profile's name as its GPU lists it, where the device's name does not tell.
+    """Return the profile's name from its GPU's list, if the device's name lacks it.
 
-    Asking an instance for its profile takes privileges; without them its size says which it is.
+    Reading an instance's profile takes privileges; without them it is identified by its size.
     """
     profiles = [
         profile

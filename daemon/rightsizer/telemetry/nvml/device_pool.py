@@ -1,4 +1,4 @@
-"""Pool of one worker for each GPU: polled together, none delays another."""
+"""Pool of one worker for each GPU: polled together, so that none delays another."""
 
 import sys
 import time
@@ -19,13 +19,13 @@ from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _ROUNDS: Final = 3
-"""A single hiccup is none; the round after it may still be short of time."""
+"""Slow rounds before a driver counts as slow: one hiccup, and the round after it, do not."""
 _CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
-"""After so long without a slow round the driver is quick again."""
+"""Time without a slow round after which the driver counts as quick again."""
 
 
 class SlowDriverDetector:
-    """Tells from the rounds of one GPU whether its driver is slow."""
+    """Detects from the rounds of one GPU whether its driver is slow."""
 
     def __init__(self, deadline_seconds: float) -> None:
         self._deadline_seconds = deadline_seconds
@@ -35,7 +35,7 @@ class SlowDriverDetector:
         self._postponed: dict[str, Nanoseconds] = {}
 
     def see(self, duration_seconds: float, postponed: Iterable[str], now: Nanoseconds) -> None:
-        """Note a round: how long it took, and the collectors that it had no time for."""
+        """Record a round: its duration, and the collectors it postponed."""
         names = tuple(postponed)
         if not names and duration_seconds <= self._deadline_seconds:
             return
@@ -47,7 +47,7 @@ class SlowDriverDetector:
         self._postponed.update(dict.fromkeys(names, self._until))
 
     def state(self, now: Nanoseconds) -> Slow | None:
-        """How slow it is, `None` while it is quick."""
+        """Return how slow the driver is, or `None` while it is quick."""
         if now >= self._until or self._rounds < _ROUNDS:
             return None
         names = sorted(name for name, until in self._postponed.items() if now < until)
@@ -56,28 +56,28 @@ class SlowDriverDetector:
 
 @dataclass(slots=True)
 class _PooledDevice:
-    """A GPU of the current inventory, at its worker."""
+    """A GPU of the current inventory with its worker."""
 
     gpu: Gpu
     generation: int
     worker: Worker[DeviceReader, PollResult]
     slowness: SlowDriverDetector
     is_pending: bool = False
-    """Whether a round is under way, or its answer not taken yet."""
+    """Whether a round is under way, or its answer not yet taken."""
     is_waited_for: bool = False
-    """Whether this tick waits for it: the round before came in time."""
+    """Whether this tick waits for it: the previous round was in time."""
     arrived: PollResult | None = None
-    """What was asked in an earlier tick, and came since."""
+    """Answer to a round of an earlier tick that has arrived since."""
     last: PollResult | None = None
-    """What came last; it stands while the next one is late."""
+    """Last answer; valid while the next one is late."""
     is_hung: bool = False
     holds_counters: bool = True
-    """Whether its last round may have left samples with the driver."""
+    """Whether its last round may have left GPM samples in the driver."""
     unknown_rounds: int = 0
 
 
 class DevicePool:
-    """The workers, by the uuids of their GPUs; they outlive inventories, so hangs stay counted."""
+    """Workers by GPU uuid; they outlive inventories, so that hangs stay counted."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class DevicePool:
         self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
         self._devices: dict[str, _PooledDevice] = {}
         self._inventory: Inventory | None = None
-        # It is left behind in a GPU that is slow; there are no more of those than may hang.
+        # Left behind in a slow GPU; their number is limited by the GPUs that can hang.
         self._in_turn: Worker[None, None] = Worker(
             "gpus",
             nullcontext,
@@ -102,30 +102,30 @@ class DevicePool:
 
     @property
     def workers(self) -> tuple[Worker[DeviceReader, PollResult], ...]:
-        """All workers that there ever were."""
+        """All workers, including those of former GPUs."""
         return tuple(self._workers.values())
 
     @property
     def abandoned(self) -> int:
-        """How many threads hang in the driver and were given up."""
+        """Number of abandoned threads that hang in the driver."""
         return sum(worker.abandoned for worker in self.workers)
 
     @property
     def counters_held(self) -> int:
-        """How many GPUs have not let their profiling counters go since that was asked."""
-        # Asked from any thread, while the coordinator's changes the devices.
+        """Number of GPUs that have not yet freed their profiling counters after a request."""
+        # Copied: called from any thread, while the coordinator's changes the devices.
         return sum(1 for device in tuple(self._devices.values()) if device.holds_counters)
 
     @property
     def is_unknown_for_long(self) -> bool:
-        """Whether a GPU has given nothing but unknown errors for too many rounds."""
+        """Whether a GPU has had only unknown errors for too many rounds."""
         return any(
             device.unknown_rounds >= self._settings.unknown_errors_before_reopening
             for device in self._devices.values()
         )
 
     def follow(self, inventory: Inventory | None) -> None:
-        """Staff the GPUs of an inventory; one that has not changed keeps its device."""
+        """Assign workers to the GPUs of an inventory; an unchanged GPU keeps its device."""
         if inventory is self._inventory:
             return
         self._inventory = inventory
@@ -138,18 +138,18 @@ class DevicePool:
             if known is None or known.generation != generation or known.gpu != gpu:
                 pooled = self._devices[uuid] = self._pooled(gpu, generation)
                 if known is not None:
-                    # It is as slow, or hung, as it was.
+                    # Slowness and hangs carry over.
                     pooled.slowness, pooled.last = known.slowness, known.last
                     pooled.is_hung = known.is_hung
 
     def ask(self) -> None:
-        """Take the rounds that came late, and start one on every GPU that has none.
+        """Take late rounds, and start one on every GPU that has none under way.
 
-        One thread reads all that answer at once: several would take the interpreter from each other
-        at every call. What is slower is read by threads of its own.
+        One thread reads all GPUs that respond at once: several would contend for the interpreter
+        lock at every call. Slower GPUs get threads of their own.
         """
         rounds = [job for device in self._devices.values() if (job := self._ask(device))]
-        # Of a list's iterator each thread gets what no other has got.
+        # Shared iterator: each thread takes what no other has taken.
         waiting = iter(rounds)
 
         def read_in_turn(_: None) -> None:
@@ -162,23 +162,23 @@ class DevicePool:
             job.start()
 
     def answers(self, deadline: float) -> list[PollResult]:
-        """The rounds of this tick, waited for until a point on the monotonic clock.
+        """Return the rounds of this tick, waiting until a point on the monotonic clock.
 
-        A GPU that is late is not waited for in the ticks that follow: its round counts in the
-        one after it came, and what it gave last stands until then, at its own time.
+        Later ticks do not wait for a GPU that is late: its round counts in the tick after it came,
+        and its last answer stays valid until then, with its own time.
         """
-        # Once the one asked last is there, so are most: nearly all waits are spared.
+        # Started last, so once it has answered most others have: this saves nearly all waits.
         found = [self._answer(device, deadline) for device in reversed(self._devices.values())]
         return found[::-1]
 
     def slow(self) -> Mapping[str, Slow]:
-        """The GPUs whose calls are slow, by uuid."""
+        """Return the GPUs whose calls are slow, by uuid."""
         now = self._clock.time()
         states = {uuid: device.slowness.state(now) for uuid, device in self._devices.items()}
         return {uuid: slow for uuid, slow in states.items() if slow is not None}
 
     def close(self, deadline: float) -> None:
-        """Let all threads end, and wait for those that do."""
+        """End all threads, and wait for those that do end."""
         self.follow(None)
         self._in_turn.close()
         for worker in self.workers:
@@ -211,18 +211,18 @@ class DevicePool:
         )
 
     def _ask(self, device: _PooledDevice) -> WorkerJob[DeviceReader, PollResult] | None:
-        """A round of a GPU that has none under way."""
+        """Return a round to start on a GPU, or `None` while one is under way."""
         device.arrived, device.is_waited_for = None, False
         if device.is_pending:
             answer = device.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
-                # What comes just now is not asked again, but fetched in the next tick.
+                # A round that ends now is taken in the next tick.
                 if answer.still_seconds >= self._settings.abandon_after_seconds:
                     return device.worker.prepare(DeviceReader.read)
                 return None
             device.arrived = self._take(device, answer)
             if device.arrived.duration_seconds <= self._settings.deadline_seconds:
-                # It is quick again: the next tick asks and waits as ever.
+                # Quick again: the next tick asks and waits as usual.
                 device.is_pending = False
                 return None
         device.is_waited_for = device.arrived is None
@@ -253,7 +253,7 @@ class DevicePool:
         return answer
 
     def _late(self, device: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
-        """What stands of a GPU whose round is under way: what it gave last, unless it hangs."""
+        """Result of a GPU whose round is under way: its last answer, unless it hangs."""
         device.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
         if device.is_hung:
             call = (stuck.state.library.asking if stuck.state else None) or "the driver"

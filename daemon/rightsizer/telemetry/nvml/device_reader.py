@@ -1,4 +1,4 @@
-"""All the readings of one GPU and its MIG instances, taken by one thread at a time."""
+"""Reader of one GPU and its MIG instances, used by one thread at a time."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,12 +30,12 @@ _NOT_ASKED: Final = NvmlFailure(
 _TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
 _SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
 _MILDNESS: Final = {Missing.NO_SAMPLE: 1, Missing.RELEASED: 1, Missing.NOT_SUPPORTED: 2}
-"""How little a reason tells of a device that gives nothing; the others tell more."""
+"""Rank of failure reasons by how little they explain a dead device; others rank first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What one round of a GPU's collectors brought."""
+    """Result of one round of a GPU's collectors."""
 
     readings: Mapping[str, Reading]
     down: Mapping[str, Down]
@@ -43,25 +43,25 @@ class PollResult:
     driver_is_gone: bool = False
     is_unknown: bool = False
     holds_counters: bool = True
-    """Whether the driver still lends it what a profiler may need."""
+    """Whether the driver may still hold what a profiler needs."""
     duration_seconds: float = 0.0
     postponed: frozenset[str] = frozenset()
-    """The collectors that were due and had to wait, by name, since the driver is slow."""
+    """Names of collectors that were due but postponed, because the driver is slow."""
 
 
 @dataclass(slots=True)
 class _PollProgress:
-    """What accumulates over a round."""
+    """Accumulator of one round."""
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
     outcomes: dict[str, CollectorOutcome] = field(default_factory=dict)
-    """By collector: whether it succeeded on each device, and the seconds on all."""
+    """By collector: success on all devices, and total seconds."""
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
 
     def add(self, items: Iterable[ScheduledCollector]) -> None:
-        """Add what collectors took and whether they failed, where there is something to tell."""
+        """Add outcomes of collectors that have one."""
         for item in items:
             if item.has_outcome:
                 name = item.collector.part_of or item.collector.name
@@ -72,7 +72,7 @@ class _PollProgress:
 
 
 class DeviceReader:
-    """The collectors of one GPU at work; one thread at a time enters, reads and leaves it."""
+    """Collectors of one GPU; one thread at a time enters, reads and leaves."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class DeviceReader:
     ) -> None:
         self.library = NvmlLibrary()
         self.collecting: str | None = None
-        """The collector at work; another thread reads it to say which one hangs."""
+        """Running collector; read by another thread to report which one hangs."""
         self._gpu = gpu
         self._settled: Nanoseconds | None = None
         self._clock = clock
@@ -106,7 +106,7 @@ class DeviceReader:
         self._waiting = [item for collectors in self._devices for item in collectors.waiting]
 
     def read(self) -> PollResult:
-        """Ask every collector that is due; a GPU that is asleep is left so."""
+        """Run all collectors that are due; a GPU asleep is not woken."""
         if self._folder is not None and is_asleep(self._folder):
             uuids = (target.device.uuid for target in self._gpu.targets)
             return PollResult({}, dict.fromkeys(uuids, _ASLEEP), {}, holds_counters=False)
@@ -115,7 +115,7 @@ class DeviceReader:
             self._settled = self._clock.time() + nanoseconds(settling)
         self._started = time.perf_counter()
         progress = _PollProgress()
-        # Half of the deadline is left for what takes longer.
+        # Half of the deadline is left for calls that take longer than before.
         left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
         for item in schedule(self._waiting, left_seconds, self._clock.time()):
             progress.postponed.add(item.collector.name)
@@ -150,7 +150,7 @@ class DeviceReader:
             return
         builder = ReadingBuilder()
         time_read = self._read_fast(collectors, builder, progress)
-        # A device that gives nothing is not kept alive by what it gave before.
+        # A device without values counts as down, so old ones must not be added.
         if builder.values and builder.lost is None:
             self._read_slowly(collectors, builder, progress)
         collectors.last = builder
@@ -167,7 +167,7 @@ class DeviceReader:
     def _read_fast(
         self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> Nanoseconds:
-        """Ask what is asked every round; when the essential was there."""
+        """Run the collectors of every round; return the time of the essential readings."""
         started = time.perf_counter()
         # One call for the fields of all collectors that are due.
         self.collecting = "fields"
@@ -182,13 +182,13 @@ class DeviceReader:
     def _read_slowly(
         self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> None:
-        """Add what the slow collectors find now, or found last; it holds until they are due."""
+        """Run the slow collectors that are due, and add their last results."""
         due = [item for item in collectors.slow if item.is_scheduled]
         if due:
             slow = ReadingBuilder()
             self._collect_all(collectors, collectors.slow, slow, progress, collectors.slow_builder)
             now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
-            # Devices take turns, so that no tick has all the slow reads.
+            # Staggered by device, so that no tick has all slow reads.
             is_first = collectors.slow_builder is None
             turn = collectors.handle.target.device.index % _TURNS if is_first else 0
             for item in due:
@@ -201,7 +201,7 @@ class DeviceReader:
         progress.add(collectors.slow)
         builder.lost = collectors.slow_builder.lost
         if builder.lost is not None:
-            # What a lost device did not tell is asked for as soon as it is back.
+            # Read everything again as soon as a lost device is back.
             collectors.slow_builder = None
             for item in collectors.slow:
                 item.due = 0
@@ -218,7 +218,7 @@ class DeviceReader:
         counted = []
         for item in items:
             collector = item.collector
-            if not collector.is_slow:  # Those are told of in each round.
+            if not collector.is_slow:  # Slow ones are added in each round.
                 counted.append(item)
             if collector.settles and not is_settled:
                 item.has_outcome = False
@@ -236,7 +236,7 @@ class DeviceReader:
         self.collecting = None
 
     def _has_time_for(self, item: ScheduledCollector, progress: _PollProgress) -> bool:
-        """Whether a collector is asked in this round; the essential always is."""
+        """Whether a collector runs in this round; essential ones always do."""
         if item.collector.is_essential or item.ignores_budget:
             return True
         if not item.is_scheduled:
@@ -261,14 +261,14 @@ class DeviceReader:
             failure = NvmlFailure(Missing.FAILED, collector.name, repr(error))
             builder.fail_all(collector.signals, failure)
         item.asked(self._clock.time(), time.perf_counter() - started)
-        # Where the device has none of the signals, nothing was asked.
+        # A device without any of the signals made no call.
         item.has_outcome = builder.has_any(collector.signals)
         item.has_failed = builder.troubled
 
     def _hold(
         self, item: ScheduledCollector, builder: ReadingBuilder, last: ReadingBuilder | None
     ) -> None:
-        """What a collector gave the last time it was asked, for two of its intervals at most."""
+        """Keep a collector's last result, for at most two of its intervals."""
         collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
         if item.asked_at is None or last is None:
             builder.fail_all(collector.signals, _NOT_ASKED)
@@ -279,7 +279,7 @@ class DeviceReader:
 
 
 def _down(builder: ReadingBuilder) -> Down:
-    """Why a device gave nothing: that it is lost, else the gravest of its failures."""
+    """Return why a device gave nothing: that it is lost, else its gravest failure."""
     failures = [builder.lost] if builder.lost else list(builder.failures.values())
     if not failures:
         return Down(Missing.NOT_READ, "every collector is disabled")

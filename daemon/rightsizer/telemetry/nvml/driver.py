@@ -1,4 +1,4 @@
-"""NVML opened and closed, remedies where it does not open, and facts of the paths between GPUs."""
+"""Opening and closing of NVML, remedies if it does not open, and paths between GPUs."""
 
 import itertools
 from collections import Counter
@@ -27,7 +27,7 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
 _KINDS: Final[Mapping[int | None, LinkKind]] = {
-    # Two GPUs of one board stand behind the switch on it.
+    # Two GPUs of one board are behind its switch.
     pynvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,
     pynvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
     pynvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[int | None, LinkKind]] = {
     pynvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
     pynvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYSTEM,
 }
-# The bindings' own constant for reading is a tuple by mistake.
+# The bindings' constant for reading is a tuple by mistake.
 _READ: Final = 0
 _NVLINK: Final = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
 _LINKS: Final = range(pynvml.NVML_NVLINK_MAX_LINKS)
@@ -60,7 +60,7 @@ _ALL_ASLEEP: Final = NvmlFailure(
 
 
 class PeerReader:
-    """Asks how GPUs reach each other; what cannot change is asked once for the same GPUs."""
+    """Reads how GPUs reach each other; caches what cannot change for the same GPUs."""
 
     def __init__(self, library: NvmlLibrary) -> None:
         self._library = library
@@ -68,7 +68,7 @@ class PeerReader:
         self._asked_of: Hashable = None
 
     def read(self, inventory: Inventory) -> TopologyFacts:
-        """What the driver says of the GPUs of an inventory; never raises."""
+        """Return the driver's facts for the GPUs of an inventory; never raises."""
         asked_of = inventory.generation, inventory.gpus
         if asked_of != self._asked_of:
             self._asked_of = asked_of
@@ -87,7 +87,7 @@ class PeerReader:
         self, one: DeviceTarget, mine: "_LinkEnds", other: DeviceTarget, others: "_LinkEnds"
     ) -> GpuPairFacts:
         level = self._ask(one, "nvmlDeviceGetTopologyCommonAncestor", peer=other)
-        # Direct links, else those to the switches, which join all alike.
+        # Direct links, else links to the switches, which connect all GPUs alike.
         there = kernel_address(other.device.pci_bus_id) or ""
         here = kernel_address(one.device.pci_bus_id) or ""
         direct = max(mine.direct[there], others.direct[here])
@@ -109,7 +109,7 @@ class PeerReader:
             info = self._ask(target, "nvmlDeviceGetNvLinkRemotePciInfo", link)
             kind = self._ask(target, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
             address = None if info is None else kernel_address(bus_id(info))
-            # A switch may hide its address; drivers that do not know of kinds hide nothing else.
+            # A switch may hide its address; drivers without remote kinds hide only switches.
             is_hidden = info is not None and address == _NO_ADDRESS
             if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or (kind is None and is_hidden):
                 ends.switched += 1
@@ -122,7 +122,7 @@ class PeerReader:
     def _links_up(self, target: DeviceTarget) -> Iterable[int]:
         if target.wiring.count is not None:
             return target.wiring.up
-        # An inventory that could not count the links leaves them to be tried one by one.
+        # Without a count, try all links.
         states = {
             link: self._ask(target, "nvmlDeviceGetNvLinkState", link, may_change=True)
             for link in _LINKS
@@ -151,14 +151,14 @@ class PeerReader:
         peer: DeviceTarget | None = None,
         may_change: bool = False,
     ) -> Any:
-        """An answer, `None` for a failure; what is not supported or cannot change is kept."""
+        """Return an answer, or `None` on failure; cache what is unsupported or cannot change."""
         targets = (target,) if peer is None else (target, peer)
         key = tuple(each.device.uuid for each in targets), name, arguments
         if key in self._known:
             return self._known[key]
         answer = self._library.ask(name, *(each.handle for each in targets), *arguments)
         value = None if isinstance(answer, NvmlFailure) else answer
-        # Drivers refuse a link that the board does not have in one way or the other.
+        # Drivers refuse a link that the board lacks with either code.
         is_final = (
             not may_change
             if value is not None
@@ -171,10 +171,10 @@ class PeerReader:
 
 @dataclass(slots=True)
 class _LinkEnds:
-    """Where a GPU's links lead, as far as they are up."""
+    """Remote ends of a GPU's links that are up."""
 
     direct: Counter[str] = field(default_factory=Counter)
-    """By the PCI address at the other end."""
+    """Links by the PCI address at the other end."""
     switched: int = 0
     unknown: int = 0
 
@@ -189,14 +189,14 @@ def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
 
 
 def explain(failure: NvmlFailure) -> str:
-    """Why there is no driver, and what to do about it."""
+    """Return why there is no driver, and what to do about it."""
     if failure.reason is Missing.SUSPENDED:
         return failure.detail
     return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}")
 
 
 class NvmlDriver:
-    """NVML as one thread opens and closes it for all the others."""
+    """NVML, opened and closed by one thread for all others."""
 
     def __init__(
         self,
@@ -206,9 +206,9 @@ class NvmlDriver:
         stuck_probes: StuckProbes | None = None,
         last_inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
-        """Closed.
+        """Create it closed.
 
-        NVML is open still for a thread that hangs, whose devices are the last inventory.
+        `last_inventory` has the devices of the last opening, which a hung thread may keep open.
         """
         self._stuck_probes = stuck_probes or StuckProbes()
         self._last_inventory = last_inventory
@@ -223,7 +223,7 @@ class NvmlDriver:
         self.versions: Mapping[str, str] = MappingProxyType({})
 
     def find_devices(self) -> Inventory | NvmlFailure:
-        """All devices; opens NVML where it is closed."""
+        """Enumerate all devices; open NVML if closed."""
         bus = expected_gpus(self._facts.sysfs)
         if self._generation is None:
             opened = self._open(bus)
@@ -244,7 +244,7 @@ class NvmlDriver:
         return found
 
     def _open(self, bus: Sequence[BusGpu]) -> int | NvmlFailure:
-        """Open NVML, without attaching it to all GPUs where some are asleep; its generation."""
+        """Open NVML, without attaching GPUs if some are asleep; return the generation."""
         if bus and all(gpu.is_asleep for gpu in bus):
             return _ALL_ASLEEP
         if any(gpu.is_asleep for gpu in bus):
@@ -257,7 +257,7 @@ class NvmlDriver:
         return next(self._generations)
 
     def close(self) -> None:
-        """Close NVML; handles of this opening are worth nothing from here on."""
+        """Close NVML; handles of this opening become invalid."""
         if self._generation is not None:
             self.library.ask("nvmlShutdown")
             self._generation = self._known = None

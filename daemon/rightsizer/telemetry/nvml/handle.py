@@ -1,4 +1,4 @@
-"""A device as one thread at a time asks it: what it does not offer is asked for once."""
+"""Handle of one device for one thread at a time; unsupported calls are made only once."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ _REFUSAL: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
 class DeviceHandle:
-    """A GPU or MIG instance, with everything that the driver lent for it."""
+    """A GPU or MIG instance with the driver resources held for it."""
 
     def __init__(
         self, target: DeviceTarget, *, library: NvmlLibrary, clock: Clock, settings: LiveSettings
@@ -35,15 +35,15 @@ class DeviceHandle:
         self._constant: dict[Hashable, Any] = {}
         self._held: dict[Hashable, Any] = {}
         self.resources = ExitStack()
-        """Closed with the handle: what is held of the driver."""
+        """Driver resources, freed when the handle is closed."""
         self._fields: Mapping[FieldKey, Any] = {}
         self.fields_time: Nanoseconds = 0
-        """When the fields of this round were asked for, on the steady clock."""
+        """When this round's fields were fetched, on the steady clock."""
 
     def ask(self, name: str, *arguments: Hashable) -> Any:
-        """What the driver says of this device, or a `Failure`.
+        """Call the driver for this device; return its answer or a `NvmlFailure`.
 
-        What is not supported is remembered and costs nothing from then on.
+        Unsupported calls are cached and cost nothing from then on.
         """
         key = (name, *arguments)
         known = self._unsupported.get(key)
@@ -55,7 +55,7 @@ class DeviceHandle:
         return answer
 
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
-        """Ask for numbered fields in one call, for `field` to give out in this round."""
+        """Fetch numbered fields in one call, for `field` to return in this round."""
         self.fields_time = self.clock.time()
         answers = self.ask_fields([key for key in keys if key not in self._unsupported])
         for key, answer in answers.items():
@@ -64,17 +64,17 @@ class DeviceHandle:
         self._fields = answers
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
-        """Numbered fields in a call of their own, each a value or a `Failure`; none is kept."""
+        """Fetch numbered fields in a call of its own; each is a value or a failure, uncached."""
         answers = self.library.ask_fields(self.target.handle, keys) if keys else {}
         return self._one_by_one(keys, answers) if isinstance(answers, NvmlFailure) else answers
 
     def field(self, key: FieldKey) -> Any:
-        """The value of a numbered field that was fetched for this round, or a `Failure`."""
+        """Return a numbered field fetched for this round, or a `NvmlFailure`."""
         answer = self._fields.get(key)
         return self._unsupported.get(key, _NOT_FETCHED) if answer is None else answer
 
     def _one_by_one(self, keys: Sequence[FieldKey], failure: NvmlFailure) -> dict[FieldKey, Any]:
-        """Each field alone, where a driver refuses them all for the sake of one."""
+        """Fetch fields singly, for drivers that refuse a call because of one of them."""
         if failure.code != _REFUSAL:
             return dict.fromkeys(keys, failure)
         if len(keys) == 1:
@@ -85,7 +85,7 @@ class DeviceHandle:
         return answers
 
     def ask_first(self, *calls: tuple[Any, ...]) -> Any:
-        """The answer to the first call that is supported; older drivers know only the later."""
+        """Return the answer to the first supported call; fallbacks for older drivers come last."""
         answer: Any = None
         for call in calls:
             answer = self.ask(*call)
@@ -94,7 +94,7 @@ class DeviceHandle:
         return answer
 
     def ask_once(self, name: str, *arguments: Hashable) -> Any:
-        """The answer to a question whose answer cannot change."""
+        """Return the answer to a call whose answer cannot change."""
         key = (name, *arguments)
         if key in self._constant:
             return self._constant[key]
@@ -104,14 +104,14 @@ class DeviceHandle:
         return answer
 
     def hold(self, key: Hashable, make: Callable[[], H]) -> H:
-        """What `make` makes for this key, made once."""
+        """Return the object of this key, created by `make` on first use."""
         if key not in self._held:
             self._held[key] = make()
         held: H = self._held[key]
         return held
 
     def close(self) -> None:
-        """Give back everything that is held."""
+        """Free all resources."""
         self.resources.close()
         self._held.clear()
 

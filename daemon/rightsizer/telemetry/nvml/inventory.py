@@ -1,4 +1,4 @@
-"""Inventory of the devices that the driver shows, and the registry of those that come and go."""
+"""Inventory of the driver's devices, and registry of devices that come and go."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import UNKNOWN_WIRING, NvlinkWiring
 
 PEERS: Final = "peers"
-"""The place where the ways between GPUs are asked for."""
+"""Key of the probe that reads the paths between GPUs."""
 _DRIVER: Final = "nvidia"
 _ASLEEP: Final = NvmlFailure(
     Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep"
@@ -36,25 +36,25 @@ _NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_
 
 
 class StuckProbes:
-    """Which thread is at which place of its look; one that comes back opens the place again.
+    """Probes that a thread is inside of; a thread that comes back frees its probe.
 
-    Threads that look come one after another: another one at a place was given up there.
+    Enumerating threads run one after another: another thread found at a probe was abandoned there.
     """
 
     def __init__(self) -> None:
         self._places: dict[NvmlLibrary, Hashable] = {}
 
     def holds(self, library: NvmlLibrary) -> bool:
-        """Whether a thread is at a place of its look, which another can pass by."""
+        """Whether a thread is inside a probe that others can skip."""
         return library in self._places
 
     @contextmanager
     def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
-        """Be at a place; why it has to be passed by, `None` where none hangs there.
+        """Enter a probe; yield why it must be skipped, or `None` if no thread hangs there.
 
-        A place is the index or the address of a GPU, or `PEERS`.
+        `place` is the index or the address of a GPU, or `PEERS`.
         """
-        # Asked by the thread that looks, while one that was given up may come back.
+        # Copied: an abandoned thread may come back at any time.
         for other, held in tuple(self._places.items()):
             if other is not library and held == place:
                 call = other.asking or "the driver"
@@ -69,62 +69,61 @@ class StuckProbes:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTarget:
-    """A device and how the driver knows it."""
+    """A device and its driver handles."""
 
     device: Device
     handle: Any = field(compare=False)
     parent_handle: Any = field(compare=False, default=None)
     wiring: NvlinkWiring = UNKNOWN_WIRING
-    """Its NVLinks; a change makes it another target, whose links are asked again."""
+    """NVLinks; a change makes another target, so that topology is read again."""
 
     @property
     def sampled_handle(self) -> Any:
-        """The handle that GPM wants: a MIG instance's samples are asked of its GPU."""
+        """Handle for GPM: samples of a MIG instance are taken through its GPU."""
         return self.handle if self.parent_handle is None else self.parent_handle
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A physical GPU with its MIG instances: what hangs together when the driver hangs."""
+    """A physical GPU with its MIG instances: they hang together when the driver hangs."""
 
     whole: DeviceTarget
     instances: tuple[DeviceTarget, ...] = ()
     is_persistent: bool = True
-    """Whether the driver keeps it awake while nothing asks; true where it does not say."""
+    """Whether the driver keeps it initialized when unused; true if unknown."""
 
     @property
     def targets(self) -> tuple[DeviceTarget, ...]:
-        """The GPU itself, then its instances."""
+        """The GPU itself, followed by its instances."""
         return (self.whole, *self.instances)
 
     @property
     def address(self) -> str | None:
-        """Its PCI address as the kernel writes it."""
+        """PCI address as the kernel writes it."""
         return kernel_address(self.whole.device.pci_bus_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that one opening of NVML offers."""
+    """All devices of one opening of NVML."""
 
     generation: int
-    """Which opening: handles of another are worth nothing."""
+    """Number of the opening; handles of another one are invalid."""
     gpus: tuple[Gpu, ...]
     unopened: Mapping[int, NvmlFailure] = field(default_factory=dict)
-    """GPUs that the driver counts and does not give a handle for, by index."""
+    """GPUs that the driver counts but gives no handle for, by index."""
     hidden: Mapping[str, NvmlFailure] = field(default_factory=dict)
-    """GPUs that are on the bus and not among these, by PCI address: asleep, or not offered."""
+    """GPUs on the bus but not in `gpus`, by PCI address: asleep, or not offered."""
     versions: Mapping[str, str] = field(default_factory=dict)
     topology: TopologyFacts = field(default_factory=TopologyFacts)
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlInventoryReader:
-    """Asks the driver for all of its devices.
+    """Enumerates all devices of the driver.
 
-    Facts that cannot change are taken from what the same opening offered before. GPUs on the bus
-    that are asleep are not asked, which would wake them; what is known of a GPU stands where
-    another look hangs.
+    Static facts are taken from earlier enumerations of the same opening. GPUs asleep are not
+    called, which would wake them. A GPU at which another enumeration hangs keeps its known facts.
     """
 
     facts: DeviceFactsReader
@@ -134,7 +133,7 @@ class NvmlInventoryReader:
     stuck_probes: StuckProbes
 
     def read(self) -> Inventory | NvmlFailure:
-        """All devices, or why there are none."""
+        """Return all devices, or why there are none."""
         if any(gpu.is_asleep for gpu in self.bus):
             return self._read_awake()
         count = self.facts.library.ask("nvmlDeviceGetCount")
@@ -150,7 +149,7 @@ class NvmlInventoryReader:
                 if stuck is None:
                     found = self._identify(index, is_alone=count == 1)
                 else:
-                    # What is known of it; its own thread says how it is.
+                    # Keep what is known; the GPU's own thread reports its state.
                     found = self._known(None, index) or stuck
             if isinstance(found, NvmlFailure):
                 unopened[index] = found
@@ -162,7 +161,7 @@ class NvmlInventoryReader:
         return Inventory(self.generation, _distinct(gpus), unopened, self._hidden(gpus))
 
     def _read_awake(self) -> Inventory | NvmlFailure:
-        """The GPUs that are awake, each by its address: counting them would wake the others."""
+        """Read the GPUs that are awake by address: counting would wake the others."""
         gpus: list[Gpu] = []
         for address in (found.pci_bus_id for found in self.bus if not found.is_asleep):
             with self.stuck_probes.at(address, self.facts.library) as stuck:
@@ -183,21 +182,21 @@ class NvmlInventoryReader:
         return {
             found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
             for found in self.bus
-            # One that another driver has was taken away on purpose.
+            # A GPU bound to another driver was removed on purpose.
             if found.pci_bus_id not in offered and found.driver_name == _DRIVER
         }
 
     def _identify(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
-        """A GPU, or why it cannot be identified now.
+        """Return a GPU, or why it cannot be identified now.
 
-        A known GPU under another name would be one more, and the known one lost.
+        A known GPU under another name would count as a new one, and the known one as lost.
         """
         handle = self.facts.library.ask("nvmlDeviceGetHandleByIndex", index)
         if isinstance(handle, NvmlFailure):
             return handle
         try:
             gpu = self._gpu(handle, index, is_alone=is_alone)
-        except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
+        except Exception as error:  # noqa: BLE001 - a fault of one GPU must not affect others.
             return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
         if gpu.whole.device.uuid != f"index:{index}" or index not in self.facts.identified:
             return gpu
@@ -212,8 +211,8 @@ class NvmlInventoryReader:
             device = known.whole.device
         else:
             device = describe_gpu(facts, handle, index)
-        # What is there stays there while the driver does not tell. In MIG mode without an instance
-        # the GPU itself is idle, and is accounted for.
+        # Known instances are kept while the driver does not answer. A GPU in MIG mode without
+        # instances is idle itself, and is accounted for.
         listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
         is_cut = known is not None and known.whole.device.has_mig_instances
         if isinstance(mode, NvmlFailure):
@@ -231,7 +230,7 @@ class NvmlInventoryReader:
         return Gpu(whole, instances, is_persistent)
 
     def _known(self, uuid: str | None, index: int) -> Gpu | None:
-        """The same GPU at the last look; one that does not tell its uuid now goes by its index."""
+        """Return the same GPU of the last enumeration, by uuid, else by index."""
         for gpu in self.known:
             device = gpu.whole.device
             if device.index == index if uuid is None else device.uuid == uuid:
@@ -241,7 +240,7 @@ class NvmlInventoryReader:
     def _instances(
         self, whole: Device, whole_handle: Any
     ) -> tuple[DeviceTarget, ...] | NvmlFailure:
-        """All of a GPU in MIG mode, or why they are unknown now."""
+        """Return all instances of a GPU in MIG mode, or why they are unknown."""
         ask = self.facts.library.ask
         slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
         if isinstance(slices, NvmlFailure):
@@ -261,7 +260,7 @@ class NvmlInventoryReader:
 
 
 def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """All GPUs; where several have one uuid, each but the first goes by its index."""
+    """Rename GPUs with a duplicate uuid, except the first, by their index."""
     uuids = [gpu.whole.device.uuid for gpu in gpus]
     return tuple(
         gpu if uuids.index(uuid) == place else _by_index(gpu)
@@ -288,14 +287,14 @@ _PLACEHOLDERS: Final = (_BY_INDEX, "pci:")
 
 
 class DeviceRegistry:
-    """Devices that are there, and those that were."""
+    """Devices that are present, and recently lost ones."""
 
     def __init__(self, retention: Nanoseconds) -> None:
         self._retention = retention
         self._seen: dict[str, Nanoseconds] = {}
         self._devices: dict[str, Device] = {}
         self.devices: tuple[Device, ...] = ()
-        """All devices that are listed: GPUs by index, each before its MIG instances."""
+        """All listed devices: GPUs by index, each before its MIG instances."""
         self.absent: Mapping[str, Down] = {}
 
     def update(
@@ -305,12 +304,12 @@ class DeviceRegistry:
         now: Nanoseconds,
         reason: Missing = Missing.LOST,
     ) -> None:
-        """Compare with what the driver offers now."""
+        """Update the registry from the current inventory."""
         offered = inventory or _NOTHING
         targets = [target for gpu in offered.gpus for target in gpu.targets]
         present = {target.device.uuid: target.device for target in targets}
         is_released = inventory is None and reason is Missing.RELEASED
-        # What was let go on request may be away for days and is not forgotten.
+        # Devices released on request are not forgotten, however long that lasts.
         self._seen.update(dict.fromkeys(self._devices if is_released else present, now))
         self._devices.update(present)
         self._forget(present, now)
@@ -325,7 +324,7 @@ class DeviceRegistry:
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
         indices = {device.index for device in present.values() if device.mig is None}
         for uuid, device in list(self._devices.items()):
-            # An instance whose GPU is there without it was taken apart on purpose.
+            # An instance missing from a present GPU was destroyed on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in present
             is_replaced = uuid.startswith(_BY_INDEX) and device.index in indices
             is_long_gone = now - self._seen[uuid] > self._retention
@@ -335,18 +334,18 @@ class DeviceRegistry:
                 del self._devices[uuid], self._seen[uuid]
 
     def expect(self, devices: Iterable[Device], now: Nanoseconds) -> None:
-        """List devices that were there before the agent started; a look may miss some of them."""
+        """List devices that were present before the agent started; enumeration may miss some."""
         for device in devices:
             self._list(device, now)
 
     def _list_unnamed(
         self, present: Mapping[str, Device], offered: Inventory, now: Nanoseconds
     ) -> None:
-        """GPUs that were never opened have no uuid: they go by address, or by index without one.
+        """List GPUs that were never opened, and so have no uuid, by address, else by index.
 
-        The driver counts in the order of the bus, and what it gives no handle for it does not
-        offer either: of as many indices as addresses each two are one GPU. Where the bus knows of
-        more, the others are gone from the driver, and go behind all that have an index.
+        The driver counts in bus order, and GPUs without a handle are not offered: with as many
+        indices as addresses, they are the same GPUs in order. If the bus has more, the surplus is
+        unknown to the driver, and all are listed behind those with an index.
         """
         missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
         listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}

@@ -20,7 +20,7 @@ _DRIVER_GONE: Final = frozenset(
     }
 )
 _REASONS: Final[Mapping[int, Missing]] = {
-    # Process utilization reports "no samples" as success that the bindings raise.
+    # 'No samples' of process utilization is a success code that the bindings raise.
     pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
     pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
     pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
@@ -39,37 +39,37 @@ _REASONS: Final[Mapping[int, Missing]] = {
 }
 _WORD: Final = 2**32 - 1
 _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
-"""DCGM's blanks, which leak through, and above them 64 ones; nothing that is counted gets here."""
+"""Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""By NVML's types of values (nvml.h, nvmlValueType_t)."""
+"""Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlFailure:
-    """A call that gave nothing."""
+    """A failed call."""
 
     reason: Missing
     call: str
     detail: str
-    """What the driver said, for a person."""
+    """The driver's message, for people."""
     code: int | None = None
-    """NVML's own number; `None` where the call never reached the driver."""
+    """NVML's error code; `None` if the call never reached the driver."""
 
     @property
     def driver_is_gone(self) -> bool:
-        """Whether no device can be asked any more until NVML is opened again."""
+        """Whether no device can be read until NVML is opened again."""
         return self.code in _DRIVER_GONE
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether asking again is of no use."""
+        """Whether calling again is pointless."""
         return self.reason is Missing.NOT_SUPPORTED
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the driver does not know either; when repeated, only opening it again helps."""
+        """Whether the driver reports an unknown error; if repeated, only reopening helps."""
         return bool(self.code == pynvml.NVML_ERROR_UNKNOWN)
 
     def __str__(self) -> str:
@@ -77,10 +77,10 @@ class NvmlFailure:
 
 
 def failure_of(error: Exception, call: str) -> NvmlFailure:
-    """The failure that an exception of the bindings stands for.
+    """Convert an exception of the bindings.
 
-    `NVMLLibraryMismatchError` is no `NVMLError`: the bindings raise it where an old driver lacks
-    the version of a function that they call.
+    `NVMLLibraryMismatchError`, raised if an old driver lacks the version of a function, is no
+    `NVMLError`.
     """
     # Raised where an old driver lacks the version of a function; no `NVMLError`.
     if isinstance(error, pynvml.NVMLLibraryMismatchError):
@@ -93,19 +93,19 @@ def failure_of(error: Exception, call: str) -> NvmlFailure:
 
 def _text(error: Exception, code: int) -> str:
     try:
-        # The bindings ask the library for the words of a code they do not know.
+        # The bindings ask the library for the message of an unknown code.
         return str(error)
-    except Exception:  # noqa: BLE001 - a library without words for its codes is no reason to fail.
+    except Exception:  # noqa: BLE001 - a library without messages is no reason to fail.
         return f"NVML error {code}"
 
 
 def is_blank(answer: float) -> bool:
-    """Whether a number of the driver's means that there is none."""
+    """Whether a number stands for 'no value'."""
     return answer == _WORD or answer >= _LOWEST
 
 
 def value_of(kind: int, value: Any) -> float | None:
-    """The number, whole where it can be; `None` for an unknown type and for no number."""
+    """Return the number, as an integer if whole; `None` for an unknown type, infinity or NaN."""
     if not 0 <= kind < len(_MEMBERS):
         return None
     found: float = getattr(value, _MEMBERS[kind])
@@ -113,26 +113,26 @@ def value_of(kind: int, value: Any) -> float | None:
         return found
     if not math.isfinite(found):
         return None
-    # Counts and states are compared and counted up to, which takes a whole number.
+    # Counts and states must be integers.
     return int(found) if found.is_integer() else found
 
 
 def bus_id(info: Any) -> str | None:
-    """The address in lower case; `None` where the driver filled in nothing that is one."""
+    """Return the address in lower case, or `None` if the driver filled in none."""
     try:
         text = "" if info is None else info.busId
-    except UnicodeDecodeError:  # The bindings decode a field when it is asked for.
+    except UnicodeDecodeError:  # The bindings decode fields on access.
         return None
     decoded = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
     return decoded.lower() or None
 
 
 def use_library(library: object | None) -> None:
-    """Put an object where the bindings hold the loaded `libnvidia-ml.so.1`.
+    """Replace the loaded `libnvidia-ml.so.1` below the bindings by an object.
 
-    Its attributes are NVML's functions, with ctypes arguments and NVML's codes as results.
-    `None` gives the real loading back. Meant for before anything asks: a thread that is inside
-    the former library stays there.
+    Its attributes are NVML's functions, with ctypes arguments and NVML's codes as results. `None`
+    restores real loading. Call it before the first NVML call: a thread inside the former library
+    stays there.
     """
     with pynvml.libLoadLock:
         pynvml.nvmlLib = library
@@ -141,16 +141,16 @@ def use_library(library: object | None) -> None:
 
 
 class NvmlLibrary:
-    """One thread's way to the driver: every call gives a value or a failure."""
+    """One thread's access to the driver: every call returns a value or a failure."""
 
     def __init__(self) -> None:
         self.asking: str | None = None
-        """The call under way; another thread reads it to say where this one hangs."""
+        """Call under way; read by another thread to report where this one hangs."""
         self.asked_at = 0.0
-        """When the last call began, on the monotonic clock: a sign to others that this gets on."""
+        """Start of the last call on the monotonic clock; shows other threads that calls return."""
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """What a function of the bindings returns, or a `Failure`."""
+        """Call a function of the bindings; return its result or a `NvmlFailure`."""
         function = getattr(pynvml, name, None)
         if function is None:
             return NvmlFailure(
@@ -168,9 +168,9 @@ class NvmlLibrary:
     def ask_fields(
         self, device: Any, keys: Sequence[FieldKey]
     ) -> dict[FieldKey, Any] | NvmlFailure:
-        """The values of NVML's numbered fields in one call, each a value or a `Failure`.
+        """Read NVML's numbered fields in one call; each is a value or a `NvmlFailure`.
 
-        A field has a code of its own inside a call that succeeds; the whole call may fail too.
+        Each field has its own result code in a successful call; the whole call may fail, too.
         """
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, NvmlFailure):
@@ -180,7 +180,7 @@ class NvmlLibrary:
 
 
 class _Field(Structure):
-    """The bindings' structure without their conversion of each attribute, which costs most."""
+    """The bindings' structure without their attribute conversion, which is the largest cost."""
 
     _anonymous_ = ("value",)
     _fields_ = pynvml.c_nvmlFieldValue_t._fields_
@@ -190,7 +190,7 @@ def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
         kind = field.valueType
-        # As empty as before the call: it only looks like success and 0.
+        # Untouched by the driver: looks like success with value 0.
         if not (kind or field.timestamp or field.ullVal):
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"

@@ -1,4 +1,4 @@
-"""Which NVLinks of a GPU lead somewhere: a card without a bridge has links, all of them down."""
+"""Which NVLinks of a GPU are connected: on a card without a bridge all links are down."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -13,32 +13,32 @@ _SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
 _ACTIVE, _ASLEEP = 1, 2
 _BYTES_PER_MEGABYTE: Final = 1e6
 _MOST_LINKS: Final = 36
-"""Of any board; the oldest bindings allowed know of half as many."""
+"""Maximum of any board; the oldest supported bindings know half as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvlinkWiring:
-    """The NVLinks of a GPU as they were at the last look for devices."""
+    """NVLinks of a GPU at the last enumeration."""
 
     count: int | None
-    """How many the board has; `None` where the driver does not tell."""
+    """Links of the board; `None` if the driver does not report it."""
     links: tuple[int, ...] = ()
-    """Numbers of those that lead somewhere, whether they are up or not."""
+    """Numbers of connected links, up or down."""
     up: tuple[int, ...] = ()
     bytes_per_second: float | None = None
-    """One direction over those that are up; `None` where no speed is known."""
+    """One direction over all links that are up; `None` if no speed is known."""
 
 
 UNKNOWN_WIRING: Final = NvlinkWiring(None)
 
 
 def link_is_up(state: int) -> bool:
-    """Whether NVML's state of a link is one that carries data; an idle link may be asleep."""
+    """Whether a link in NVML's state carries data; an idle link may be asleep."""
     return state in {_ACTIVE, _ASLEEP}
 
 
 class NvlinkWiringReader:
-    """Looks at the links of GPUs, and remembers which were ever up: those lead somewhere."""
+    """Reads links of GPUs; links that were ever up count as connected."""
 
     def __init__(self, library: NvmlLibrary) -> None:
         self._library = library
@@ -49,10 +49,10 @@ class NvlinkWiringReader:
     def read(
         self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
     ) -> NvlinkWiring:
-        """The wiring as it is now.
+        """Return the current wiring.
 
-        `is_fixed` says that all links of such a board lead somewhere by construction. The driver
-        counts what framing takes and carries no data, so that the board's own rate is the most.
+        `is_fixed`: all links of such a board are connected by construction. The driver's speed
+        includes framing, which carries no data, so the board's own rate is the upper bound.
         """
         count = self._count(uuid, handle)
         if not count:
@@ -72,7 +72,7 @@ class NvlinkWiringReader:
         return wiring
 
     def _count(self, uuid: str, handle: Any) -> int | None:
-        """How many links the board has; asked until the driver answers."""
+        """Return the number of links of the board; asked again until the driver answers."""
         if uuid not in self._counts:
             key = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
             answers = self._library.ask_fields(handle, (key,))
@@ -85,11 +85,11 @@ class NvlinkWiringReader:
         return self._counts[uuid]
 
     def _probe(self, handle: Any) -> int | None:
-        """How many links have a state: older drivers refuse those that the board does not have."""
+        """Count the links that have a state: older drivers refuse links that the board lacks."""
         for link in range(_MOST_LINKS):
             state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
             if isinstance(state, NvmlFailure):
-                # No state at all may mean no links, or a driver that does not tell.
+                # No state at all: no links, or a driver that does not report them.
                 return link or None
         return _MOST_LINKS
 

@@ -1,4 +1,4 @@
-"""Builder of a reading from the answers of the collectors; rejects impossible values."""
+"""Builder of a reading from the collectors' answers; rejects impossible values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,8 +12,8 @@ from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 
 _BY_UNIT: Final[Mapping[Unit, tuple[float, float]]] = {
-    # From the least that NVML can tell, for no board that answers draws nothing, to ten times
-    # what the largest draws.
+    # From NVML's resolution, since no responding board draws nothing, to ten times the largest
+    # board's draw.
     Unit.WATTS: (1e-3, 20e3),
     # A thousand watts for three centuries.
     Unit.JOULES: (0.0, 1e13),
@@ -26,13 +26,13 @@ _BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
     Signal.MEMORY_TOTAL_BYTES: (1.0, 1e15),
     Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
     Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
-    # Ten times and more what PCIe 7.0 and NVLink 6 carry.
+    # At least ten times the rates of PCIe 7.0 and NVLink 6.
     Signal.PCIE_RECEIVE_BYTES_PER_SECOND: (0.0, 4e12),
     Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: (0.0, 4e12),
     Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (0.0, 50e12),
     Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
 }
-"""What a device itself can tell, both ends included; wide enough for boards to come."""
+"""Possible values of a device, bounds included; wide enough for future boards."""
 _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
     **{each: _BY_UNIT[each.unit] for each in Signal if each.unit in _BY_UNIT},
     **_BY_SIGNAL,
@@ -52,7 +52,7 @@ def is_possible(signal: Signal, value: float) -> bool:
 
 
 class ReadingBuilder:
-    """What the collectors found of one device; the first value of a signal stays."""
+    """Answers of the collectors for one device; the first value of a signal wins."""
 
     def __init__(self) -> None:
         self.values: dict[Signal, float] = {}
@@ -60,18 +60,18 @@ class ReadingBuilder:
         self.origins: dict[Signal, str] = {}
         self.processes: tuple[Process, ...] | None = None
         self.other_processes: tuple[Process, ...] = ()
-        """Those that do more than compute; a process may be on both lists."""
+        """Processes with more than compute; a process may be on both lists."""
         self.process_shares: dict[int, float] = {}
         self.nvlinks: tuple[Nvlink, ...] = ()
         self.collecting = ""
-        """The collector at work: the origin of what is put in."""
+        """Running collector: the origin of values put in."""
         self.lost: NvmlFailure | None = None
-        """The answer that says that the device is gone; nothing more need be asked."""
+        """Failure that shows that the device is gone; further calls are pointless."""
         self.troubled = False
-        """Whether an answer was a failure that is no device's normal case."""
+        """Whether an answer was a failure beyond the normal ones."""
 
     def put(self, signal: Signal, answer: Any, scale: float = 1.0) -> None:
-        """Take a number in the driver's unit, or a failure."""
+        """Add a number in the driver's unit, or a failure."""
         if isinstance(answer, NvmlFailure):
             self.fail(signal, answer)
         elif signal not in self.values:
@@ -86,7 +86,7 @@ class ReadingBuilder:
                 self._reject(signal, answer)
 
     def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
-        """Take a percentage of capacity, or a failure; 1 at most."""
+        """Add a percentage of capacity, capped at 100, or a failure."""
         if isinstance(answer, NvmlFailure):
             self.fail(signal, answer)
         elif signal not in self.values:
@@ -100,18 +100,18 @@ class ReadingBuilder:
         self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
-        """Take the named parts of a structure of the driver's, or one failure for all."""
+        """Add members of a structure by signal, or one failure for all."""
         for signal, part in parts.items():
             found = answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _NO_PART)
             self.put(signal, found)
 
     def fail_all(self, signals: Iterable[Signal], failure: NvmlFailure) -> None:
-        """Note why several signals are missing."""
+        """Record why several signals are missing."""
         for signal in signals:
             self.fail(signal, failure)
 
     def fail(self, signal: Signal, failure: NvmlFailure) -> None:
-        """Note why a signal is missing; a second way that failed says more than an absent one."""
+        """Record why a signal is missing; a failed call outranks an unsupported one."""
         known = self.failures.get(signal)
         if known is None or known.reason is Missing.NOT_SUPPORTED:
             self.failures[signal] = failure
@@ -121,7 +121,7 @@ class ReadingBuilder:
             self.troubled = True
 
     def has_any(self, signals: Iterable[Signal]) -> bool:
-        """Whether the device has one of some signals: a value, or a failure that may pass."""
+        """Whether the device has any of the signals: a value, or a temporary failure."""
         for signal in signals:
             failure = self.failures.get(signal)
             if failure is None or not failure.is_unsupported:
@@ -129,12 +129,12 @@ class ReadingBuilder:
         return False
 
     def replace(self, signal: Signal, value: float) -> None:
-        """Put a value in the place of another that cannot be true."""
+        """Replace a value that cannot be true."""
         self.values[signal] = value
         self.origins[signal] = self.collecting
 
     def adopt(self, other: "ReadingBuilder") -> None:
-        """Take what an earlier round found, where there is nothing newer."""
+        """Add results of an earlier round that this one lacks."""
         for signal, value in other.values.items():
             if signal not in self.values:
                 self.values[signal] = value
@@ -152,7 +152,7 @@ class ReadingBuilder:
         tells: Iterable[str],
         last: "ReadingBuilder",
     ) -> None:
-        """Take what a collector gave the last time, where it was not asked this time."""
+        """Keep a collector's last results, if it did not run this time."""
         for signal in signals:
             if last.origins.get(signal) == collector and signal not in self.values:
                 self.values[signal] = last.values[signal]
@@ -163,7 +163,7 @@ class ReadingBuilder:
             setattr(self, name, getattr(last, name))
 
     def reading(self, uuid: str, time: Nanoseconds) -> Reading:
-        """The finished reading."""
+        """Return the finished reading."""
         missing = {
             signal: failure.reason
             for signal, failure in self.failures.items()
@@ -183,7 +183,7 @@ class ReadingBuilder:
             if known is None:
                 found[other.pid] = other
             elif other.kind is ProcessKind.MPS:
-                # Its clients are on the list of those that compute, too.
+                # MPS clients are on the compute list, too.
                 found[other.pid] = replace(known, kind=ProcessKind.MPS)
         return tuple(
             replace(process, gpu_busy=self.process_shares.get(process.pid))

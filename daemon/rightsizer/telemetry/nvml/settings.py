@@ -1,4 +1,4 @@
-"""What an operator may set of the live source."""
+"""Settings of the live source."""
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting

@@ -1,4 +1,4 @@
-"""Listener for Xids of all GPUs on a thread of its own; event sets of the driver."""
+"""Listener for Xids of all GPUs on its own thread; event sets of the driver; log of Xids."""
 
 import ctypes
 import time
@@ -21,43 +21,43 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _XID: Final = pynvml.nvmlEventTypeXidCriticalError
 _WAIT_MILLISECONDS: Final = 50
-"""The driver keeps what happens between two waits; a short one lets go of the driver soon."""
+"""The driver queues events between two waits; a short wait soon leaves the driver."""
 _MOST_EVENTS: Final = 256
-"""Of one look; the rest of a storm is heard with the next."""
+"""Limit of one read; the rest of a storm is read next time."""
 _ANY_INSTANCE: Final = 0xFFFFFFFF
 _Followed = tuple[int, tuple[Gpu, ...]]
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
 _TELL_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 _CODES_MAXIMUM: Final = 256
-"""Whose last line is remembered."""
+"""Limit of codes whose last line is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """An error as the driver reported it."""
+    """An Xid as the driver reported it."""
 
     uuid: str | None
-    """Of the GPU or, where the driver tells, of the MIG instance; `None` where unknown."""
+    """GPU or, if reported, MIG instance; `None` if unknown."""
     code: int
     parent_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class XidBatch:
-    """What one look brought."""
+    """Result of one read."""
 
     xids: tuple[XidEvent, ...]
     listening: frozenset[str]
     """Uuids of the GPUs whose Xids are reported, and of their MIG instances."""
     is_partial: bool
-    """Whether a GPU that has such events could not be registered this time."""
+    """Whether a GPU that supports Xid events could not be registered this time."""
     failure: NvmlFailure | None
-    """Why nothing more is heard, other than that nothing happens."""
+    """Why no events can be read."""
     duration_seconds: float
 
 
 class XidEventSet:
-    """The event set of some GPUs; made with the first look, freed when the thread leaves it."""
+    """Event set of some GPUs; created on first read, freed when the thread leaves it."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.library = NvmlLibrary()
@@ -67,7 +67,7 @@ class XidEventSet:
         self._is_partial = False
 
     def read(self) -> XidBatch:
-        """What was reported since the last look."""
+        """Return the events since the last read."""
         started = time.perf_counter()
         failure = self._open() if self._set is None else None
         xids: list[XidEvent] = []
@@ -99,7 +99,7 @@ class XidEventSet:
             self._free()
 
     def _register(self, gpu: Gpu) -> bool:
-        """Whether the set is still good afterwards, with the GPU in it or without."""
+        """Register a GPU if it can be; return whether the set is still usable."""
         handle = gpu.whole.handle
         kinds = self.library.ask("nvmlDeviceGetSupportedEventTypes", handle)
         answer = kinds
@@ -124,11 +124,11 @@ class XidEventSet:
         return None
 
     def _end(self, failure: NvmlFailure) -> NvmlFailure | None:
-        """What the end of the events means: that there are no more, or that the set is worn out."""
+        """Classify a failed wait: a timeout means no more events, anything else a broken set."""
         if failure.code == pynvml.NVML_ERROR_TIMEOUT:
             return None
         self._free()
-        # A GPU is off the bus: the next set is for the others.
+        # A GPU fell off the bus: continue with a set of the others.
         self._is_partial = True
         return failure
 
@@ -154,7 +154,7 @@ def _address(handle: Any) -> int:
 
 
 def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iterator[str]:
-    """The MIG instances that an event is of; none where it is of the whole GPU."""
+    """Yield the MIG instances of an event; none if it is of the whole GPU."""
     for target in gpu.instances:
         mig = target.device.mig
         if (
@@ -166,7 +166,7 @@ def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iter
 
 
 class XidEventLog:
-    """Log of Xids: at most one line a code and minute, each with the number that had none."""
+    """Log of Xids: at most one line a code and minute, with the number of unlogged ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -175,7 +175,7 @@ class XidEventLog:
         self._without_line: Counter[int] = Counter()
 
     def tell(self, xid: XidEvent) -> None:
-        """Say that it came, or count it until its code's minute is over."""
+        """Log an Xid, or count it until its code's minute is over."""
         now, last = self._clock.time(), self._last.get(xid.code)
         if last is not None and now - last < _TELL_EVERY:
             self._without_line[xid.code] += 1
@@ -196,9 +196,9 @@ class XidEventLog:
 
 
 class XidListener:
-    """What the driver reported of each device; counts outlive inventories and openings of NVML.
+    """Xids of each device; counts outlive inventories and openings of NVML.
 
-    Everything here is for the coordinator's thread, which never waits.
+    Used by the coordinator's thread only; never blocks.
     """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
@@ -211,7 +211,7 @@ class XidListener:
             abandon_after_seconds=settings.abandon_after_seconds,
             abandoned_maximum=settings.abandoned_threads_maximum,
         )
-        """It holds an event set of the opening that it follows."""
+        """Worker that holds an event set of the followed inventory."""
         self._inventory: Inventory | None = None
         self._followed: _Followed | None = None
         self._asked_of: _Followed | None = None
@@ -219,17 +219,17 @@ class XidListener:
         self._is_idle = True
         self._is_partial = False
         self.xids: Mapping[str, XidLog] = {}
-        """By uuid; a device that nothing is heard of is missing, one without an Xid is not."""
+        """By uuid; devices without Xids have an empty log, devices not listened to have none."""
         self.outcome: CollectorOutcome | None = None
-        """Of the last look; `None` where no GPU has such events."""
+        """Outcome of the last read; `None` if no GPU supports Xid events."""
 
     def follow(self, inventory: Inventory | None) -> None:
-        """Listen to the GPUs of an inventory; `None` lets go of the driver."""
+        """Listen to the GPUs of an inventory; `None` releases the driver."""
         if inventory is self._inventory:
             return
         self._inventory = inventory
         followed = None if inventory is None else (inventory.generation, inventory.gpus)
-        # GPUs that could not be registered may be well again at the next look for devices.
+        # GPUs that failed to register are tried again with each inventory.
         if followed is not None and followed == self._followed and not self._is_partial:
             return
         self._followed = followed
@@ -240,14 +240,14 @@ class XidListener:
         self.outcome = None
 
     def poll(self) -> None:
-        """Take in what was heard, and listen on."""
+        """Take the events that arrived, and continue listening."""
         if self._is_asking:
             self._take()
         if not self._is_asking:
             self._ask()
 
     def close(self, deadline: float) -> None:
-        """Free the event set and let the thread end; one that hangs is left behind."""
+        """Free the event set and end the thread; a hung one is left behind."""
         self.follow(None)
         self.worker.close()
         self.worker.join(deadline)
@@ -262,7 +262,7 @@ class XidListener:
         if isinstance(answer, Stuck):
             if answer.seconds >= self._settings.deadline_seconds:
                 self.outcome = CollectorOutcome(success=False, duration_seconds=answer.seconds)
-            # What is heard just now is not dropped, but fetched in the next tick.
+            # Events that arrive now are taken in the next tick.
             if answer.still_seconds >= self._settings.abandon_after_seconds:
                 self._ask()
             return
@@ -279,15 +279,15 @@ class XidListener:
         for xid in heard.xids:
             self._note(xid)
         if self._asked_of != self._followed:
-            return  # What was heard last of GPUs that are followed no longer.
+            return  # Last events of GPUs no longer followed.
         self._is_partial = heard.is_partial
         if heard.failure is not None:
-            # Asking again may be of no use before the next inventory.
+            # Retrying may be pointless before the next inventory.
             self._is_idle = heard.failure.is_unsupported or heard.failure.driver_is_gone
             if not heard.failure.is_unsupported:
                 self._fail(str(heard.failure), heard.duration_seconds)
         elif not heard.listening:
-            self._is_idle = True  # None of these GPUs has such events.
+            self._is_idle = True  # None of these GPUs supports Xid events.
         else:
             self.outcome = CollectorOutcome(not heard.is_partial, heard.duration_seconds)
 
@@ -297,7 +297,7 @@ class XidListener:
 
     def _note(self, xid: XidEvent) -> None:
         self._event_log.tell(xid)
-        # A GPU's own count has those of its instances, which come and go, and it does not.
+        # A GPU's count includes its instances', which come and go.
         for uuid in filter(None, (xid.uuid, xid.parent_uuid)):
             log = self.xids.get(uuid, XidLog({}))
             self.xids = {**self.xids, uuid: log.counted(xid.code, self._clock.wall_time())}

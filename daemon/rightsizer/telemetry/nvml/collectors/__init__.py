@@ -1,4 +1,4 @@
-"""The collectors of all signals. Where two give a signal, the earlier one's value stands."""
+"""All collectors in order of precedence: the first that gives a signal wins."""
 
 from typing import Final
 

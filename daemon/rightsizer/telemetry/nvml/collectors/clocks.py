@@ -1,4 +1,4 @@
-"""Clocks, their limits, why they are what they are, and the performance state."""
+"""Clocks, their limits, reasons of the present clock, and the performance state."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ CLOCK_LIMITS: Final = NvmlCollector.of(
     "clock_limits",
     _clock(Signal.SM_CLOCK_MAXIMUM_HERTZ, _HIGHEST, _SM, is_constant=True),
     _clock(Signal.MEMORY_CLOCK_MAXIMUM_HERTZ, _HIGHEST, _MEMORY, is_constant=True),
-    # The bindings know no application clock of the SMs; the graphics clock drives them.
+    # The bindings have no application clock of the SMs; the graphics clock drives them.
     _clock(Signal.SM_CLOCK_APPLICATION_HERTZ, _APPLICATION, pynvml.NVML_CLOCK_GRAPHICS),
     _clock(Signal.MEMORY_CLOCK_APPLICATION_HERTZ, _APPLICATION, _MEMORY),
     _clock(Signal.VIDEO_CLOCK_HERTZ, _NOW, _VIDEO),
@@ -46,7 +46,7 @@ CLOCK_EVENTS: Final = NvmlCollector.of(
     "clock_events",
     NvmlValue(
         Signal.CLOCK_EVENT_REASONS,
-        # Drivers before R535 know the same mask by the second name.
+        # Drivers before R535 have the same mask under the second name.
         (
             ("nvmlDeviceGetCurrentClocksEventReasons",),
             ("nvmlDeviceGetCurrentClocksThrottleReasons",),
@@ -54,7 +54,7 @@ CLOCK_EVENTS: Final = NvmlCollector.of(
     ),
     part_of="clocks",
 )
-# Datacenter boards idle in their highest state.
+# Slow, since datacenter boards idle in their highest state anyway.
 PERFORMANCE_STATE: Final = NvmlCollector.of(
     "performance_state",
     NvmlValue(Signal.PERFORMANCE_STATE, ((_STATE,),), part=_known_state),

@@ -1,4 +1,4 @@
-"""GPM, the profiling counters of Hopper and later: what happened between two samples."""
+"""GPM: profiling counters of Hopper and later, as means between two samples."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -32,7 +32,7 @@ _METRICS: Final = {
     Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
 _RATES: Final = frozenset(signal for signal in _METRICS if signal.unit is Unit.BYTES_PER_SECOND)
-"""In mebibytes a second; all others are percentages."""
+"""Signals in mebibytes a second; all others are percentages."""
 _MEBIBYTE: Final = 2.0**20
 _FIRST: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
 _UNSUPPORTED: Final = NvmlFailure(
@@ -44,15 +44,15 @@ _RELEASED: Final = NvmlFailure(
 
 
 class _Metric(Structure):
-    """The bindings' structure without their conversion of each attribute, which costs most."""
+    """The bindings' structure without their attribute conversion, which is the largest cost."""
 
     _fields_ = pynvml.c_nvmlGpmMetric_t._fields_
 
 
 class _Sampler:
-    """Two sample buffers of one device, used in turn by one thread at a time.
+    """Two sample buffers of one device, used alternately, by one thread at a time.
 
-    Buffers shared between threads have crashed hosts.
+    Sharing buffers between threads has crashed hosts.
     """
 
     def __init__(self, handle: DeviceHandle) -> None:
@@ -71,7 +71,7 @@ class _Sampler:
         handle.resources.callback(self.close)
 
     def sample(self) -> NvmlFailure | None:
-        """Take a sample and the metrics since the one before; `None` when they are there."""
+        """Take a sample and compute metrics since the previous one; return why not, or `None`."""
         failure = self._why_not() or self._allocate()
         if failure is not None:
             return failure
@@ -120,7 +120,7 @@ class _Sampler:
             builder.fail(signal, self._absent.get(signal, failure))
 
     def close(self) -> None:
-        """Free the buffers, each of them once: a late reader may close beside the pool."""
+        """Free each buffer once, even if an abandoned thread and the pool close concurrently."""
         while self._buffers:
             with suppress(IndexError):
                 self._handle.library.ask("nvmlGpmSampleFree", self._buffers.pop())
@@ -133,7 +133,7 @@ class _Sampler:
             metric.metricId = _METRICS[signal]
 
     def _why_not(self) -> NvmlFailure | None:
-        """Why the device gives no samples; asked until the driver answers."""
+        """Return why the device has no GPM; asked again until the driver answers."""
         if self._is_supported or self._refused is not None:
             return self._refused
         support = self._handle.library.ask(
@@ -164,7 +164,7 @@ class _Sampler:
         return self._ask("nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer)
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """An answer or a failure; one that will not pass leaves nothing held and nothing asked."""
+        """Call NVML; a permanent failure frees the buffers and stops further calls."""
         answer = self._handle.library.ask(call, *arguments)
         if isinstance(answer, NvmlFailure) and answer.is_unsupported:
             self._refused = answer

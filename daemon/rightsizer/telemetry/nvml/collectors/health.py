@@ -1,4 +1,4 @@
-"""Health of memory: ECC errors, retired pages, remapped rows; and what would repair the GPU."""
+"""Memory health: ECC errors, retired pages, remapped rows; and the recovery action."""
 
 from operator import itemgetter
 from typing import Any, Final
@@ -21,7 +21,7 @@ _NOT_OF_INSTANCE: Final = NvmlFailure(
 )
 _CORRECTED: Final = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
 _UNCORRECTED: Final = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-# Since the driver was loaded (volatile) and in the board's life (aggregate).
+# Since the driver was loaded (volatile), and over the board's life (aggregate).
 _VOLATILE, _AGGREGATE = pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC
 _CORRECTED_NOW, _UNCORRECTED_NOW, _CORRECTED_EVER, _UNCORRECTED_EVER = (
     *(pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
@@ -44,7 +44,7 @@ _GPU_ERRORS: Final = NvmlCollector.of(
 
 def _read_ecc(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     if handle.target.device.mig is not None:
-        # Errors outside the memory chips, while the driver runs, are all that it counts for these.
+        # For an instance the driver counts only volatile errors outside the memory chips.
         of = _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
         counted = Signal.ECC_UNCORRECTED_ERRORS
         builder.put(counted, handle.ask("nvmlDeviceGetMemoryErrorCounter", *of))
@@ -67,11 +67,11 @@ ECC: Final = replace(
 
 
 def _retired(signal: Signal, field: FieldKey, cause: int) -> NvmlValue:
-    # The function lists the pages' addresses.
+    # The function returns the addresses of the pages.
     return NvmlValue(signal, (("nvmlDeviceGetRetiredPages", cause),), field, part=len)
 
 
-# Boards before Ampere take bad pages out of use; those from Ampere on replace rows by spare ones.
+# Boards before Ampere retire bad pages; from Ampere on they remap rows to spare ones.
 RETIRED_PAGES: Final = NvmlCollector.of(
     "retired_pages",
     _retired(
@@ -110,7 +110,7 @@ REMAPPED_ROWS: Final = NvmlCollector.of(
 )
 RECOVERY: Final = NvmlCollector.of(
     "recovery",
-    # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which the oldest bindings allowed do not name.
+    # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; not named in the oldest supported bindings.
     NvmlValue(Signal.RECOVERY_ACTION, field=230),
     is_slow=True,
     part_of="health",

@@ -1,4 +1,4 @@
-"""Framebuffer memory, whose used and free do not sum to the total, and the BAR1 window to it."""
+"""Framebuffer memory, where used and free do not sum to the total, and the BAR1 window."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _PARTS: Final = {
     Signal.MEMORY_FREE_BYTES: "free",
     Signal.MEMORY_RESERVED_BYTES: "reserved",
 }
-# Full, it stops RDMA and mappings.
+# A full BAR1 blocks RDMA and mappings.
 _BAR1: Final = {Signal.BAR1_USED_BYTES: "bar1Used", Signal.BAR1_TOTAL_BYTES: "bar1Total"}
 _CONTRADICTION: Final = NvmlFailure(
     Missing.INVALID, _CALL, "more is in use than there is, or there is none"
@@ -26,7 +26,7 @@ _CONTRADICTION: Final = NvmlFailure(
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    # The first version counts the driver's own part as used; only older drivers need it.
+    # Version 1, for older drivers only, counts the driver's reserved memory as used.
     answer = handle.ask_first((_CALL, pynvml.nvmlMemory_v2), (_CALL,))
     if not isinstance(answer, NvmlFailure):
         used, total = answer.used, answer.total

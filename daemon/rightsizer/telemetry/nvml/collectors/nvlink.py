@@ -1,4 +1,4 @@
-"""The NVLinks one by one, the traffic over all of them, and their fabric."""
+"""NVLinks: state and counters of each link, traffic over all, and fabric registration."""
 
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
@@ -25,11 +25,11 @@ class NvlinkFieldScheme:
     """One way to read a fact: the sum of some fields of each link."""
 
     keys: Mapping[int, tuple[FieldKey, ...]]
-    """By the link's number; a link that is not here cannot be asked in this way."""
+    """Fields by link number; links not listed cannot be read this way."""
     scale: float = 1.0
 
     def value(self, link: int, answers: Mapping[FieldKey, Any]) -> float | None:
-        """The fact in base units, `None` where it is missing."""
+        """Return the fact in base units, or `None` if missing."""
         total = 0.0
         for key in self.keys.get(link, ()):
             answer = answers[key]
@@ -39,7 +39,7 @@ class NvlinkFieldScheme:
         return total * self.scale if link in self.keys else None
 
     def is_refused(self, link: int, answers: Mapping[FieldKey, Any]) -> bool:
-        """Whether it is of no use to ask this way again."""
+        """Whether reading the link this way again is pointless."""
         found = [answers[key] for key in self.keys.get(link, ())]
         return not found or any(
             isinstance(each, NvmlFailure) and each.is_unsupported for each in found
@@ -52,7 +52,7 @@ def _scoped(field: int, scale: float = 1.0) -> NvlinkFieldScheme:
 
 
 def _numbered(*fields: str, scale: float = 1.0) -> NvlinkFieldScheme:
-    """Older fields, which have a number for each of the first twelve links, in two rows."""
+    """Older fields with a number for each of the first twelve links, in two rows."""
     rows = [
         [getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L{first}") for first in (0, _ROW)]
         for field in fields
@@ -93,7 +93,7 @@ LINK_FACTS: Final[Mapping[str, tuple[NvlinkFieldScheme, ...]]] = {
         _numbered("RECOVERY_ERROR_COUNT"),
     ),
 }
-"""Each fact of `Nvlink`, and the state, with the ways to read it, best first."""
+"""Ways to read the state and each fact of `Nvlink`, best first."""
 
 _SIGNALS: Final = (Signal.NVLINK_LINKS, Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS)
 _CALL: Final = "nvmlDeviceGetFieldValues"
@@ -104,7 +104,7 @@ _GENERATIONS: Final[Mapping[Any, int]] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7:
 
 
 class _Links:
-    """The links of one device, and the field scheme in which the driver tells each fact."""
+    """Links of one device, and the field scheme that its driver supports for each fact."""
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
@@ -137,7 +137,7 @@ class _Links:
 
     @property
     def errors(self) -> float | None:
-        """All errors of all links; one that is down counts as it last did."""
+        """Errors over all links; a link that is down counts with its last value."""
         return sum(self._errors.values()) if self._errors else None
 
     def _state(self, number: int, answers: Mapping[FieldKey, Any]) -> Any:
@@ -150,7 +150,7 @@ class _Links:
     def _tell(
         self, fact: str, up: Sequence[int], answers: Mapping[FieldKey, Any]
     ) -> Mapping[int, float | None]:
-        """A fact of each link that is up; from then on it is asked in the way that told it."""
+        """Return a fact of each link that is up, and keep the scheme that gave it."""
         offered = []
         for way in self._ways[fact]:
             found = {number: way.value(number, answers) for number in up}
@@ -185,7 +185,7 @@ class _Links:
         )
 
     def _remote(self, number: int) -> tuple[str | None, bool]:
-        """The PCI address at the other end, and whether a switch is there."""
+        """Return the PCI address of the other end, and whether that is a switch."""
         kind = self._handle.ask_once("nvmlDeviceGetNvLinkRemoteDeviceType", number)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             return None, True
@@ -229,7 +229,7 @@ def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
-# The driver's counters, where GPM does not tell the traffic.
+# Counters of the driver, for boards without GPM.
 NVLINK_THROUGHPUT: Final = replace(_RATES, read=_read_throughput)
 
 _FABRIC: Final = "nvmlDeviceGetGpuFabricInfoV"
@@ -244,13 +244,13 @@ _REGISTRATION: Final = (
 
 
 class _Info(Structure):
-    """NVML's second form of the structure; the oldest bindings allowed have it too long."""
+    """NVML's version 2 of the structure; in the oldest supported bindings it is too long."""
 
     _fields_ = (("version", c_uint), *_REGISTRATION, ("healthMask", c_uint32))
 
 
 class _FormerInfo(Structure):
-    """NVML's first form."""
+    """NVML's version 1."""
 
     _fields_ = _REGISTRATION
 
@@ -259,7 +259,7 @@ _NO_FABRIC: Final = NvmlFailure(Missing.NOT_SUPPORTED, _FABRIC, "the GPU is in n
 
 
 class _Registration:
-    """The structures that the driver fills in, made once for each device."""
+    """Structures that the driver fills in, allocated once for each device."""
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
@@ -281,7 +281,7 @@ class _Registration:
 
 
 def _judged(state: int, status: int) -> int | NvmlFailure:
-    """A registration that failed is completed too, and only its status says so."""
+    """A failed registration is reported as completed too, with the failure in its status."""
     if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and status != pynvml.NVML_SUCCESS:
         detail = f"joining the fabric failed with code {status}"
         return NvmlFailure(Missing.FAILED, _FABRIC, detail)

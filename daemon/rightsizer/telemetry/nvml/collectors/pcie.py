@@ -1,4 +1,4 @@
-"""The PCIe link: its state (a lower generation is normal while idle), traffic and replays."""
+"""PCIe link: state (a lower generation is normal while idle), traffic and replays."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _DIRECTIONS: Final = {
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    """Ask where no other collector has it: each direction blocks the driver for 20 ms."""
+    """Read traffic not known from another collector: each direction blocks the driver for 20 ms."""
     for signal, direction in _DIRECTIONS.items():
         if signal not in builder.values:
             builder.put(signal, handle.ask("nvmlDeviceGetPcieThroughput", direction), _KIBIBYTE)
@@ -30,10 +30,10 @@ PCIE: Final = NvmlCollector.of(
     NvmlValue(Signal.PCIE_LINK_GENERATION, (("nvmlDeviceGetCurrPcieLinkGeneration",),)),
     NvmlValue(Signal.PCIE_LINK_WIDTH, (("nvmlDeviceGetCurrPcieLinkWidth",),)),
 )
-# Counters that newer drivers keep, where GPM does not tell the traffic.
+# Counters of newer drivers, for boards without GPM.
 PCIE_COUNTERS: Final = NvmlCollector.of(
     "pcie_counters",
-    # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, which the oldest bindings allowed do not name.
+    # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES; not named in the oldest supported bindings.
     NvmlRate(_TRANSMITTED, 197),
     NvmlRate(_RECEIVED, 198),
     part_of="pcie",

@@ -1,4 +1,4 @@
-"""Power draw, energy and limit of whole boards; for how long power and heat held the clocks."""
+"""Power draw, energy and limit of whole boards; time that power and heat throttled the clocks."""
 
 from operator import attrgetter
 from typing import Final
@@ -21,9 +21,9 @@ _COUNTED_ENERGY: Final = replace(_ASKED_ENERGY, field=_ENERGY)
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    # A mean over a second from Ampere on but for GA100, the present draw before.
+    # A mean over a second from Ampere on, except GA100; before, the present draw.
     builder.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
-    # Where the field counts nothing, the function may.
+    # On boards where the field stays 0, the function may work.
     (_ASKED_ENERGY if handle.field(_ENERGY) == 0 else _COUNTED_ENERGY).read(handle, builder)
 
 
@@ -40,7 +40,7 @@ POWER: Final = NvmlCollector(
     is_essential=True,
     settles=True,
 )
-# The least of the operator's limit and what board and chassis allow.
+# Lowest of the operator's limit and those of board and chassis.
 POWER_LIMIT: Final = NvmlCollector.of(
     "power_limit",
     NvmlValue(

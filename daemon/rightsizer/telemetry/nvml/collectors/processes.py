@@ -1,4 +1,4 @@
-"""The processes on a device, and the share of time of each."""
+"""Processes on a device, and each one's share of time."""
 
 import math
 from functools import partial
@@ -12,7 +12,7 @@ from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _OTHERS: Final = {ProcessKind.GRAPHICS: "Graphics", ProcessKind.MPS: "MPSCompute"}
-# The older call answers 0 on Blackwell (HAMi-core#218); drivers before R550 lack the newer.
+# The older call answers 0 on Blackwell (HAMi-core#218); drivers before R550 lack the newer one.
 _UTILIZATION_CALLS: Final = (
     "nvmlDeviceGetProcessesUtilizationInfo",
     "nvmlDeviceGetProcessUtilization",
@@ -21,7 +21,7 @@ _PERCENT: Final = 100
 
 
 def _ask(handle: DeviceHandle, kind: str) -> Any:
-    # The bindings' own name asks for the third version of a list, which drivers before R510 lack.
+    # The unsuffixed name requests version 3 of the list, which drivers before R510 lack.
     call = f"nvmlDeviceGet{kind}RunningProcesses"
     return handle.ask_first((call,), (f"{call}_v2",))
 
@@ -32,7 +32,7 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
         builder.fail(Signal.PROCESS_COUNT, answer)
         return
     builder.processes = _processes(answer, ProcessKind.COMPUTE, handle)
-    # Other kinds are counted when the reading is finished.
+    # The finished reading adds processes of other kinds to the count.
     builder.put(Signal.PROCESS_COUNT, len(builder.processes))
 
 
@@ -47,7 +47,7 @@ def _read_others(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
     most = handle.target.device.memory_total_bytes or math.inf
-    # Another driver's structure may have put something else in the place of the memory.
+    # A driver with another structure layout may have other data in place of the memory.
     used = ((found.pid, found.usedGpuMemory) for found in answer)
     return tuple(
         Process(pid, None if held is None or held > most else held, kind) for pid, held in used
@@ -55,7 +55,7 @@ def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Pr
 
 
 class _Samples:
-    """The driver's buffer of samples by process, each taken into account once."""
+    """Reader of the driver's buffer of samples by process; uses each sample once."""
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
@@ -63,11 +63,11 @@ class _Samples:
         self._seen = 0
 
     def means(self) -> dict[int, float]:
-        """The mean share of each process since the last time; none where there are no samples."""
+        """Return the mean share of each process since the last call; empty without samples."""
         answer = self._ask()
         if isinstance(answer, NvmlFailure):
             return {}
-        # More than the whole is seen in the wild, and means that there is no value.
+        # Values above 100 have been seen, and mean that there is no value.
         fresh = [
             found for found in answer if found.timeStamp > self._seen and found.smUtil <= _PERCENT
         ]
@@ -78,7 +78,7 @@ class _Samples:
         return {pid: sum(of) / len(of) / _PERCENT for pid, of in shares.items()}
 
     def _ask(self) -> Any:
-        """The answer to the first call that the driver has; one that it lacks is dropped."""
+        """Return the answer to the first supported call; unsupported ones are dropped."""
         answer: Any = ()
         while self._calls:
             answer = self._handle.library.ask(

@@ -1,4 +1,4 @@
-"""Temperatures of GPU and memory, the margin to the slowdown, and the fastest fan."""
+"""Temperatures of GPU and memory, margin to the slowdown, and speed of the fastest fan."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ _NO_SENSOR: Final = NvmlFailure(
 )
 _NO_FAN: Final = NvmlFailure(Missing.NOT_SUPPORTED, "nvmlDeviceGetNumFans", "the board has no fan")
 _FAN_OVERSHOOT_RATIO: Final = 1.0
-"""The driver counts in parts of the intended maximum, which a fan may pass (NVML API reference,
+"""Speed is a percentage of the intended maximum, which a fan may exceed (NVML API reference,
 nvmlDeviceGetFanSpeed)."""
 
 
@@ -48,8 +48,8 @@ TEMPERATURE: Final = NvmlCollector(
     _read,
     fields=(_MEMORY,),
 )
-# From Hopper on there are no fixed thresholds: the driver tells how far away they are, and by how
-# much they are passed.
+# From Hopper on there are no fixed thresholds: the driver reports the distance to them, negative
+# beyond.
 TEMPERATURE_MARGIN: Final = NvmlCollector.of(
     "temperature_margin",
     NvmlValue(Signal.TEMPERATURE_MARGIN_CELSIUS, (("nvmlDeviceGetMarginTemperature",),)),

@@ -1,4 +1,4 @@
-"""How busy the engines are, from the driver's sample buffer: share of time resident, no load."""
+"""Utilization of the engines from the driver's sample buffer: share of time busy, not load."""
 
 from functools import partial
 from operator import itemgetter
@@ -18,7 +18,7 @@ _PERCENT: Final = 100
 
 
 class SampleBuffer:
-    """One kind of sample of one device, each taken into account once.
+    """Samples of one kind of one device; uses each sample once.
 
     The driver takes about six samples a second and keeps some seconds of them (NVML API
     reference, nvmlDeviceGetSamples).
@@ -30,13 +30,13 @@ class SampleBuffer:
         self._refused = False
 
     def mean(self) -> float | None:
-        """The mean percentage since the last call; `None` where there is no new sample.
+        """Return the mean percentage since the last call, or `None` without a new sample.
 
-        The first call gives nothing: the buffer reaches back to before the first look.
+        The first call returns `None`: the buffer holds samples from before it.
         """
         if self._refused:
             return None
-        # The time of the last sample changes with each call, so the handle cannot remember this.
+        # Called on the library: the timestamp differs each time, so the handle cannot cache it.
         answer = self._handle.library.ask(
             _SAMPLES_CALL, self._handle.target.handle, self._kind, self._seen or 0
         )
@@ -55,7 +55,7 @@ class SampleBuffer:
 
 
 def _mean(handle: DeviceHandle, kind: int, rate: Any) -> Any:
-    """The mean since the last round; the rate of the driver's last window where there is none."""
+    """Return the mean since the last round, or the driver's rate if there is none."""
     mean = handle.hold((SampleBuffer, kind), partial(SampleBuffer, handle, kind)).mean()
     return rate if mean is None else mean
 
@@ -65,17 +65,17 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     gpu = rates if isinstance(rates, NvmlFailure) else rates.gpu
     memory = rates if isinstance(rates, NvmlFailure) else rates.memory
     if Signal.GPU_BUSY in builder.values:
-        # Profiling counters may die and read 0 (dcgm-exporter#662); the busy share does not.
+        # Profiling counters may fail and read 0 (dcgm-exporter#662); the utilization does not.
         is_zero, least = builder.values[Signal.GPU_BUSY] == 0, handle.settings.suspect_busy_ratio
         if is_zero and not isinstance(gpu, NvmlFailure) and least <= gpu / _PERCENT <= 1:
             builder.replace(Signal.GPU_BUSY, gpu / _PERCENT)
     else:
-        # What GPM does not tell, the driver's own buffer does: the rates are those of its last
-        # window, at most a second, and say nothing of the time before.
+        # Without GPM the driver's sample buffer covers the whole round: its rates cover only the
+        # last window, at most a second.
         gpu = _mean(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, gpu)
         memory = _mean(handle, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, memory)
         if isinstance(gpu, NvmlFailure) and handle.target.device.awaits_mig_instances:
-            gpu = 0  # Nothing can run there, which the driver knows and does not tell.
+            gpu = 0  # Nothing can run there; the driver reports no utilization.
         builder.put_percent(Signal.GPU_BUSY, gpu)
     builder.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
 
@@ -90,7 +90,7 @@ UTILIZATION: Final = NvmlCollector(
 )
 ENGINES: Final = NvmlCollector.of(
     "engines",
-    # The second number of an answer is the sampling period.
+    # An answer's second number is the sampling period.
     *(
         NvmlValue(signal, ((call,),), part=itemgetter(0), is_percent=True)
         for signal, call in (
@@ -104,7 +104,7 @@ ENGINES: Final = NvmlCollector.of(
     on_mig_parent=False,
     settles=True,
 )
-# Beside the count: frames per second and latency, means over the sessions.
+# The answer also has frames a second and latency, as means over the sessions.
 ENCODER_SESSIONS: Final = NvmlCollector.of(
     "encoder_sessions",
     NvmlValue(Signal.ENCODER_SESSIONS, (("nvmlDeviceGetEncoderStats",),), part=itemgetter(0)),
