@@ -307,7 +307,7 @@ def test_waste_costs_what_its_hours_do() -> None:
     assert found.wasted.dollars_typical == pytest.approx(12.0)
     assert found.headroom_hours == pytest.approx(1.5)
     assert found.wasted_ratio == pytest.approx(2 / 3)
-    assert range_label(found.wasted) == "$6.00 to $30 at list prices"
+    assert range_label(found.wasted) == "$6 to $30 at list prices"
     assert waste_view([whole, Spending(idle)]).wasted.dollars_typical is None
 
 

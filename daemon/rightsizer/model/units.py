@@ -110,9 +110,12 @@ def parse_duration(text: str) -> float:
     )
 
 
-def dollars_text(dollars: float) -> str:
-    """`$1.53`, `$137`, `$1,230`: no price is known better than to three digits."""
-    if 0 < dollars < 10:  # noqa: PLR2004 - where cents tell something.
+def dollars_text(dollars: float, beside: float = 0.0) -> str:
+    """`$1.53`, `$137`, `$1,230`: no price is known better than to three digits.
+
+    Cents are stated below $10, of an amount and of the largest that it stands beside.
+    """
+    if dollars > 0 and max(dollars, beside) < 10:  # noqa: PLR2004
         return f"${dollars:,.2f}"
     return f"${dollars if dollars < 1000 else float(f'{dollars:.3g}'):,.0f}"  # noqa: PLR2004
 

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from rightsizer.model.state import Cause, Resource
@@ -40,8 +41,9 @@ def kilowatt_hours(value: float | None) -> str:
 
 def dollars(low: float | None, high: float | None, point: float | None = None) -> str:
     """`$180 ($120 to $340)`; without a point its range alone."""
-    ends = _interval(low, high, dollars_text)
-    return ends if point is None or low == high else f"{dollars_text(point)} ({ends})"
+    written = partial(dollars_text, beside=high or 0.0)
+    ends = _interval(low, high, written)
+    return ends if point is None or low == high else f"{written(point)} ({ends})"
 
 
 def span_text(low: float | None, high: float | None) -> str:

@@ -87,8 +87,10 @@ def dollars_label(low: float, high: float | None, point: float | None = None) ->
     if least < 0 < most:
         return f"from {dollars_text(-least)} more to {dollars_text(most)} less a day"
     costs, more = ("costs ", "more ") if least < 0 else ("", "")
-    near, far = map(dollars_text, sorted((abs(least), abs(most))))
-    middle = dollars_text(abs(typical(low, high, point)) * HOURS_A_DAY)
+    largest = max(abs(least), abs(most))
+    amounts = abs(least), abs(most), abs(typical(low, high, point)) * HOURS_A_DAY
+    first, last, middle = (dollars_text(each, beside=largest) for each in amounts)
+    near, far = (first, last) if costs == "" else (last, first)
     ends = "" if near == far else f" ({near} to {far})"
     return f"{costs}{middle} {more}a day{ends}"
 
