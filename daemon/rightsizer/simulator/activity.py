@@ -9,17 +9,17 @@ from rightsizer.model.frozen import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class KernelActivity:
-    """The physical behavior of one phase; every figure is a ratio, 0 to 1.
+    """Physical behavior of one phase; all figures are ratios, 0 to 1.
 
-    `residency` is the share of time with a kernel on the GPU. The figures up to `dram` are those
-    while one is; links and engines are averages over all the time, for they work beside kernels.
+    `residency` is the share of time with a kernel on the GPU. Figures up to `dram` apply while a
+    kernel runs; links and engines work beside kernels and are means over all time.
     """
 
     residency: float = 0.0
     coverage: float = 0.0
-    """SMs with a warp on them."""
+    """Share of SMs with a warp on them."""
     occupancy: float = 0.0
-    """Warps on those SMs, of the warps that fit."""
+    """Resident warps of those SMs, relative to the maximum."""
     tensor: float = 0.0
     fp32: float = 0.0
     fp16: float = 0.0
@@ -37,7 +37,7 @@ class KernelActivity:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLoad:
-    """Averages over a moment, of the capacity of the GPU or instance that carries them."""
+    """Mean loads at one time, relative to the capacity of the GPU or instance."""
 
     gpu_busy: float = 0.0
     sm_active: float = 0.0
@@ -60,12 +60,12 @@ class DeviceLoad:
     def of(
         cls, activity: KernelActivity, intensity: float = 1.0, vigor: float = 1.0
     ) -> "DeviceLoad":
-        """An activity at a part of its full load.
+        """Scale an activity to a part of its full load.
 
         Args:
-            activity: What happens while the workload is busy.
-            intensity: How much of its busy time remains; also of its links and engines.
-            vigor: How hard its kernels work compared with the activity's figures.
+            activity: Behavior while the workload is busy.
+            intensity: Remaining share of its busy time, and of its links and engines.
+            vigor: Work rate of its kernels, relative to the activity's figures.
         """
         share = min(1.0, activity.residency * intensity)
         # A faster pace fills gaps; a kernel that never ends has none.
@@ -89,7 +89,7 @@ class DeviceLoad:
 
     @classmethod
     def total(cls, parts: Iterable[tuple["DeviceLoad", float]]) -> "DeviceLoad":
-        """Loads side by side, each on its share of the whole; nothing exceeds 1."""
+        """Sum of loads with their shares of the whole; capped at 1."""
         sums = [0.0] * len(fields(cls))
         for load, share in parts:
             for index, value in enumerate(load.values()):
@@ -97,13 +97,13 @@ class DeviceLoad:
         return cls(*(min(1.0, value) for value in sums))
 
     def values(self) -> tuple[float, ...]:
-        """All the ratios, in the order of the fields."""
+        """All ratios, in the order of the fields."""
         found: tuple[float, ...] = _RATIOS(self)
         return found
 
     @property
     def engines(self) -> float:
-        """The busiest of the media engines."""
+        """Load of the busiest media engine."""
         return max(self.encoder, self.decoder, self.jpeg, self.ofa)
 
 

@@ -1,4 +1,4 @@
-"""Reader of a scenario's boards, and of the faults on them."""
+"""Reader of a scenario's boards and of the faults on them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ _REASONS: Final[Mapping[str, ClockEvent]] = {
 
 
 def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
-    """The slots of the node, one for each GPU; refused without any, or of unknown boards."""
+    """Read the slots of the node, one per GPU; fail without any, or with unknown boards."""
     slots: list[BoardSlot] = []
     for entry in top.rows("boards"):
         slots.extend(_slot(entry, catalogue, len(slots)))
@@ -94,14 +94,14 @@ def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlo
 
 
 def slot_of(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
-    """The slot of a GPU that a key names; one that the node does not have is refused."""
+    """Return the slot of a GPU named by a key; fail if the node lacks it."""
     if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
         entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
     return slots[gpu]
 
 
 def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfile, ...]:
-    """The MIG profiles that a key names; refused unless the board has them, and room for all."""
+    """Read the MIG profiles named by a key; fail if the board lacks one or has no room for all."""
     by_name = {profile.name: profile for profile in board.mig_profiles}
     chosen: list[MigProfile] = []
     for name in entry.items(key):
@@ -120,7 +120,7 @@ def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfil
 def read_faults(
     top: ScenarioRow, slots: tuple[BoardSlot, ...]
 ) -> tuple[tuple[BoardSlot, ...], tuple[ScenarioFault, ...]]:
-    """The faults, and the slots with what the faults make of their MIG instances."""
+    """Read the faults; return the slots updated with MIG reconfigurations, and the faults."""
     faults: list[ScenarioFault] = []
     for entry in top.rows("faults"):
         for fault in _faults(entry, slots):
@@ -184,7 +184,7 @@ def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
         case NvlinkDegradation(is_down=True):
             return 74
         case MemoryErrors(uncorrected=count) if count:
-            # A double bit error, which is contained from where rows are remapped on.
+            # A double bit error; contained on boards with row remapping.
             return 48 if slot.board.compute_capability <= _LAST_WITH_PAGES else 94
     return 0
 

@@ -9,12 +9,12 @@ from rightsizer.model.frozen import astuple, dataclass, fields
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-"""The usual distance of two points of the grid."""
+"""Default distance of two grid points."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCounters:
-    """What a board has used and moved since the driver was loaded."""
+    """Totals of a board since the driver was loaded."""
 
     energy_joules: float = 0.0
     pcie_receive_bytes: float = 0.0
@@ -22,28 +22,28 @@ class GpuCounters:
     nvlink_receive_bytes: float = 0.0
     nvlink_transmit_bytes: float = 0.0
     power_violation_seconds: float = 0.0
-    """For how long the power limit held the clocks down."""
+    """Time that the power limit held the clocks down."""
     thermal_violation_seconds: float = 0.0
-    """For how long heat did, by software or hardware."""
+    """Time that heat did, through software or hardware."""
 
     def since(self, earlier: "GpuCounters") -> "GpuCounters":
-        """What was added after an earlier reading."""
+        """Return the increase since an earlier reading."""
         pairs = zip(astuple(self), astuple(earlier), strict=True)
         return GpuCounters(*(later - before for later, before in pairs))
 
 
 Rates = tuple[float, ...]
-"""Of the counters, in their order, per second; those that are left out stay 0."""
+"""Increase of each counter a second, in field order; missing ones are 0."""
 _NOTHING: Final[Rates] = (0.0,) * len(fields(GpuCounters))
 _CHECKPOINT_STEPS: Final = 360
 _KEPT_ANSWERS: Final = 4
 
 
 class RateIntegral:
-    """The trapezoids under rates on a fixed grid.
+    """Integral of rates by trapezoids on a fixed grid.
 
-    It goes on from where it was last asked; a look back starts from the checkpoint before, so
-    that it keeps little and says the same whatever was asked before.
+    Evaluation continues from the last time asked for; earlier times restart from a checkpoint, so
+    that little is kept, and results never depend on the order of calls.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class RateIntegral:
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]
-        # Now, and when the driver was loaded, are asked for again and again.
+        # Cached: the present and the load of the driver are asked for repeatedly.
         self.at = lru_cache(maxsize=_KEPT_ANSWERS)(self._at)
-        """The counters at a time; all 0 before the start."""
+        """Returns the counters at a time; all 0 before the start."""
         self._right: tuple[int, Rates] | None = None
         self._lock = threading.Lock()
 
@@ -68,7 +68,7 @@ class RateIntegral:
         left, right = self._rates_at(step), self._rates_at(step + 1)
         part = rest / self._step
         width = rest / NANOSECONDS_PER_SECOND
-        # The rate is a straight line between two points of the grid.
+        # Rates are linear between two grid points.
         return GpuCounters(
             *(
                 total + width * (first + 0.5 * part * (second - first))
@@ -93,7 +93,7 @@ class RateIntegral:
     def _added(self, sums: Rates, step: int) -> Rates:
         width = 0.5 * self._step / NANOSECONDS_PER_SECOND
         before, right = self._right, self._rates_at(step + 1)
-        # What a step ends with the next one begins with.
+        # The end of one step is the beginning of the next.
         left = before[1] if before and before[0] == step else self._rates_at(step)
         self._right = step + 1, right
         parts = zip(sums, left, right, strict=True)

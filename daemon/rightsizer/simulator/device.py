@@ -21,14 +21,14 @@ from rightsizer.simulator.support import BoardFeature, support_of
 from rightsizer.simulator.transients import channel
 
 _BUSES: Final = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)
-"""Where an HGX board has its GPUs; the first four are nearest to NUMA node 0."""
+"""PCI buses of the GPUs on an HGX board; the first four are nearest to NUMA node 0."""
 _GPUS_IN_DOMAIN: Final = len(_BUSES)
 _SMALL_NODE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDevice:
-    """A GPU of the node, or a MIG instance of one, with all that the driver knows of it."""
+    """A GPU or MIG instance of the node, with all that the driver knows of it."""
 
     device: Device
     slot: BoardSlot
@@ -37,7 +37,7 @@ class SimulatedDevice:
     bus: int
     domain: int
     instances: tuple["SimulatedDevice", ...] = ()
-    """All that it ever has; which there are at a time the node knows."""
+    """All instances that ever exist; the node knows which exist at a time."""
 
     @property
     def is_instance(self) -> bool:
@@ -48,7 +48,7 @@ class SimulatedDevice:
 def simulated_device(
     scenario: SimulatedScenario, slot: BoardSlot, catalogue: Catalogue
 ) -> SimulatedDevice:
-    """The GPU in a slot, with all the instances that it ever has."""
+    """Create the GPU in a slot, with all instances that ever exist."""
     board = slot.board
     around = board_environment(
         board,

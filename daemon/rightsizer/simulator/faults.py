@@ -1,4 +1,4 @@
-"""Faults of a scenario: kinds, active times, and their sum per GPU."""
+"""Faults of a scenario: kinds, active times, and accumulated effect per GPU."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -15,17 +15,17 @@ class ActivePeriod:
     """A period of time, once or recurring."""
 
     begin: Nanoseconds
-    """After midnight where it comes every day, else after the simulation's start."""
+    """Since midnight if daily, else since the simulation's start."""
     length: Nanoseconds | None = None
-    """`None` to the end: of the day, of the period, or for ever."""
+    """`None` for the rest of the day or period, or without an end."""
     period: Nanoseconds | None = None
-    """From one beginning to the next; `None` where it comes once."""
+    """Time from one beginning to the next; `None` for a single one."""
     is_daily: bool = False
 
     def since(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
-        """For how long it has been active at a time; `None` where it is not.
+        """Return how long it has been active at a time, or `None`.
 
-        `start` is that of the simulation, here and below.
+        `start` is the simulation's start, here and below.
         """
         elapsed = self._elapsed(time, start)
         if elapsed is None or (self.length is not None and elapsed >= self.length):
@@ -35,7 +35,7 @@ class ActivePeriod:
         return elapsed
 
     def begun(self, time: Nanoseconds, start: Nanoseconds) -> int:
-        """How often it has begun since the start, inclusive."""
+        """Number of beginnings since the start, inclusive."""
         if self.is_daily:
             return max(0, (time - self.begin) // DAY - (start - 1 - self.begin) // DAY)
         elapsed = time - start - self.begin
@@ -44,7 +44,7 @@ class ActivePeriod:
         return 1 if self.period is None else elapsed // self.period + 1
 
     def last_begun(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
-        """When it last began since the start."""
+        """Return the last beginning since the start, or `None`."""
         elapsed = self._elapsed(time, start)
         return time - elapsed if elapsed is not None and self.begun(time, start) else None
 
@@ -58,7 +58,7 @@ class ActivePeriod:
 
 
 class FaultEffect:
-    """What a fault does while it is active, or when it begins."""
+    """Effect of a fault, while it is active or when it begins."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class CallHang(FaultEffect):
     """Calls hang."""
 
     function: str = ""
-    """Of the library; empty for all calls on the GPU."""
+    """Function of the library; empty for all calls on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +86,23 @@ class GpuLoss(FaultEffect):
 
 @dataclass(frozen=True, slots=True)
 class GpuAbsence(FaultEffect):
-    """The GPU is not listed: before it is plugged in, or after."""
+    """The GPU is not listed: before it is plugged in, or after it is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverUnload(FaultEffect):
-    """The driver is unloaded; its counters restart when it is loaded again."""
+    """The driver is unloaded; counters restart when it is loaded again."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class MigReconfiguration(FaultEffect):
-    """The GPU has other MIG instances."""
+    """The GPU has other MIG instances than usual."""
 
     profiles: tuple[MigProfile, ...]
     first_instance: int
-    """Its number among the scenario's instances of the GPU: `5/3`."""
+    """Number of the first one among the scenario's instances of the GPU, such as 3 in `5/3`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,12 @@ class XidReport(FaultEffect):
 
 @dataclass(frozen=True, slots=True)
 class MemoryErrors(FaultEffect):
-    """Counted when the fault begins; pending while it is active."""
+    """Errors are counted when the fault begins; `is_pending` holds while it is active."""
 
     corrected: int = 0
     uncorrected: int = 0
     rows_correctable: int = 0
-    """Rows remapped, or pages retired where the board cannot remap rows."""
+    """Rows remapped, or pages retired on boards without row remapping."""
     rows_uncorrectable: int = 0
     is_pending: bool = False
     has_failed: bool = False
@@ -127,36 +127,36 @@ class MemoryErrors(FaultEffect):
 
 @dataclass(frozen=True, slots=True)
 class ForcedThrottle(FaultEffect):
-    """Lower clocks; `None` leaves a value as it was."""
+    """Lower clocks; `None` leaves a value unchanged."""
 
     power_limit_watts: float | None = None
     ambient_celsius: float | None = None
     clock_ratio: float | None = None
-    """The ceiling, of the highest SM clock."""
+    """Ceiling of the SM clock, relative to its maximum."""
     reasons: int = 0
-    """Clock event reasons of that ceiling."""
+    """Clock event reasons of the ceiling."""
 
 
 @dataclass(frozen=True, slots=True)
 class PcieDegradation(FaultEffect):
-    """A link that is worse than its slot; `None` leaves a value as it was."""
+    """A link below its slot's capability; `None` leaves a value unchanged."""
 
     generation: int | None = None
     width: int | None = None
     idle_generation: int | None = None
-    """Only while no process holds the GPU, to save power: harmless."""
+    """Applies only while no process holds the GPU, to save power: harmless."""
     replays: int = 0
     """Counted when the fault begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvlinkDegradation(FaultEffect):
-    """Links that are down while it is active, or count errors when it begins."""
+    """Links that are down while it is active, and errors counted when it begins."""
 
     links: frozenset[int]
     is_down: bool = False
     replay_errors: int = 0
-    """On each of the links, as are the others."""
+    """On each of the links, like the other counts."""
     recovery_errors: int = 0
     crc_errors: int = 0
 
@@ -172,7 +172,7 @@ class ScenarioFault:
 
     window: ActivePeriod
     gpus: tuple[int, ...]
-    """By index; empty for `DriverUnload`, which is of all."""
+    """By index; empty for `DriverUnload`, which affects all."""
     effect: FaultEffect
 
 
@@ -181,7 +181,7 @@ _Effect = TypeVar("_Effect", bound=FaultEffect)
 
 @dataclass(frozen=True, slots=True)
 class NvlinkErrorCounts:
-    """Of one NVLink."""
+    """Error counts of one NVLink."""
 
     replay: int = 0
     recovery: int = 0
@@ -189,7 +189,7 @@ class NvlinkErrorCounts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of all counts."""
         return self.replay + self.recovery + self.crc
 
 
@@ -205,11 +205,11 @@ class GpuHealth:
     has_remapping_failed: bool = False
     pcie_replays: int = 0
     links_down: Mapping[int, Nanoseconds] = field(default_factory=dict)
-    """Since when, by link."""
+    """Time since each link is down."""
     link_errors: Mapping[int, NvlinkErrorCounts] = field(default_factory=dict)
 
     def since(self, earlier: "GpuHealth") -> "GpuHealth":
-        """The same with the memory errors after an earlier time alone."""
+        """Return the health with memory errors counted only after an earlier state."""
         if self is earlier:
             return self
         return replace(
@@ -221,11 +221,11 @@ class GpuHealth:
 
 HEALTHY: Final = GpuHealth()
 _ALL_GPUS: Final = -1
-"""In the place of a GPU's index."""
+"""Replaces a GPU's index."""
 
 
 class FaultSchedule:
-    """The faults of a node, by GPU and kind."""
+    """Faults of a node by GPU and kind."""
 
     def __init__(self, faults: Iterable[ScenarioFault], start: Nanoseconds | None = None) -> None:
         self._start = start
@@ -239,7 +239,7 @@ class FaultSchedule:
         return bool(self._by_gpu)
 
     def start(self, now: Nanoseconds) -> Nanoseconds:
-        """When the simulation started; now, where that was unknown."""
+        """Return the simulation's start; if unknown so far, it is `now`."""
         if self._start is None:
             self._start = now
         return self._start
@@ -249,25 +249,25 @@ class FaultSchedule:
         return any((gpu, kind) in self._by_gpu for kind in kinds)
 
     def effects(self, gpu: int, kind: type[_Effect], time: Nanoseconds) -> Iterator[_Effect]:
-        """The active effects of a kind on a GPU."""
+        """Yield the active effects of a kind on a GPU."""
         start = self.start(time)
         for window, effect in self._by_gpu.get((gpu, kind), ()):
             if window.since(time, start) is not None:
                 yield effect
 
     def unload(self, time: Nanoseconds) -> DriverUnload | None:
-        """How the driver is unloaded; `None` where it is loaded."""
+        """Return the active unload of the driver, or `None`."""
         return next(self.effects(_ALL_GPUS, DriverUnload, time), None)
 
     def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
-        """When the driver was last loaded; while it is unloaded, when it will be."""
+        """Return when the driver was last loaded, or will be if it is unloaded."""
         start = self.start(time)
         unloads = self._by_gpu.get((_ALL_GPUS, DriverUnload), ())
         begun = ((window.last_begun(time, start), window.length) for window, _ in unloads)
         return max([start, *(at + (length or 0) for at, length in begun if at is not None)])
 
     def health(self, gpu: int, time: Nanoseconds) -> GpuHealth:
-        """The GPU's errors since the start."""
+        """Return the errors of a GPU since the start."""
         if not self.has(gpu, MemoryErrors, PcieDegradation, NvlinkDegradation):
             return HEALTHY
         memory = list(self._counted(gpu, MemoryErrors, time))
@@ -289,7 +289,7 @@ class FaultSchedule:
     def xids(
         self, gpu: int, after: Nanoseconds, until: Nanoseconds
     ) -> list[tuple[Nanoseconds, int]]:
-        """The Xids of a GPU between two times, the second included, in order."""
+        """Return the Xids of a GPU after one time and up to another, in order."""
         start, found = self.start(until), []
         for window, effect in self._by_gpu.get((gpu, XidReport), ()):
             begun = window.last_begun(until, start)

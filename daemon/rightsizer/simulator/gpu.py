@@ -41,11 +41,11 @@ _POWER_ERROR: Final = 0.006
 _LOAD_ERROR: Final = 0.01
 _TEMPERATURE_ERROR_CELSIUS: Final = 0.6
 _DRIVER_BYTES: Final = 2 * 2**20
-"""What the driver shows as used on an empty board, beside what it reserves."""
+"""Memory shown as used on an empty board, beside the reserved memory."""
 
 
 class GpuTimeline:
-    """Faults and environment of a GPU at any time, its load apart."""
+    """Faults and environment of a GPU over time, without its load."""
 
     def __init__(self, slot: BoardSlot, around: BoardEnvironment, faults: FaultSchedule) -> None:
         self._slot, self._around, self._faults = slot, around, faults
@@ -56,7 +56,7 @@ class GpuTimeline:
         )
 
     def around(self, time: Nanoseconds) -> BoardEnvironment:
-        """The slot's power, cooling and links."""
+        """Return power limit, cooling and links of the slot at a time."""
         around = self._around
         if not self._varies:
             return around
@@ -82,7 +82,7 @@ class GpuTimeline:
         return replace(around, nvlinks_up_ratio=1.0 - down / links) if down else around
 
     def spots(self, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
-        """Its MIG instances; none where it is whole."""
+        """Return the MIG instances at a time; empty for an undivided GPU."""
         recut = next(self.effects(MigReconfiguration, time), None) if self._is_recut else None
         if recut is None:
             return self._usual
@@ -92,18 +92,18 @@ class GpuTimeline:
         )
 
     def holds(self, spot: DeviceLocation, time: Nanoseconds) -> bool:
-        """Whether the GPU or an instance of it exists for workloads."""
+        """Whether the GPU or instance exists for workloads."""
         if not self._is_recut:
             return True
         spots = self.spots(time)
         return spot in spots if spots else spot.instance is None
 
     def health(self, time: Nanoseconds) -> GpuHealth:
-        """Its errors since the start."""
+        """Return the errors since the start."""
         return self._faults.health(self._slot.index, time) if self._faults else HEALTHY
 
     def effects(self, kind: type[_Effect], time: Nanoseconds) -> Iterator[_Effect]:
-        """Its active faults of a kind."""
+        """Yield the active faults of a kind."""
         return self._faults.effects(self._slot.index, kind, time)
 
     def has(self, kind: type[FaultEffect], time: Nanoseconds) -> bool:
@@ -111,7 +111,7 @@ class GpuTimeline:
         return next(self.effects(kind, time), None) is not None
 
     def is_silent(self, time: Nanoseconds) -> bool:
-        """Whether nothing can be read of it."""
+        """Whether nothing can be read from the GPU."""
         if not self._faults:
             return False
         return any(self.has(kind, time) for kind in (GpuAbsence, GpuLoss, CallHang)) or any(
@@ -119,12 +119,12 @@ class GpuTimeline:
         )
 
     def xids(self, after: Nanoseconds, until: Nanoseconds) -> list[tuple[Nanoseconds, int]]:
-        """Its Xids between two times, the second included."""
+        """Return the Xids after one time and up to another."""
         return self._faults.xids(self._slot.index, after, until)
 
 
 class SimulatedGpu:
-    """A GPU of the node at work."""
+    """Readable state of a GPU under its workloads."""
 
     def __init__(
         self, seed: int, slot: BoardSlot, timeline: GpuTimeline, workloads: SimulatedWorkloads
@@ -140,7 +140,7 @@ class SimulatedGpu:
         }
 
     def members(self, spot: DeviceLocation, time: Nanoseconds) -> tuple[DeviceTask, ...]:
-        """The workloads on the GPU or an instance; none while there is no such instance."""
+        """Return the workloads on the GPU or an instance; empty if the instance does not exist."""
         last = self._last.get(spot)
         if last is not None and last[0] == time:
             return last[1]
@@ -149,7 +149,7 @@ class SimulatedGpu:
         return found
 
     def state(self, spot: DeviceLocation, time: Nanoseconds) -> BoardState:
-        """What can be read of the GPU, or of one of its instances."""
+        """Return the readable state of the GPU or of an instance."""
         around, parts = self._timeline.around(time), self._timeline.spots(time)
         members = self.members(spot, time)
         load = board_load = _sum(members)
@@ -186,7 +186,7 @@ class SimulatedGpu:
         shares = [self._profiles[spot.instance or 0].compute_share for spot in parts]
         sums = [_sum(found) for found in members]
         load = DeviceLoad.total(zip(sums, shares, strict=True))
-        # The clock looks at whether anything runs, not at how much of the GPU it runs on.
+        # The clock depends on whether anything runs, not on the share of the GPU.
         busy = max((found.gpu_busy for found in sums), default=0.0)
         return replace(load, gpu_busy=busy), any(members)
 
@@ -208,7 +208,7 @@ class SimulatedGpu:
     ) -> ElectricalState:
         power, heat, clock, _ = jitter(self._sensors, time // _SENSOR_STEP)
         top = around.sm_clock_maximum_hertz
-        # The clock moves in steps of 15 MHz and is read exactly; only a capped one hunts.
+        # The clock moves in steps of 15 MHz and is read exactly; only a capped one fluctuates.
         hertz = true.sm_clock_hertz
         if hertz < top and true.clock_event_reasons & ~1:
             hertz = min(top, round(hertz * (1.0 + 0.01 * clock) / 15e6) * 15e6)

@@ -1,4 +1,4 @@
-"""SimulatedNode: runs a scenario: its GPUs, its host, and the owners of its processes."""
+"""SimulatedNode: runs a scenario's GPUs, host and process owners."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
 
 _ACTIVE: Final = 0.005
 _SLOWED: Final = 0.9
-"""Of the highest clock; a smaller loss does not count."""
+"""Relative to the maximum clock; a smaller loss does not count."""
 _NEAR_OUT_OF_MEMORY: Final = 0.95
 _SLOWED_BY: Final = {
     ClockEvent.SW_POWER_CAP: Condition.POWER_THROTTLED,
@@ -40,7 +40,7 @@ _HEAT: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 def true_state(
     state: BoardState, around: BoardEnvironment, members: Sequence[DeviceTask]
 ) -> tuple[State, frozenset[Condition]]:
-    """The state and the conditions of a device."""
+    """Return the true state and conditions of a device."""
     conditions: set[Condition] = set()
     if around.pcie_width < around.board.pcie_width or (
         state.load.gpu_busy > _ACTIVE and around.pcie_generation < around.board.pcie_generation
@@ -61,11 +61,11 @@ def true_state(
 
 
 class SimulatedNode:
-    """The truth that the driver library and the source both read from.
+    """Ground truth for both the driver library and the source.
 
-    Times are wall time, nanoseconds since the epoch, and times of day are UTC: a workload that
-    starts at "08:00" starts then on every day. A node can be asked about any time in any order;
-    only its counters begin somewhere, at `start`.
+    Times are wall time, nanoseconds since the epoch; times of day are UTC: a workload that starts
+    at "08:00" does so every day. Any time can be queried in any order; only counters have a
+    beginning, `start`.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SimulatedNode:
         *,
         counter_step: Nanoseconds = STEP,
     ) -> None:
-        """A node that runs a scenario; its counters are added up in steps from `start` on.
+        """Create a node that runs a scenario; counters are integrated in steps from `start` on.
 
-        Without a start they begin at the first time that one is read at. One in the far past makes
-        that reading slow, for it adds up all the time since.
+        Without a start, counters begin at the first time they are read. A start far in the past
+        makes the first read slow, since all steps since then are summed.
         """
         self.scenario, self.start = scenario, start
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
@@ -93,30 +93,30 @@ class SimulatedNode:
             for gpu, timeline in zip(self.units, self._timelines, strict=True)
         ]
         self.state = lru_cache(maxsize=_KEPT_STATES * len(everything))(self._state)
-        """What can be read of a device at a time; power and clocks of an instance are its GPU's."""
+        """Returns a device's readable state; instances share power and clocks of their GPU."""
         self._integrals: dict[str, RateIntegral] = {}
         self._counter_step = counter_step
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs in order, each followed by the MIG instances that it has without faults."""
+        """GPUs in order, each followed by its MIG instances without faults."""
         usual = ((gpu, *gpu.instances[: len(gpu.slot.profiles)]) for gpu in self.units)
         return tuple(unit.device for units in usual for unit in units)
 
     @property
     def has_faults(self) -> bool:
-        """Whether anything ever goes wrong."""
+        """Whether the scenario has faults."""
         return bool(self._faults)
 
     def present(self, time: Nanoseconds) -> tuple[SimulatedDevice, ...]:
-        """The GPUs in their slots, each with the instances that it has at a time."""
+        """Return the GPUs in their slots, with their instances at a time."""
         if not self._faults:
             return self.units
         there = (gpu for gpu in self.units if not self.timeline(gpu).has(GpuAbsence, time))
         return tuple(self.as_cut(gpu, time) for gpu in there)
 
     def as_cut(self, gpu: SimulatedDevice, time: Nanoseconds) -> SimulatedDevice:
-        """A GPU with the instances that it has at a time."""
+        """Return a GPU with its instances at a time."""
         if not gpu.slot.mig_reconfigurations:
             return gpu
         instances = tuple(gpu.instances[spot.instance or 0] for spot in self._spots(gpu, time))
@@ -124,23 +124,23 @@ class SimulatedNode:
         return replace(gpu, device=device, instances=instances)
 
     def timeline(self, unit: SimulatedDevice) -> GpuTimeline:
-        """Faults of a GPU, or of the GPU of an instance, over time."""
+        """Return the fault timeline of a GPU, or of an instance's GPU."""
         return self._timelines[unit.spot.gpu]
 
     def unload(self, time: Nanoseconds) -> DriverUnload | None:
-        """How the driver is unloaded; `None` where it is loaded."""
+        """Return the active unload of the driver, or `None`."""
         return self._faults.unload(time) if self._faults else None
 
     def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
-        """When the driver was loaded and the GPUs were last awoken."""
+        """Return when the driver was last loaded, which wakes the GPUs."""
         return self._faults.loaded_at(time)
 
     def unit(self, uuid: str) -> SimulatedDevice:
-        """A device of the node with what the driver knows of it."""
+        """Return a device with what the driver knows of it."""
         return self._by_uuid[uuid]
 
     def counters(self, uuid: str, time: Nanoseconds) -> GpuCounters:
-        """What a GPU has used and moved since the driver was loaded, all 0 before the start."""
+        """Return a GPU's totals since the driver was loaded; all 0 before the start."""
         integral = self._integrals.get(uuid)
         if integral is None:
             step = self._counter_step
@@ -153,18 +153,18 @@ class SimulatedNode:
         return counters.since(integral.at(min(loaded, time)))
 
     def health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
-        """What has gone wrong with a GPU in its life."""
+        """Return the errors of a GPU over its life."""
         return self.timeline(self._by_uuid[uuid]).health(time)
 
     def recent_health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
-        """What of it was counted since the driver was loaded."""
+        """Return the errors since the driver was loaded."""
         whole = self.health(uuid, time)
         if whole is HEALTHY:
             return whole
         return whole.since(self.health(uuid, min(time, self.loaded_at(time) - 1)))
 
     def processes(self, uuid: str, time: Nanoseconds) -> tuple[Process, ...]:
-        """The compute processes on a device; a MIG parent has those of all its instances."""
+        """Return the compute processes on a device; a MIG parent has those of all its instances."""
         spot = self._by_uuid[uuid].spot
         parts = self._timelines[spot.gpu].spots(time) if spot.instance is None else ()
         gpu = self._gpus[spot.gpu]
@@ -172,14 +172,14 @@ class SimulatedNode:
         return tuple(process for member in members for process in member.processes)
 
     def members(self, uuid: str, time: Nanoseconds) -> tuple[DeviceTask, ...]:
-        """The workloads at work on a device, with their processes there."""
+        """Return the active workloads on a device, with their processes there."""
         spot = self._by_uuid[uuid].spot
         return self._gpus[spot.gpu].members(spot, time)
 
     def truth(self, uuid: str, time: Nanoseconds) -> tuple[State, frozenset[Condition]]:
-        """What is really the case.
+        """Return the true state and conditions.
 
-        A MIG parent with instances is `unknown`, having no state, and so is what cannot be read.
+        A MIG parent with instances, and a device that cannot be read, are `unknown`.
         """
         unit = self._by_uuid[uuid]
         if self.unload(time) is not None or self.timeline(unit).is_silent(time):
@@ -211,13 +211,13 @@ class SimulatedNode:
 
 
 class ScenarioHost(HostCollector):
-    """Stands where procfs and control groups are read."""
+    """Host collector of the scenario, in place of procfs and control groups."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
         self._node, self._time = node, time
 
     def node(self) -> Mapping[Signal, float]:
-        """The whole node's signals."""
+        """Return the signals of the whole node."""
         return host_signals(self._node.workloads.host(self._time()))
 
     def owner(
@@ -225,13 +225,13 @@ class ScenarioHost(HostCollector):
         pids: Sequence[int],
         near: Placement | None = None,  # noqa: ARG002 - a scenario places no processes.
     ) -> Mapping[Signal, float]:
-        """The signals of the workload that the processes belong to; none where it is unknown."""
+        """Return the signals of the processes' workload; empty if unknown."""
         host = self._node.workloads.owner_host(pids, self._time())
         return host_signals(host) if host is not None else {}
 
 
 def host_signals(host: HostLoad) -> dict[Signal, float]:
-    """A host's figures by their signals."""
+    """Convert host loads to signals."""
     return {
         Signal.CPU: host.cpu,
         Signal.CPU_PRESSURE: host.cpu_pressure,
@@ -241,14 +241,14 @@ def host_signals(host: HostLoad) -> dict[Signal, float]:
 
 
 class ScenarioOwners(WorkloadResolver):
-    """Knows the workloads of a scenario by their processes."""
+    """Resolves the scenario's processes to their workloads."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The workload that a process belongs to; `None` where it is none of the scenario's."""
+        """Return the workload of a process, or `None` if it is not of the scenario."""
         return self._node.workloads.workload_of(pid)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no resources are held."""

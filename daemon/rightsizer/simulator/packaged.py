@@ -1,14 +1,14 @@
-"""Scenarios that come with the program, by name."""
+"""Packaged scenarios by name."""
 
 from pathlib import Path
 from typing import Final
 
 SCENARIO_FOLDER: Final = Path(__file__).with_name("scenarios")
 ACTIVITIES_FILE: Final = "activities.yaml"
-"""What workloads do; beside the scenarios, and none itself."""
+"""Activities of workloads; in the scenario folder, but no scenario."""
 
 
 def packaged_scenarios() -> tuple[str, ...]:
-    """The names of the scenarios that come with the program."""
+    """Return the names of the packaged scenarios."""
     files = SCENARIO_FOLDER.glob("*.yaml")
     return tuple(sorted(file.stem for file in files if file.name != ACTIVITIES_FILE))

@@ -1,4 +1,4 @@
-"""Physical model of a board: load in, coherent power, clocks, heat, memory and links out; pure."""
+"""Physical model of a board: power, clocks, heat, memory and links from load; pure."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from rightsizer.simulator.activity import DeviceLoad
 
 _GRAIN: Final = 128 * MIB
 _INSTANCE_RATIO: Final = 0.99
-"""An instance has less than its slices: 9984 of 10195 MiB for an eighth of an H100."""
+"""Memory of an instance, relative to its slices: 9984 of 10195 MiB for an eighth of an H100."""
 _RESERVED_RATIO: Final = 0.0075
 """511 to 620 MiB on boards of 80 GB."""
 HIGHEST_CELSIUS: Final = 87
-"""From here on the driver lowers the clocks, so that it gets no hotter."""
+"""The driver throttles here, so that the board gets no hotter."""
 SLOWDOWN_CELSIUS: Final = 89
-"""From here on the hardware does."""
+"""The hardware throttles here."""
 SHUTDOWN_CELSIUS: Final = 92
 _CONTEXT: Final = 0.05
 _RESIDENT: Final = 0.06
@@ -30,8 +30,8 @@ _DRAM: Final = 0.45
 _PCIE: Final = 0.02
 _NVLINK: Final = 0.04
 _ENGINES: Final = 0.15
-# Dynamic power grows with frequency and the square of voltage, which falls with frequency only
-# down to a floor: less than the cube.
+# Dynamic power grows with frequency and voltage squared; voltage falls with frequency only down
+# to a floor, hence less than the cube.
 _CLOCK_EXPONENT: Final = 2.0
 _LOWEST_CLOCK: Final = 0.15
 _DEFAULT_CLOCK_HERTZ: Final = 1.5e9
@@ -47,14 +47,14 @@ _FIRST_WITH_SWITCHES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class BoardFamily:
-    """The electrical character of a kind of board."""
+    """Electrical properties of a kind of board."""
 
     idle_ratio: float
-    """Draw with no process, of the power limit."""
+    """Draw without a process, relative to the power limit."""
     idle_clock_hertz: float
     memory_clock_hertz: float
     drive: float
-    """Draw that full activity would take at the highest clock, of the range above idle."""
+    """Draw of full activity at the maximum clock, relative to the range above idle."""
     sleeps: bool
     """Whether an idle board without a context drops to P8, slow memory and PCIe generation 1."""
     idle_memory_controller_busy: float = 0.0
@@ -72,59 +72,59 @@ _FAMILIES: Final = {
     )
     for row in table_rows(__file__, "families.csv")
 }
-"""By how the board's key begins, in this order, else by its architecture. H100 and H200 idle draws
-and clocks, and P0 when idle, are from public captures; the others are recalled from such captures,
-not verified."""
+"""By prefix of the board's key, in this order, else by architecture. H100 and H200 idle draws and
+clocks, and P0 when idle, are from public captures; the others are from memory of such captures,
+unverified."""
 
 
 def family_of(board: Board) -> BoardFamily:
-    """The family that a board belongs to."""
+    """Return the family of a board."""
     key = board.key
     if "GeForce" in "".join(board.names):
         return _FAMILIES["GeForce"]
-    # An L40 is no kind of L4.
+    # An L40 is not an L4.
     named = (name for name in _FAMILIES if key.startswith(name) and not key.startswith("L40"))
     return _FAMILIES.get(next(named, board.architecture), _FAMILIES["other"])
 
 
 def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:
-    """What the driver says a board or an instance has in all."""
+    """Total memory that the driver reports for a board or an instance."""
     if profile is None:
         return int(board.memory_bytes)
     return int(board.memory_bytes * profile.memory_share * _INSTANCE_RATIO) // _GRAIN * _GRAIN
 
 
 def reserved_memory_bytes(board: Board, profile: MigProfile | None) -> int:
-    """What the driver keeps for itself."""
+    """Memory that the driver reserves."""
     return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // MIB * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class BoardEnvironment:
-    """What a board's slot, cooling and operator give it."""
+    """Environment of a board: slot, cooling, operator's limit."""
 
     board: Board
     family: BoardFamily
     power_limit_watts: float
-    """Enforced; at most the board's own."""
+    """Enforced limit; at most the board's own."""
     idle_watts: float
     sm_clock_maximum_hertz: float
     ambient_celsius: float
     pcie_generation: int
     pcie_width: int
     idle_pcie_generation: int | None = None
-    """Where an idle board trains its link down, though its kind does not."""
+    """Generation of an idle link, on a board whose kind normally keeps it."""
     clock_ceiling_ratio: float = 1.0
-    """Of the highest SM clock; below 1 where something holds it down."""
+    """Relative to the maximum SM clock; below 1 if throttled."""
     ceiling_reasons: int = 0
-    """What the driver says of that ceiling."""
+    """Clock event reasons of the ceiling."""
     nvlinks_up_ratio: float = 1.0
-    """Of the links that the board has up in good health."""
+    """Relative to the links that are up without faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectricalState:
-    """The board as a whole: what instances share."""
+    """State of the whole board, shared by its instances."""
 
     power_watts: float
     sm_clock_hertz: float
@@ -139,7 +139,7 @@ class ElectricalState:
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """Everything that can be read of a board, or of one instance of it, at one moment."""
+    """All readable values of a board or an instance at one time."""
 
     load: DeviceLoad
     electrical: ElectricalState
@@ -147,7 +147,7 @@ class BoardState:
     memory_total_bytes: int
     memory_reserved_bytes: int
     memory_used_bytes: int
-    """Without what the driver reserves."""
+    """Without reserved memory."""
     pcie_receive_bytes_per_second: float
     pcie_transmit_bytes_per_second: float
     nvlink_receive_bytes_per_second: float
@@ -155,7 +155,7 @@ class BoardState:
 
     @property
     def power_watts(self) -> float:
-        """The draw of the whole board."""
+        """Draw of the whole board."""
         return self.electrical.power_watts
 
 
@@ -167,7 +167,7 @@ def board_environment(
     pcie_generation: int | None = None,
     pcie_width: int | None = None,
 ) -> BoardEnvironment:
-    """A board in its slot; what is not said is the board's own."""
+    """Create the environment of a board; defaults are the board's own values."""
     family = family_of(board)
     return BoardEnvironment(
         board=board,
@@ -184,19 +184,19 @@ def board_environment(
 
 
 def nvlink_is_up(board: Board) -> bool:
-    """Whether the board's links lead somewhere; a PCIe card's need a bridge, which none has."""
+    """Whether the links are connected; PCIe cards need a bridge, and none has one."""
     return bool(board.nvlink_bytes_per_second) and board.form_factor.startswith(_LINKED_FORMS)
 
 
 def lowest_limit_watts(board: Board) -> float:
-    """The lowest power limit that the board accepts, in whole watts."""
+    """Return the lowest power limit that the board accepts, in whole watts."""
     return float(round(_LOWEST_LIMIT_RATIO * board.power_limit_watts))
 
 
 def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> ElectricalState:
-    """The power, clocks and temperature that the load of a whole board leads to.
+    """Return power, clocks and temperature for the load of a whole board.
 
-    `has_context`: a process holds the board, which keeps its clocks up.
+    `has_context`: a process holds the board, which keeps clocks up.
     """
     busy = load.gpu_busy > 0.0 or load.engines > 0.0
     awake = busy or has_context
@@ -223,7 +223,7 @@ def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> 
 
 
 def demand_ratio(load: DeviceLoad) -> float:
-    """What a load would draw at the highest clock, of the range between idle and limit."""
+    """Return the draw at the maximum clock, relative to the range between idle and limit."""
     return (
         _RESIDENT * load.gpu_busy
         + _SM * load.sm_active
@@ -239,7 +239,7 @@ def demand_ratio(load: DeviceLoad) -> float:
 
 
 def _cap(around: BoardEnvironment, load: DeviceLoad) -> tuple[float, float, int]:
-    """The clock ratio, the draw and the reason for both, of a board that is awake."""
+    """Return clock ratio, draw and reasons of a board that is awake."""
     span = around.board.power_limit_watts - around.idle_watts
     fixed = around.idle_watts + _CONTEXT * span
     dynamic = demand_ratio(load) * around.family.drive * span
@@ -264,26 +264,26 @@ def _rise_per_watt(around: BoardEnvironment) -> float:
 
 
 def link_count(board: Board) -> int:
-    """How many links the board has, whether or not they lead anywhere."""
+    """Return the number of links, connected or not."""
     each = _BYTES_PER_SECOND.get(board.nvlink_generation or 0, 25e9)
     return round(board.nvlink_bytes_per_second / each)
 
 
 def link_megabytes_per_second(board: Board) -> int:
-    """The speed of a link as the driver tells it, with what framing takes."""
+    """Return the speed of a link as reported by the driver, framing included."""
     return _TOLD_MEGABYTES_PER_SECOND.get(board.nvlink_generation or 0, 25_000)
 
 
 def has_switches(board: Board) -> bool:
-    """Whether the links lead to switches, which join all GPUs of a node."""
+    """Whether the links connect to switches, which join all GPUs of a node."""
     return nvlink_is_up(board) and (board.nvlink_generation or 0) >= _FIRST_WITH_SWITCHES
 
 
 def peer_of_link(board: Board, gpu: int, link: int, gpus: int) -> int | None:
-    """The GPU that a link leads to directly; `None` for one to a switch or to nowhere.
+    """Return the GPU directly connected to a link, or `None` for a switch or no peer.
 
-    Before NVSwitch the links of a GPU were shared out among its neighbors. Neighbors differ from
-    it in one binary digit or more of their index, which makes every link the same from both ends.
+    Before NVSwitch a GPU's links were split among its neighbors. Neighbors are found by XOR with
+    the index, which makes every link the same from both ends.
     """
     if not nvlink_is_up(board) or has_switches(board):
         return None

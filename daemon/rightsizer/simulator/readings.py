@@ -1,4 +1,4 @@
-"""Reader of the model: what NVML would have given, without a driver between."""
+"""Reader of the model: the readings that NVML would give, without a driver in between."""
 
 from dataclasses import replace
 from typing import Final
@@ -44,8 +44,8 @@ _OFFERS: Final = tuple(
     )
     for row in table_rows(__file__, "offers.csv")
 )
-"""Signals by the feature that they need, and whether a GPU without instances, one that is cut into
-instances or an instance itself has them."""
+"""Signals by required feature and scope: whole GPUs, GPUs divided into instances, and
+instances."""
 _ALL_OFFERED: Final = frozenset(signal for *_, signals in _OFFERS for signal in signals)
 _PROFILED: Final = next(offer[-1] for offer in _OFFERS if offer[0] is BoardFeature.GPM)
 _SAME_AS_LOAD: Final = tuple(each for each in _PROFILED if each is not Signal.INTEGER_ACTIVE)
@@ -53,7 +53,7 @@ _ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
 
 
 def _not_offered(unit: SimulatedDevice, *, is_cut: bool) -> dict[Signal, Missing]:
-    """Signals that a device does not have; `is_cut`: while it has MIG instances."""
+    """Return the signals that a device lacks; `is_cut`: while it has MIG instances."""
     board = unit.slot.board
     features = set(support_of(board).features)
     if not nvlink_is_up(board):
@@ -69,7 +69,7 @@ def _not_offered(unit: SimulatedDevice, *, is_cut: bool) -> dict[Signal, Missing
 
 
 def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> tuple[Nvlink, ...]:
-    """Those that lead somewhere."""
+    """Read the connected NVLinks."""
     board, gpu = unit.slot.board, unit.spot.gpu
     health, links = node.health(unit.device.uuid, time), link_count(board)
     counters = node.counters(unit.device.uuid, time)
@@ -101,7 +101,7 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
 
 
 class ModelReader:
-    """Reads one device of a node."""
+    """Reader of one device of a node."""
 
     def __init__(self, node: SimulatedNode, unit: SimulatedDevice) -> None:
         self._node, self._unit = node, unit
@@ -114,7 +114,7 @@ class ModelReader:
         self._links: tuple[int, tuple[Nvlink, ...]] = (-1, ())
 
     def read(self, time: Nanoseconds) -> Reading:
-        """The device at a time."""
+        """Read the device at a time."""
         uuid, unit = self._unit.device.uuid, self._unit
         is_cut = not unit.is_instance and bool(self._timeline.spots(time))
         missing = self._missing[is_cut]
@@ -221,14 +221,14 @@ class ModelReader:
         }
 
     def _links_at(self, time: Nanoseconds) -> tuple[Nvlink, ...]:
-        """Read as seldom as the live source does, while nothing happens to them."""
+        """Read the links, without faults only at the live source's slow interval."""
         step = time if self._varies else time // _SLOW
         if self._links[0] != step:
             self._links = step, read_links(self._node, self._unit, time)
         return self._links[1]
 
     def _processes(self, time: Nanoseconds) -> tuple[Process, ...]:
-        """Those on the device, with the share of each that is at work."""
+        """Return the processes on the device, with the shares of active ones."""
         uuid = self._unit.device.uuid
         if self._unit.is_instance:
             return self._node.processes(uuid, time)

@@ -18,33 +18,33 @@ _QUIETEST_BURST: Final = 0.35
 
 @dataclass(frozen=True, slots=True)
 class ConstantLoad:
-    """The same load all the time; `intensity` is the part of a phase's full load, 0 to 1."""
+    """A constant load; `level` is the share of a phase's full load, 0 to 1."""
 
     level: float = 1.0
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
-        """Its level, whatever the time."""
+        """Return the level at any time."""
         del key, time
         return self.level
 
 
 @dataclass(frozen=True, slots=True)
 class BurstyLoad:
-    """Requests that come in bursts of differing strength, and nothing between them."""
+    """Requests in bursts of varying strength, with pauses between them."""
 
     level: float = 1.0
     share: float = 0.6
-    """Of the intervals, how many have a burst."""
+    """Share of intervals with a burst."""
     interval_seconds: float = 20.0
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
-        """The strength of the interval's burst, 0 where it has none."""
+        """Return the strength of the interval's burst, or 0."""
         return self.level * _burst(key, time, self.interval_seconds, self.share)
 
 
 @dataclass(frozen=True, slots=True)
 class DiurnalLoad:
-    """Bursts that follow the sun: most around the peak, none in the depth of the night."""
+    """Bursts with a daily cycle: most at the peak, none deep in the night."""
 
     level: float = 1.0
     share: float = 0.95
@@ -52,10 +52,10 @@ class DiurnalLoad:
     peak_seconds: float = 15 * 3600.0
     """Time of day with most load."""
     night_ratio: float = 0.0
-    """Load twelve hours from the peak, of the peak's."""
+    """Load twelve hours from the peak, relative to the peak."""
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
-        """The strength of a burst, which is rarer and weaker away from the peak."""
+        """Return the strength of a burst; bursts are rarer and weaker away from the peak."""
         sun = self.sun(time)
         if sun <= 0.0:
             return 0.0
@@ -63,10 +63,10 @@ class DiurnalLoad:
         return self.level * burst * (0.4 + 0.6 * sun)
 
     def sun(self, time: Nanoseconds) -> float:
-        """How much of the peak's load the time of day has, 0 to 1."""
+        """Return the load of the time of day relative to the peak, 0 to 1."""
         moment = time / NANOSECONDS_PER_SECOND % DAY_SECONDS
         angle = 2.0 * math.pi * (moment - self.peak_seconds) / DAY_SECONDS
-        # A fifth of the cosine is cut off below, so that a night has hours without any request.
+        # The lowest fifth of the cosine is cut off: the night has hours without requests.
         wave = max(0.0, (0.6 + math.cos(angle)) / 1.6)
         return self.night_ratio + (1.0 - self.night_ratio) * wave
 
@@ -83,12 +83,12 @@ def _burst(key: int, time: Nanoseconds, interval_seconds: float, share: float) -
 
 @dataclass(frozen=True, slots=True)
 class BoardSlot:
-    """One GPU of the node: its board, how it is cut, and what its place does to it."""
+    """One GPU of the node: board, MIG division and environment."""
 
     index: int
     board: Board
     profiles: tuple[MigProfile, ...] = ()
-    """The MIG instances it is cut into; empty with MIG off."""
+    """Its MIG instances; empty with MIG off."""
     power_limit_watts: float | None = None
     ambient_celsius: float = 28.0
     pcie_generation: int | None = None
@@ -96,7 +96,7 @@ class BoardSlot:
     is_persistent: bool = True
     """Whether the driver keeps the GPU awake without clients."""
     mig_reconfigurations: tuple[tuple[ActivePeriod, MigReconfiguration], ...] = ()
-    """Other ways that it is cut at times."""
+    """Other divisions at times."""
 
     def profile(self, instance: int | None) -> MigProfile | None:
         """The profile of an instance by its number; `None` for the whole GPU."""
@@ -104,7 +104,7 @@ class BoardSlot:
 
     @property
     def all_profiles(self) -> tuple[MigProfile, ...]:
-        """Of all instances that it ever has, by their numbers."""
+        """Profiles of all instances that ever exist, by number."""
         later = (profile for _, recut in self.mig_reconfigurations for profile in recut.profiles)
         return (*self.profiles, *later)
 
@@ -118,7 +118,7 @@ class BoardSlot:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLocation:
-    """A GPU, or one of its instances, that a workload holds."""
+    """A GPU or an instance that a workload holds."""
 
     gpu: int
     instance: int | None = None
@@ -126,7 +126,7 @@ class DeviceLocation:
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """What a phase does to the host, all ratios."""
+    """Load of a phase on the host; ratios."""
 
     cpu: float = 0.02
     """Of the workload's own cores."""
@@ -137,18 +137,18 @@ class HostLoad:
 
 @dataclass(frozen=True, slots=True)
 class TaskPhase:
-    """A stretch of a workload's time with one behavior, and the state it truly is."""
+    """A phase of a workload with one behavior and its true state."""
 
     activity: KernelActivity
     state: State
     seconds: float
     jitter_ratio: float = 0.0
-    """How far its end moves from cycle to cycle, of its length."""
+    """Random shift of its end from cycle to cycle, relative to its length."""
     host: HostLoad = HostLoad()
     conditions: frozenset[Condition] = frozenset()
-    """Beyond those that follow from the physics."""
+    """In addition to those that follow from the physics."""
     between: tuple[float, float] | None = None
-    """Times of day, in seconds, during which it takes the place of the cycle."""
+    """Times of day, in seconds, during which it replaces the cycle."""
     follows_load: bool = True
     """Whether the workload's load shape applies."""
 
@@ -163,19 +163,19 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTask:
-    """A workload of the scenario: who it is, where it runs, and what it does."""
+    """A workload of the scenario: identity, devices, behavior."""
 
     workload: Workload
     spots: tuple[DeviceLocation, ...]
     start_seconds: float
     stop_seconds: float
-    """Times of day; a task runs every day, over midnight where it stops before it starts."""
+    """Times of day; a task runs daily, past midnight if it stops before it starts."""
     memory: tuple[MemoryPlan, ...]
     """One for each spot."""
     processes: int
-    """On each spot."""
+    """Per spot."""
     cores: float
-    """Of the host, its quota."""
+    """Quota of host cores."""
     shape: LoadShape
     phases: tuple[TaskPhase, ...]
     process_kind: ProcessKind = ProcessKind.COMPUTE
@@ -183,13 +183,13 @@ class SimulatedTask:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedScenario:
-    """A node with its day."""
+    """A node with its workloads and faults over a day."""
 
     name: str
     seed: int
     slots: tuple[BoardSlot, ...]
     tasks: tuple[SimulatedTask, ...]
     cores: float
-    """Of the host."""
+    """Cores of the host."""
     driver_version: str = "580.95.05"
     faults: tuple[ScenarioFault, ...] = ()

@@ -1,4 +1,4 @@
-"""Reader of scenarios, shipped or of a file."""
+"""Reader of scenarios, packaged or from a file."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -38,7 +38,7 @@ _RATIOS: Final = tuple(field.name for field in fields(KernelActivity))
 def read_task(
     entry: ScenarioRow, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
 ) -> SimulatedTask:
-    """One entry of `workloads`; refused where it contradicts itself or the slots."""
+    """Read one entry of `workloads`; fail if it contradicts itself or the slots."""
     entry.refuse_unknown(
         (
             *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),
@@ -164,7 +164,7 @@ def _phase(
 
 
 def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
-    """A packaged scenario by name, or one in a file of your own.
+    """Load a packaged scenario by name, or one from a file.
 
     Raises:
         ScenarioError: there is none, or it contradicts itself or the catalogue; the message

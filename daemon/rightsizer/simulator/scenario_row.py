@@ -1,4 +1,4 @@
-"""Rows of a scenario's file: times of day, words of enumerations, faults that end the reading."""
+"""Rows of a scenario's file: times of day, enumeration values, fatal faults."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,10 +15,10 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class ScenarioFileFaults(Faults):
-    """What is wrong with a scenario."""
+    """Faults of a scenario's file."""
 
     def refuse(self) -> None:
-        """Raise everything that was found, if anything was."""
+        """Raise all faults found, if any."""
         try:
             super().refuse()
         except ConfigurationError as error:
@@ -26,34 +26,34 @@ class ScenarioFileFaults(Faults):
 
 
 class ScenarioRow(Row):
-    """A mapping inside a scenario's file; what the rest builds on is refused at once."""
+    """A mapping of a scenario's file; faults in required values end reading at once."""
 
     @classmethod
     def root(cls, document: Document) -> "ScenarioRow":
-        """The whole file, which must be a mapping."""
+        """Return the row of the whole file, which must be a mapping."""
         if not isinstance(document.data, Mapping):
             raise ScenarioError(f"{document.where(())}: a scenario must be a mapping of keys")
         return cls(document.data, (), ScenarioFileFaults(document))
 
     def fail(self, message: str, key: str = "") -> NoReturn:
-        """Refuse the file: for what was wrong before, which may be the cause, else for this."""
+        """Raise earlier faults, which may be the cause, else this one."""
         self.refuse()
         self.fault(key, message)
         self.refuse()
         raise AssertionError(message)
 
     def number_or(self, key: str, default: float, least: float, most: float) -> float:
-        """A number within bounds."""
+        """Return a number within bounds."""
         number = self.number(key, least, most)
         return default if number is None else number
 
     def count_or(self, key: str, default: int, least: int, most: int) -> int:
-        """A whole number within bounds."""
+        """Return an integer within bounds."""
         number = self.count(key, least, most)
         return default if number is None else number
 
     def seconds(self, key: str, least: float = 0.0) -> float:
-        """A duration like `10m`, or a plain number of seconds; required."""
+        """Return a required duration like `10m`, or a plain number of seconds."""
         value = self.values.get(key)
         if value is None:
             self.fail("is required: a duration, like 90s", key)
@@ -64,7 +64,7 @@ class ScenarioRow(Row):
         return self.checked_number(key, seconds, least, inf) or least
 
     def pair(self, key: str, least: float, most: float) -> tuple[float, float]:
-        """A number, or two: how something begins and how it ends."""
+        """Return a number twice, or two numbers: first and last."""
         value = self.values[key]
         numbers = value if isinstance(value, list) else [value, value]
         if len(numbers) != 2:  # noqa: PLR2004 - a beginning and an end.
@@ -73,7 +73,7 @@ class ScenarioRow(Row):
         return first, last
 
     def word(self, key: str, words: type[_Word], default: _Word | None = None) -> _Word:
-        """One of an enumeration's words; required where there is no default."""
+        """Return a value of an enumeration; required without a default."""
         if key in self:
             return self._word(key, self.values[key], words)
         if default is None:
@@ -81,7 +81,7 @@ class ScenarioRow(Row):
         return default
 
     def words(self, key: str, words: type[_Word]) -> frozenset[_Word]:
-        """Any of an enumeration's words."""
+        """Return any values of an enumeration."""
         return frozenset(self._word(key, value, words) for value in self.items(key))
 
     def _word(self, key: str, value: Any, words: type[_Word]) -> _Word:
@@ -91,7 +91,7 @@ class ScenarioRow(Row):
             self.fail(f"'{value}' is unknown; {hint(str(value), words)}", key)
 
     def time_of_day(self, key: str, default: float | None = None) -> float:
-        """Seconds since midnight of a time like `"13:30"`; up to `"24:00"`."""
+        """Return the seconds since midnight of a time like `"13:30"`, up to `"24:00"`."""
         if key in self:
             return self._time_of_day(key, self.values[key])
         if default is None:
@@ -99,7 +99,7 @@ class ScenarioRow(Row):
         return default
 
     def times_of_day(self, key: str) -> tuple[float, float]:
-        """A start and a stop, as in `["13:30", "17:00"]`."""
+        """Return a start and a stop, as in `["13:30", "17:00"]`."""
         values = self.items(key)
         if len(values) != 2:  # noqa: PLR2004 - a start and a stop.
             self.fail('must be a start and a stop, like ["13:30", "17:00"]', key)
@@ -108,7 +108,7 @@ class ScenarioRow(Row):
 
     def _time_of_day(self, key: str, value: Any) -> float:
         if isinstance(value, int):
-            # YAML reads an unquoted 13:30 as a number of base sixty: 810 minutes.
+            # YAML reads an unquoted 13:30 as a base-60 number: 810 minutes.
             minutes = value
         else:
             hours, colon, rest = str(value).partition(":")

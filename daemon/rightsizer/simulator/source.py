@@ -1,4 +1,4 @@
-"""Source of snapshots straight from the model, for spans too long for a driver."""
+"""Source of snapshots directly from the model, for spans too long for a driver."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,14 +26,13 @@ _SILENCED_BY: Final[Mapping[type[FaultEffect], Down]] = {
     CallHang: Down(Missing.TIMED_OUT, "the driver does not answer"),
 }
 DEFAULT_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
-"""Monday, 2026-01-05, 00:00 UTC: a fixed day, so that two runs are the same."""
+"""Monday, 2026-01-05, 00:00 UTC: fixed, so that runs are reproducible."""
 
 
 def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> Down | None:
-    """Why a GPU or one of its instances is silent; `None` where it is read.
+    """Return why a GPU or instance is silent, or `None` if it can be read.
 
-    A function that hangs holds up all others of its GPU; one that refuses costs its own signals
-    alone.
+    A function that hangs blocks all others of its GPU; one that fails costs only its own signals.
     """
     if node.unload(time) is not None:
         return _AWAY
@@ -51,7 +50,7 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
 
 
 class SimulatedSource:
-    """A simulated node whose clock runs as fast as it is read."""
+    """Source whose simulated clock advances with each read."""
 
     def __init__(
         self,
@@ -62,10 +61,9 @@ class SimulatedSource:
         interval: Nanoseconds,
         duration: Nanoseconds | None,
     ) -> None:
-        """A source of snapshots from `start` on, wall time, for a `duration`.
+        """Create a source of snapshots from `start` on, wall time, for a `duration`.
 
-        Without a start it begins on a fixed Monday at midnight, UTC; without a duration it has no
-        end.
+        The default start is a fixed Monday at midnight, UTC; without a duration it never ends.
         """
         self.name = f"simulated ({scenario.name})"
         self._next = DEFAULT_START if start is None else start
@@ -83,7 +81,7 @@ class SimulatedSource:
             for unit in (gpu, *gpu.instances)
         }
         self._seen: set[str] = set()
-        """GPUs that were there."""
+        """GPUs that were present before."""
         self._xids: dict[str, XidLog] = {}
 
     @property
@@ -92,7 +90,7 @@ class SimulatedSource:
         return self._node
 
     def read(self) -> Snapshot | None:
-        """The next snapshot; `None` when the duration is over."""
+        """Return the next snapshot, or `None` after the duration."""
         time = self._next
         if self._end is not None and time >= self._end:
             return None
@@ -120,14 +118,14 @@ class SimulatedSource:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     def _devices(self, time: Nanoseconds) -> tuple[Device, ...]:
         if not self._node.has_faults:
             return self._usual
         present = {gpu.device.uuid: gpu for gpu in self._node.present(time)}
         self._seen |= present.keys()
-        # One that was there stays listed: the live source calls it lost.
+        # A GPU once seen stays listed, as lost, like in the live source.
         listed = [
             present.get(gpu.device.uuid, replace(gpu, instances=()))
             for gpu in self._node.units

@@ -1,4 +1,4 @@
-"""Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
+"""Table of board features by architecture; determines every NOT_SUPPORTED answer."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ from rightsizer.simulator.physics import has_switches, link_count, nvlink_is_up
 
 
 class BoardFeature(StrEnum):
-    """What a board's driver offers or does not."""
+    """A feature that a board's driver may offer."""
 
     UTILIZATION = "utilization"
     ENCODER_DECODER = "encoder_decoder"
@@ -20,7 +20,7 @@ class BoardFeature(StrEnum):
     MEMORY = "memory"
     POWER = "power"
     POWER_AVERAGE = "power_average"
-    """A mean over a second; without it power is instantaneous."""
+    """Power is a mean over a second; otherwise instantaneous."""
     ENERGY = "energy"
     CLOCKS = "clocks"
     APPLICATION_CLOCKS = "application_clocks"
@@ -54,35 +54,35 @@ class BoardFeature(StrEnum):
 SUPPORT_TABLE: Final[Mapping[BoardFeature, Mapping[str, str]]] = {
     BoardFeature(row["feature"]): row for row in table_rows(__file__, "support.csv")
 }
-"""By feature and architecture `y`, `n` or the trait that decides (`_traits`); by `with_mig` whether
-a GPU with MIG instances still has it."""
+"""By feature and architecture: `y`, `n` or a trait (`_traits`); `with_mig` tells whether a GPU with
+MIG instances has the feature."""
 ARCHITECTURES: Final = tuple(SUPPORT_TABLE[BoardFeature.MEMORY])[1:-1]
 _ARCHITECTURE_CODES: Final = {name: code for code, name in enumerate(ARCHITECTURES, 4)}
 _UNKNOWN_ARCHITECTURE: Final = 0xFFFFFFFF
 _TESLA, _GEFORCE, _QUADRO_RTX, _NVIDIA_RTX, _NVIDIA = 2, 5, 12, 13, 14
 _NVLINK_VERSIONS: Final = {1: 1, 2: 2, 3: 5, 4: 6, 5: 7}
-"""NVML's codes for generations: an A100, of the third, answers 5."""
+"""NVML's codes by generation, for example 5 for an A100's third."""
 _WITHOUT_JPEG: Final = (8, 6)
 _GA100: Final = (8, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardSupport:
-    """The capabilities of a board and its driver together."""
+    """Capabilities of a board with its driver."""
 
     architecture: int
     brand: int
     features: frozenset[BoardFeature]
     features_with_mig: frozenset[BoardFeature]
-    """Of a GPU with MIG instances."""
+    """Features of a GPU with MIG instances."""
     nvlink_version: int
     """NVML's code; 0 without NVLink."""
     nvlink_links: int
     nvlink_up: bool
-    """Whether its links lead somewhere."""
+    """Whether its links are connected."""
 
     def has(self, feature: BoardFeature) -> bool:
-        """Whether the GPU, whole, offers something."""
+        """Whether the undivided GPU has a feature."""
         return feature in self.features
 
 
@@ -90,7 +90,7 @@ _CACHE: Final[dict[str, tuple[Board, BoardSupport]]] = {}
 
 
 def support_of(board: Board) -> BoardSupport:
-    """What a board supports."""
+    """Return the capabilities of a board."""
     cached = _CACHE.get(board.key)
     if cached is None or (cached[0] is not board and cached[0] != board):
         _CACHE[board.key] = cached = board, _support(board)
@@ -119,9 +119,9 @@ def _support(board: Board) -> BoardSupport:
 
 
 def _traits(board: Board) -> Iterator[str]:
-    """What differs between boards of one architecture."""
+    """Yield the traits that differ between boards of one architecture."""
     holds = {
-        # Datacenter or workstation; they have ECC too.
+        # Datacenter or workstation boards, which have ECC.
         "datacenter": not any("GeForce" in name for name in board.names),
         "hbm": board.memory_type.startswith("HBM"),
         "jpeg": board.compute_capability != _WITHOUT_JPEG,

@@ -13,35 +13,35 @@ _STEP: Final = 0x9E3779B97F4A7C15
 UTILIZATION_SAMPLES_PER_SECOND: Final = 6
 _POWER_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 50
 _RIPPLE_RATIO: Final = 0.05
-"""Of what a board draws beyond its idle draw."""
+"""Relative to the draw above idle."""
 _SWING: Final = 3.0
 _KEY: Final = 0x6D6F6D656E7473
 _LASTS: Final[Nanoseconds] = 5 * NANOSECONDS_PER_SECOND
 _BUSY: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 _POWER_RATIO: Final = 0.41
-"""An L40S shows 145 W of 350 and 100% with no process; it is over within seconds."""
+"""An idle L40S shows 145 W of 350 and 100% for a few seconds."""
 
 
 def channel(seed: int, *names: object) -> int:
-    """The key of an independent stream of noise."""
+    """Return the key of an independent noise stream."""
     text = "\0".join(str(name) for name in (seed, *names))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def _mix(value: int) -> int:
-    # The finalizer of SplitMix64: every bit of the result depends on every bit of the value.
+    # Finalizer of SplitMix64: every input bit affects every output bit.
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
 
 
 def uniform(key: int, step: int) -> float:
-    """A number from 0 to 1 for a whole step of a stream."""
+    """Return a number from 0 to 1 for a step of a stream."""
     return _mix((key + step * _STEP) & _MASK) / 2.0**64
 
 
 def smooth(key: int, time: Nanoseconds, period: Nanoseconds) -> float:
-    """A number from -1 to 1 that wanders from one period's value to the next's without corners."""
+    """Return a number from -1 to 1 that varies smoothly between the values of periods."""
     step, rest = divmod(time, period)
     part = rest / period
     weight = part * part * (3.0 - 2.0 * part)
@@ -50,7 +50,7 @@ def smooth(key: int, time: Nanoseconds, period: Nanoseconds) -> float:
 
 
 def jitter(key: int, step: int) -> tuple[float, float, float, float]:
-    """Four numbers from -1 to 1 for a step: the errors of four sensors at one moment."""
+    """Return four numbers from -1 to 1 for a step: errors of four sensors at one time."""
     bits = _mix((key + step * _STEP) & _MASK)
     return (
         ((bits & 0xFFFF) - 32767.5) / 32767.5,
@@ -63,17 +63,17 @@ def jitter(key: int, step: int) -> tuple[float, float, float, float]:
 def shown_watts(
     state: BoardState, around: BoardEnvironment, time: Nanoseconds, *, averages: bool
 ) -> float:
-    """What a board's own power reading is: the mean of a second, or the moment's draw."""
-    # Kernels come and go, and the mean of a second smooths them.
+    """Return the board's own power reading: mean of a second, or instantaneous draw."""
+    # Kernels start and stop; the mean of a second smooths that.
     extra = 0.0 if averages else max(0.0, state.power_watts - around.idle_watts)
     ripple = 2.0 * uniform(_KEY, time // _POWER_STEP) - 1.0
     return state.power_watts + _RIPPLE_RATIO * ripple * extra
 
 
 def sampled_busy(busy: float, number: int) -> float:
-    """A sample of a mean busy share by its number, six to a second.
+    """Return a sample of a mean busy share by its number, six a second.
 
-    A share with gaps swings to both sides, and two samples make it up.
+    A share with gaps varies in both directions, and pairs of samples average out.
     """
     pair, is_second = divmod(number - 1, 2)
     room = min(busy, 1.0 - busy, _SWING * busy * (1.0 - busy))
@@ -82,7 +82,7 @@ def sampled_busy(busy: float, number: int) -> float:
 
 
 def wake_transient(state: BoardState, around: BoardEnvironment, elapsed: Nanoseconds) -> BoardState:
-    """A state as it is read some time after the GPU was woken; one at work looks as it is."""
+    """Return the state as read some time after a wake-up; unchanged if the GPU is busy."""
     if not 0 <= elapsed < _LASTS or state.load.gpu_busy > 0.0:
         return state
     electrical = state.electrical

@@ -24,12 +24,12 @@ _FIRST_PID: Final = 4201
 _PIDS_OF_TASK: Final = 512
 _DRIFT_PERIOD: Final[Nanoseconds] = 45 * NANOSECONDS_PER_SECOND
 _DRIFT_RATIO: Final = 0.04
-"""How far a workload's pace wanders to either side; all its signals and devices together."""
+"""Amplitude of the drift of a workload's pace, common to all its signals and devices."""
 _IDLE_HOST_CPU: Final = 0.015
 
 
 class TaskSchedule:
-    """A task's timetable."""
+    """Timetable of a task."""
 
     def __init__(self, task: SimulatedTask, key: int) -> None:
         self._key = key
@@ -44,7 +44,7 @@ class TaskSchedule:
         ]
 
     def phase(self, time: Nanoseconds) -> TaskPhase | None:
-        """The phase at a time; `None` while the task does not run."""
+        """Return the phase at a time, or `None` while the task does not run."""
         elapsed = self.elapsed_seconds(time)
         if elapsed is None:
             return None
@@ -56,12 +56,12 @@ class TaskSchedule:
         return self._cycled(elapsed, time // _DAY)
 
     def elapsed_seconds(self, time: Nanoseconds) -> float | None:
-        """Seconds since the task's start of this day; `None` while it does not run."""
+        """Return the seconds since the day's start of the task, or `None` while it does not run."""
         elapsed = (time % _DAY / NANOSECONDS_PER_SECOND - self._start) % DAY_SECONDS
         return elapsed if elapsed < self._run else None
 
     def memory_bytes(self, plan: MemoryPlan, time: Nanoseconds) -> float:
-        """What a plan holds at a time, 0 while the task does not run."""
+        """Return the memory of a plan at a time; 0 while the task does not run."""
         elapsed = self.elapsed_seconds(time)
         if elapsed is None:
             return 0.0
@@ -70,7 +70,7 @@ class TaskSchedule:
     def _cycled(self, elapsed: float, day: int) -> TaskPhase:
         if len(self._cycle) == 1:
             return self._cycle[0]
-        # A cycle's own ends stay in place, so that any one of them is found without the others.
+        # Cycle ends are fixed, so that any cycle can be found without the others.
         cycle, rest = divmod(elapsed, self._ends[-1])
         step = (day * 100_000 + int(cycle)) * len(self._cycle)
         for index, play in enumerate(self._play):
@@ -92,14 +92,14 @@ class DeviceTask:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """Its processes, each with its part of the memory."""
+        """Its processes, each with an equal part of the memory."""
         each = int(self.memory_bytes / len(self.pids))
         kind = self.task.process_kind
         return tuple(Process(pid, each, kind) for pid in self.pids)
 
 
 class _TaskTimeline:
-    """One task with its timetable and its noise."""
+    """One task with its schedule and noise."""
 
     def __init__(self, seed: int, number: int, task: SimulatedTask) -> None:
         self.task = task
@@ -122,7 +122,7 @@ class _TaskTimeline:
 
 
 class SimulatedWorkloads:
-    """All the workloads of a node."""
+    """All workloads of a node."""
 
     def __init__(self, scenario: SimulatedScenario) -> None:
         self._cores = scenario.cores
@@ -137,7 +137,7 @@ class SimulatedWorkloads:
                 self._of_pid |= dict.fromkeys(worker.pids(place), worker)
 
     def members(self, spot: DeviceLocation, time: Nanoseconds) -> tuple[DeviceTask, ...]:
-        """Who is at work on a GPU or an instance."""
+        """Return the active workloads on a GPU or an instance."""
         members = []
         for worker, place in self._at.get(spot, ()):
             phase = worker.schedule.phase(time)
@@ -149,19 +149,19 @@ class SimulatedWorkloads:
         return tuple(members)
 
     def workload_of(self, pid: int) -> Workload | None:
-        """Whose process it is."""
+        """Return the workload of a process, or `None`."""
         worker = self._of_pid.get(pid)
         return worker.task.workload if worker else None
 
     def host(self, time: Nanoseconds) -> HostLoad:
-        """The node: CPU by the cores in use, the highest pressure of a workload."""
+        """Return the node's load: cores in use, and the highest pressure of a workload."""
         running = [(worker, worker.schedule.phase(time)) for worker in self._workers]
         used = sum(phase.host.cpu * worker.task.cores for worker, phase in running if phase)
         hosts = [phase.host for _, phase in running if phase]
         return _worst(min(1.0, _IDLE_HOST_CPU + used / self._cores), hosts)
 
     def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
-        """The owners of some processes: CPU of their quotas, pressure of the worst."""
+        """Return the load of the processes' owners: CPU of their quotas, highest pressure."""
         workers = {
             worker.task.workload.key: worker for pid in pids if (worker := self._of_pid.get(pid))
         }

@@ -1,4 +1,4 @@
-"""Host context of devices: who holds them, what the host and its topology say."""
+"""Host context of devices: holders, host signals, topology."""
 
 import contextlib
 import math
@@ -28,25 +28,25 @@ from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure
 
 _TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
-"""GPUs do not move; links that train down show in the readings."""
+"""Topology rarely changes: GPUs do not move, and links that train down show in readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSurvey:
-    """What was found."""
+    """Topology and GPUs of a node, found without an agent."""
 
     topology: Topology
     devices: tuple[Device, ...]
-    """The GPUs; one that the driver does not offer has its PCI address in place of a uuid."""
+    """All GPUs; one that the driver does not offer has its PCI address as uuid."""
     offered: frozenset[str]
-    """The uuids of those that the driver offers."""
+    """Uuids of the GPUs that the driver offers."""
     warnings: tuple[str, ...] = ()
 
 
 def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> NodeSurvey:
-    """Look at driver and bus, and put together what both say.
+    """Read driver and bus, and merge the results.
 
-    The bus must do where the driver does not answer within the patience.
+    If the driver does not answer within the patience, only the bus is used.
     """
     on_bus = expected_gpus(sysfs)
     inventory, trouble = _ask_driver(sysfs, catalogue, patience_seconds)
@@ -69,7 +69,7 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -
 def _ask_driver(
     sysfs: Path, catalogue: Catalogue, patience_seconds: float
 ) -> tuple[Inventory, str | None]:
-    """What the driver offers, and why it offers nothing."""
+    """Return the driver's inventory, and why it is empty."""
     worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
         "nvml",
         lambda: NvmlDriver(count(), catalogue, sysfs),
@@ -103,21 +103,21 @@ def _absence(gpu: BusGpu) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostQuery:
-    """Devices whose context is wanted."""
+    """Devices whose context is requested."""
 
     devices: tuple[Device, ...] = ()
     processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
-    """By uuid; devices whose processes are unknown are left out."""
+    """By uuid; without devices whose processes are unknown."""
     topology: TopologyFacts = field(default_factory=TopologyFacts)
 
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What host, owners and topology say."""
+    """Signals of the host, holders of devices, and topology."""
 
     node: Mapping[Signal, float] = field(default_factory=dict)
     devices: Mapping[str, Mapping[Signal, float]] = field(default_factory=dict)
-    """By uuid: of the processes that hold the device, and of the ports near to it."""
+    """By uuid: signals of the processes on the device, and of the ports near it."""
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     ports: tuple[FabricPort, ...] = ()
     topology: Topology | None = None
@@ -125,7 +125,7 @@ class HostContext:
 
 
 class NodeHostProbe:
-    """Reads files and owners; one thread's alone."""
+    """Reads files and owners; used by one thread."""
 
     def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
         self._host, self._owners, self._sysfs = host, owners, sysfs
@@ -134,7 +134,7 @@ class NodeHostProbe:
         self._topology_due = 0.0
 
     def collect(self, query: HostQuery) -> HostContext:
-        """Host first, then who holds what."""
+        """Read the host first, then the holders."""
         started = time.perf_counter()
         topology = self._read_topology(query)
         node = self._host.node()
@@ -150,7 +150,7 @@ class NodeHostProbe:
         return HostContext(node, signals, holdings, ports, topology, collectors)
 
     def close(self) -> None:
-        """End what the owners have started."""
+        """Stop what the owners started."""
         self._owners.close()
 
     def _around(
@@ -184,13 +184,13 @@ class NodeHostProbe:
 
 
 class HostContextCollector:
-    """A probe on a thread of its own; what it saw last stands while it is slow."""
+    """A probe on its own thread; its last result stays valid while it is slow."""
 
     def __init__(self, probe: NodeHostProbe, *, hold_seconds: float = 10.0) -> None:
         self._hold_seconds = hold_seconds
         self._crashed: str | None = None
         self._log = logger("surroundings")
-        # The probe is one thread's alone: no fresh one takes it from a thread that hangs.
+        # The probe belongs to one thread, so a hung thread is never replaced.
         self._worker: Worker[None, HostContext] = Worker(
             "surroundings",
             contextlib.nullcontext,
@@ -203,15 +203,15 @@ class HostContextCollector:
         self._seen_at = time.monotonic()
 
     def collect(self, query: HostQuery, deadline: float) -> HostContext:
-        """The context of the devices now, or at the last look that came back.
+        """Return the present context, or the last complete one.
 
-        The deadline is on the monotonic clock.
+        `deadline` is on the monotonic clock.
         """
         if not self._is_asked:
             self._is_asked = self._worker.ask(lambda _: self._probe.collect(query))
             answer = self._worker.answer(deadline) if self._is_asked else self._worker.stuck()
         else:
-            # Late for the query before, which is not waited for twice.
+            # The previous query is late, and is not waited for twice.
             answer = self._worker.answer(time.monotonic())
         if isinstance(answer, Stuck):
             return self._stale_context(answer.seconds)
@@ -228,13 +228,13 @@ class HostContextCollector:
         return answer
 
     def close(self, deadline: float) -> None:
-        """Let the thread end; one that hangs is left behind."""
+        """End the thread; a hung one is left behind."""
         self._worker.close()
         self._worker.join(deadline)
         self._probe.close()
 
     def _stale_context(self, duration_seconds: float) -> HostContext:
-        """What was seen last, while it may still be true; the look is an outcome that failed."""
+        """Return the last context while it is valid; the outcome is a failure."""
         if time.monotonic() - self._seen_at >= self._hold_seconds:
             self._last = HostContext(topology=self._last.topology)
         failed = CollectorOutcome(False, duration_seconds)

@@ -1,4 +1,4 @@
-"""The live source: the GPUs of this node through NVML, its host through procfs."""
+"""Live source: GPUs of this node through NVML, its host through procfs."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,15 +34,15 @@ _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
 
 class LiveSource:
-    """Reads all devices once a tick and never waits for one beyond its deadline.
+    """Reads all devices once a tick, and never waits for one beyond its deadline.
 
-    The driver is called by workers alone; whatever it does, `read` returns a snapshot that says
-    what is known and why the rest is not.
+    Only workers call the driver: whatever it does, `read` returns a snapshot with what is known,
+    and why the rest is not.
     """
 
     name = "nvml"
 
-    def __init__(  # noqa: PLR0913 - everything that a live node is read through.
+    def __init__(  # noqa: PLR0913 - all sources of a live node.
         self,
         *,
         clock: Clock,
@@ -54,12 +54,12 @@ class LiveSource:
         secondary: Sequence[SecondarySource] = (),
         controls: ReleaseController | None = None,
     ) -> None:
-        """Asks nothing before the first `read`.
+        """Create the source; nothing is read before the first `read`.
 
-        A later secondary source finds what the earlier ones have added.
+        Later secondary sources see what earlier ones added.
 
         Raises:
-            ConfigurationError: a collector that is disabled does not exist.
+            ConfigurationError: a disabled collector does not exist.
         """
         check_collectors(settings)
         self._clock, self._interval, self._settings = clock, interval, settings
@@ -83,11 +83,11 @@ class LiveSource:
         self._log = logger("live")
 
     def read(self) -> Snapshot:
-        """The node as it is now."""
+        """Return the present snapshot of the node."""
         started = time.monotonic()
         deadline = started + self._settings.deadline_seconds
         released = self._apply(self._controls.released(ReleasableResource.GPUS))
-        # The first look at the driver may take half of the time, the readings the rest.
+        # Enumeration may take half of the deadline, readings get the rest.
         self._connection.advance(started + self._settings.deadline_seconds / 2)
         inventory = self._connection.inventory
         self._pool.follow(inventory)
@@ -98,17 +98,17 @@ class LiveSource:
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
         if snapshot.down.keys() != self._down:
-            # A device that went down or came back may mean that others changed too.
+            # A device that went down or came back hints at other changes.
             self._down = frozenset(snapshot.down)
             self._connection.retry_soon()
         return self._enriched(snapshot)
 
     def expect(self, devices: Iterable[Device]) -> None:
-        """List devices that were there before, as down until the driver offers them."""
+        """List devices known from before, as down until the driver offers them."""
         self._registry.expect(devices, self._clock.time())
 
     def still_held(self, release: ReleaseRequest) -> str | None:
-        """Why a release is not carried out yet, `None` once everything is let go."""
+        """Return why a release is not complete yet, or `None` once everything is released."""
         if release.held is ReleasableResource.COUNTERS:
             held = self._pool.counters_held + self._pool.abandoned
             return f"threads that still hold profiling counters: {held}" if held else None
@@ -118,7 +118,7 @@ class LiveSource:
         return f"{hung} threads hang in the driver and hold what they had" if hung else None
 
     def close(self) -> None:
-        """End the workers and close NVML; what hangs is left behind."""
+        """End the workers and close NVML; hung threads are left behind."""
         deadline = time.monotonic() + self._settings.deadline_seconds
         parts = (self._xids, self._pool, self._connection, self._host_context)
         closing = [partial(part.close, deadline) for part in parts]
@@ -169,12 +169,12 @@ class LiveSource:
         )
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what secondary sources know; a fault costs its own part alone."""
+        """Enrich the snapshot by secondary sources; a failed one adds nothing."""
         faults: dict[str, str] = {}
         for source in self._secondary:
             try:
                 snapshot = source.enrich(snapshot)
-            except Exception as error:  # noqa: BLE001 - no secondary source may cost a tick.
+            except Exception as error:  # noqa: BLE001 - a secondary source must not fail a tick.
                 faults[type(source).__name__] = repr(error)
         for name, fault in faults.items():
             if self._faults.get(name) != fault:
@@ -183,7 +183,7 @@ class LiveSource:
         return snapshot
 
     def _apply(self, release: ReleaseRequest | None) -> str | None:
-        """Let NVML go or take it back; what was let go, for a person."""
+        """Release or resume NVML; return a description of what is released."""
         if release is None:
             self._connection.resume()
             return None
@@ -195,7 +195,7 @@ class LiveSource:
 
     @property
     def _workers(self) -> tuple[Worker[Any, Any], ...]:
-        """All that may hold something of an opening of NVML."""
+        """Workers that may hold handles of an opening of NVML."""
         return (*self._pool.workers, self._xids.worker)
 
     @property
@@ -207,9 +207,9 @@ class LiveSource:
         return None if release is None else f"the profiling counters were released{_until(release)}"
 
     def _recover(self, rounds: Sequence[PollResult]) -> None:
-        """Open NVML again when it has lost its driver or no longer knows what it says."""
+        """Reopen NVML when the driver is gone, or answers with unknown errors for long."""
         gone = next((found for found in rounds if found.driver_is_gone), None)
-        # A driver that is gone is so for every GPU; where others are read, one GPU is down.
+        # A driver that is gone is so for every GPU; if others are read, only this GPU is down.
         if gone is not None and not any(found.readings for found in rounds):
             reason = "; ".join(sorted({down.detail for down in gone.down.values()}))
         elif self._pool.is_unknown_for_long:
@@ -234,7 +234,7 @@ def _until(release: ReleaseRequest) -> str:
 
 
 def check_collectors(settings: LiveSettings) -> None:
-    """Refuse the settings where a collector that they disable does not exist."""
+    """Raise `ConfigurationError` if a disabled collector does not exist."""
     known = [collector.name for collector in COLLECTORS]
     for name in settings.disabled_collectors:
         if name not in known:
@@ -245,7 +245,7 @@ def check_collectors(settings: LiveSettings) -> None:
 
 
 def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
-    """Each collector over all devices: successful if it was on each, with the time of all."""
+    """Merge outcomes over all devices: success on each of them, and total time."""
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:
         for name, (success, duration_seconds) in found.collectors.items():

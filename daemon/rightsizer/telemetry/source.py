@@ -1,4 +1,4 @@
-"""Sources of snapshots, and the devices that they have released."""
+"""Sources of snapshots, and control of what they release."""
 
 import math
 import threading
@@ -12,59 +12,58 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 OPERATOR: Final = "operator"
-"""Who asks over the local socket."""
+"""Asker of requests over the local socket."""
 
 
 class SnapshotSource(Protocol):
-    """A driver, a recording or a simulation; its reader cannot tell which."""
+    """A driver, a recording or a simulation; readers cannot tell which."""
 
     @property
     def name(self) -> str:
-        """What it is, for people: `nvml`, `simulated (eight-gpu-node)`, `log.csv`."""
+        """Display name, such as `nvml`, `simulated (eight-gpu-node)`, `log.csv`."""
 
     def read(self) -> Snapshot | None:
-        """The next snapshot; `None` when there will be no more.
+        """Return the next snapshot, or `None` at the end.
 
-        A live source answers with the present and always within its deadline; a recorded one
-        with the next tick of the recording.
+        A live source returns the present within its deadline; a recording returns its next tick.
         """
 
     def close(self) -> None:
-        """Give back whatever is held: handles, threads, files."""
+        """Free handles, threads and files."""
 
 
 class SecondarySource(Protocol):
     """Adds what it knows to a snapshot."""
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what stands of its words; waits for nothing."""
+        """Merge what is known by now into the snapshot; never waits."""
 
     def close(self) -> None:
-        """End its threads; what hangs is left behind."""
+        """End its threads; hung ones are left behind."""
 
 
 class ReleasableResource(StrEnum):
-    """What the agent holds and can let go."""
+    """What the agent holds and can release."""
 
     GPUS = "gpus"
     """Every handle: for a driver update, VFIO, a reset."""
     COUNTERS = "counters"
-    """The profiling counters: for a profiler that needs them."""
+    """Profiling counters: for a profiler that needs them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """Something was let go."""
+    """A release in force."""
 
     held: ReleasableResource
     since: Nanoseconds
     """On the steady clock."""
     until: Nanoseconds | None
-    """On the steady clock; `None` until it is taken back by hand."""
+    """On the steady clock; `None` until resumed by hand."""
 
 
 class ReleaseController:
-    """Requests from any thread, read by the one that ticks; each asker's stands by itself."""
+    """Release requests from any thread, one per resource and asker, obeyed by the source."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +73,7 @@ class ReleaseController:
     def release(
         self, held: ReleasableResource, for_seconds: float | None = None, *, asker: str = OPERATOR
     ) -> ReleaseRequest:
-        """Ask for something to be let go, for a time or until `resume`."""
+        """Request a release, for a time or until `resume`."""
         now = self._clock.time()
         until = None if for_seconds is None else now + nanoseconds(for_seconds)
         release = ReleaseRequest(held, now, until)
@@ -83,9 +82,9 @@ class ReleaseController:
         return release
 
     def resume(self, held: ReleasableResource, *, asker: str = OPERATOR) -> bool:
-        """Take something back; whether it was released.
+        """End a release; return whether there was one.
 
-        An operator takes back every release, others their own alone.
+        An operator ends all releases, other askers only their own.
         """
         with self._lock:
             mine = [key for key in self._releases if key[0] is held and asker in (OPERATOR, key[1])]
@@ -94,8 +93,8 @@ class ReleaseController:
             return bool(mine)
 
     def released(self, held: ReleasableResource) -> ReleaseRequest | None:
-        """The release in force that lasts longest; those whose time is up are taken back."""
-        if not self._releases:  # As nearly always, and every thread asks in every round.
+        """Return the release in force that lasts longest; expired ones are removed."""
+        if not self._releases:  # Fast path: the usual case, checked by every thread in every round.
             return None
         now = self._clock.time()
         with self._lock:
@@ -111,4 +110,4 @@ class ReleaseController:
 
 
 StillHeld = Callable[[ReleaseRequest], str | None]
-"""Why a release is not carried out yet, for a person; `None` once everything is let go."""
+"""Returns why a release is not complete yet, for people; `None` once it is."""

@@ -1,4 +1,4 @@
-"""A board as a whole: clocks, power, memory, temperatures, fans and its PCIe link."""
+"""Functions of whole boards: clocks, power, memory, temperatures, fans, PCIe link."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -17,7 +17,7 @@ from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import shown_watts
 
 VIDEO_RATIO: Final = 0.9
-"""The video engines' clock, of the graphics clock."""
+"""Clock of the video engines, relative to the graphics clock."""
 _reasons = value(lambda device: device.state.electrical.clock_event_reasons)
 _enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
 _MEMORY_VERSION_2: Final = 0x02000028
@@ -26,7 +26,7 @@ _KIB: Final = 1024.0
 
 
 def _megahertz(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
-    """Of the kinds graphics, SM, memory and video."""
+    """Return the clock of a kind: graphics, SM, memory or video."""
     clocks = graphics_hertz, graphics_hertz, memory_hertz, VIDEO_RATIO * graphics_hertz
     return round(clocks[one_of(kind, range(len(clocks)))] / 1e6)
 
@@ -42,14 +42,14 @@ def _maximum_clock(device: SimulatedHandle, kind: Any) -> int:
 
 
 def violation_nanoseconds(device: SimulatedHandle, policy: Any) -> int:
-    """For how long power (0) or heat (1) held the clocks down since the driver was loaded."""
+    """Time that power (0) or heat (1) held the clocks down since the driver was loaded."""
     counters = device.counters
     held = counters.power_violation_seconds, counters.thermal_violation_seconds
     return nanoseconds(held[one_of(policy, range(2))])
 
 
 def milli(value: float) -> int:
-    """Watts as milliwatts, joules as millijoules."""
+    """Convert watts to milliwatts, or joules to millijoules."""
     return int(value * 1000.0)
 
 
@@ -61,7 +61,7 @@ def _usage(device: SimulatedHandle) -> int:
 
 def _memory(device: SimulatedHandle) -> Mapping[str, int]:
     state = device.state
-    # The first version has no field for what is reserved and counts it as used.
+    # Version 1 has no field for reserved memory, and counts it as used.
     used, total = state.memory_used_bytes + state.memory_reserved_bytes, state.memory_total_bytes
     return {"total": total, "used": min(used, total), "free": max(0, total - used)}
 
@@ -81,7 +81,7 @@ def _bar1(device: SimulatedHandle) -> Mapping[str, int]:
 
 
 def bar1_total_bytes(memory_bytes: int) -> int:
-    """The window on the memory: the power of two that holds all of it."""
+    """Size of the BAR1 window: the power of two that holds all memory."""
     return MIB << (memory_bytes // MIB).bit_length()
 
 
@@ -94,7 +94,7 @@ MEMORY_OF_INSTANCES: Final[Functions] = {
 _TEMPERATURE_VERSION_1: Final = 0x100000C
 _MARGIN_VERSION_1: Final = 0x1000008
 _THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSIUS}
-"""Shutdown, slowdown, highest for the GPU."""
+"""Thresholds by NVML's number: shutdown, slowdown, highest for the GPU."""
 
 
 def _celsius(device: SimulatedHandle, sensor: Any = 0) -> int:
@@ -103,7 +103,7 @@ def _celsius(device: SimulatedHandle, sensor: Any = 0) -> int:
 
 
 def fan_percent(celsius: int) -> int:
-    """How fast the fans run at a temperature."""
+    """Fan speed at a temperature."""
     return max(30, min(100, 2 * (celsius - 35)))
 
 

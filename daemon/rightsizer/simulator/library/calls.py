@@ -1,4 +1,4 @@
-"""NVML return codes, and how arguments travel through ctypes."""
+"""NVML return codes, and conversion of ctypes arguments."""
 
 import ctypes
 from collections.abc import Callable, Container, Mapping
@@ -11,7 +11,7 @@ Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 class NvmlCode(IntEnum):
-    """NVML's return codes, as far as a node without virtual GPUs gives them."""
+    """NVML's return codes that a node without virtual GPUs returns."""
 
     SUCCESS = 0
     UNINITIALIZED = 1
@@ -30,7 +30,7 @@ class NvmlCode(IntEnum):
 
 
 class NvmlCallError(Exception):
-    """A call that is refused: the function answers with something else than success."""
+    """Failure of a call: the function returns another code than success."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -38,71 +38,71 @@ class NvmlCallError(Exception):
 
 
 def refuse_if(is_wrong: object, code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> None:
-    """Refuse the call with a code where something is wrong."""
+    """Fail the call with a code if the condition is true."""
     if is_wrong:
         raise NvmlCallError(code)
 
 
 def needed(found: _T | None, code: NvmlCode = NvmlCode.NOT_SUPPORTED) -> _T:
-    """What was found; the call is refused where that is nothing."""
+    """Return a value; fail the call if it is `None`."""
     if found is None:
         raise NvmlCallError(code)
     return found
 
 
 def one_of(argument: Any, known: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> int:
-    """An integer argument; one that is not known is refused."""
+    """Return an integer argument; fail the call if it is not among the known ones."""
     found = number(argument)
     refuse_if(found not in known, code)
     return found
 
 
 def need_room(count: Any, found: int, buffer: Any) -> None:
-    """Write how many there are; refused where the buffer has no room for them by its count."""
+    """Write the number of items; fail the call if the buffer is too small."""
     room = out(count).value if buffer is not None else 0
     put(count, found)
     refuse_if(room < found, NvmlCode.INSUFFICIENT_SIZE)
 
 
 def out(reference: Any) -> Any:
-    """The object that `byref` or a pointer refers to; refused where there is none."""
+    """Return the object behind a `byref` or a pointer; fail the call for a null pointer."""
     refuse_if(reference is None)
     target = getattr(reference, "_obj", None)
     return reference.contents if target is None else target
 
 
 def versioned(reference: Any, *versions: int) -> Any:
-    """The structure that a reference leads to; refused where its version is none of these."""
+    """Return the structure behind a reference; fail the call for another version."""
     target = out(reference)
     refuse_if(target.version not in versions, NvmlCode.ARGUMENT_VERSION_MISMATCH)
     return target
 
 
 def put(reference: Any, value: float) -> None:
-    """Write a number where a reference leads."""
+    """Write a number through a reference."""
     out(reference).value = value
 
 
 def put_text(buffer: Any, size: Any, value: str) -> None:
-    """Write a text into a character buffer; refused where that is too small."""
+    """Write text into a character buffer; fail the call if it is too small."""
     encoded = value.encode()
     refuse_if(len(encoded) >= number(size), NvmlCode.INSUFFICIENT_SIZE)
     buffer.value = encoded
 
 
 def number(argument: Any) -> int:
-    """An integer argument, whether ctypes wraps it or not."""
+    """Return an integer argument, wrapped by ctypes or not."""
     return int(getattr(argument, "value", argument))
 
 
 def text(argument: Any) -> str:
-    """A text argument; the bindings turn texts into bytes on the way."""
+    """Return a text argument; the bindings pass bytes."""
     value = getattr(argument, "value", argument)
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
 def read_pointer(pointer: Any) -> int:
-    """The address in an opaque handle."""
+    """Return the address in an opaque handle."""
     return int(ctypes.c_size_t.from_buffer(pointer).value)
 
 
@@ -112,5 +112,5 @@ def write_pointer(reference: Any, address: int) -> None:
 
 
 def point(pointer: Any, address: int) -> None:
-    """Let an opaque handle lead somewhere else."""
+    """Set the address of an opaque handle."""
     ctypes.c_size_t.from_buffer(pointer).value = address

@@ -35,9 +35,9 @@ from rightsizer.simulator.transients import wake_transient
 _Held = TypeVar("_Held")
 _STRIDE = 0x100
 _LOOK_SECONDS: Final = 0.05
-"""How often it polls the scenario."""
+"""Polling interval of the scenario."""
 REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
-"""How often the driver renews its readings: calls in between see the same."""
+"""Interval at which readings change: calls in between return the same values."""
 _FIRST_ADDRESS: Final = 0x7F00_0000_0000
 _GPU_STRIDE: Final = 0x10000
 _FIRST_SAMPLE: Final = 0x7E00_0000_0000
@@ -45,20 +45,20 @@ _FIRST_EVENT_SET: Final = 0x7D00_0000_0000
 
 
 class HandleTable(dict[int, _Held]):
-    """Objects by the addresses that stand for them; an unknown address is an invalid argument."""
+    """Objects by the addresses that represent them; an unknown address is an invalid argument."""
 
     def __init__(self, first_address: int) -> None:
         super().__init__()
         self._addresses = count(first_address, _STRIDE)
 
     def add(self, held: _Held) -> int:
-        """The address of a new object."""
+        """Add an object; return its address."""
         address = next(self._addresses)
         self[address] = held
         return address
 
     def replace(self, address: int, held: _Held) -> None:
-        """Put another object at an address."""
+        """Replace the object at an address."""
         refuse_if(address not in self)
         self[address] = held
 
@@ -71,7 +71,7 @@ class HandleTable(dict[int, _Held]):
 
 
 class SimulatedEventSet:
-    """Receives the Xids of GPUs from when they were registered."""
+    """Receives the Xids of GPUs from their registration on."""
 
     def __init__(self, faults: ScenarioFaults, now: Callable[[], Nanoseconds]) -> None:
         self._faults, self._now = faults, now
@@ -87,7 +87,7 @@ class SimulatedEventSet:
             self._since.setdefault(uuid, self._now())
 
     def wait(self, timeout_seconds: float, monotonic: Callable[[], float]) -> XidReportEvent | None:
-        """The next Xid; `None` where none comes in time."""
+        """Return the next Xid, or `None` after the timeout."""
         deadline = monotonic() + timeout_seconds
         while True:
             self._collect_faults()
@@ -109,7 +109,7 @@ class SimulatedEventSet:
 
 
 class SimulatedHandle:
-    """A GPU or a MIG instance at an address."""
+    """A GPU or MIG instance with its address."""
 
     def __init__(
         self,
@@ -132,13 +132,13 @@ class SimulatedHandle:
 
     @property
     def instances(self) -> "tuple[SimulatedHandle, ...]":
-        """The MIG instances that the GPU has now."""
+        """MIG instances that exist now."""
         if not self.parts or not self.unit.slot.mig_reconfigurations:
             return self.parts
         return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
 
     def instance(self, identifier: Any, refusal: NvmlCode) -> "SimulatedHandle":
-        """The MIG instance that the GPU has now under a number, else a refusal."""
+        """Return the existing MIG instance with an id; fail the call with `refusal` without one."""
         for part in self.instances:
             if part.unit.device.mig and part.unit.device.mig.gpu_instance_id == number(identifier):
                 return part
@@ -146,59 +146,59 @@ class SimulatedHandle:
 
     @property
     def state(self) -> BoardState:
-        """The device now, as it reads where the driver has just woken it."""
+        """Present readable state, including the transient after a wake-up."""
         return self.state_at(self._now())
 
     def state_at(self, time: Nanoseconds) -> BoardState:
-        """The same at another time."""
+        """Return the readable state at a time."""
         state = self._node.state(self.uuid, time)
         return wake_transient(state, self.around, time - self.wake_time) if self._sleeps else state
 
     @property
     def around(self) -> BoardEnvironment:
-        """The slot's power, cooling and links now."""
+        """Present power limit, cooling and links of the slot."""
         return self.timeline.around(self._now())
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The processes on the device now."""
+        """Present processes on the device."""
         return self._node.processes(self.uuid, self._now())
 
     @property
     def counters(self) -> GpuCounters:
-        """What the GPU has used and moved until now."""
+        """Present counters of the GPU."""
         return self._node.counters(self.uuid, self._now())
 
     @property
     def health(self) -> GpuHealth:
-        """What has gone wrong with the GPU in its life."""
+        """Errors of the GPU over its life."""
         return self._node.health(self.uuid, self._now())
 
     @property
     def recent_health(self) -> GpuHealth:
-        """What of it was counted since the driver was loaded."""
+        """Errors since the driver was loaded."""
         return self._node.recent_health(self.uuid, self._now())
 
     @property
     def offered(self) -> frozenset[BoardFeature]:
-        """What the board offers now, with the instances that it has."""
+        """Features offered now, which depend on MIG instances."""
         return self.support.features_with_mig if self.instances else self.support.features
 
     def need(self, feature: BoardFeature) -> None:
-        """Refuse what the board does not offer, or not while it has instances."""
+        """Fail the call if the board does not offer a feature now."""
         refuse_if(feature not in self.offered, NvmlCode.NOT_SUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class GpmSample:
-    """When which device was sampled; the model knows the rest."""
+    """Device and time of a sample; the model has the values."""
 
     uuid: str
     time: Nanoseconds
 
 
 class SimulatedDriver:
-    """The state of a loaded library."""
+    """State of a loaded library."""
 
     def __init__(
         self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: ScenarioFaults
@@ -219,21 +219,21 @@ class SimulatedDriver:
         self._by_uuid = {handle.uuid: handle for handle in self._handles.values()}
 
     def now(self) -> Nanoseconds:
-        """The time of the readings: wall time, in steps of the driver's refresh."""
+        """Return the time of readings: wall time, rounded down to the driver's refresh."""
         time = self._time()
         refreshed = time - time % REFRESH
-        # Not before the start: what is wrong from the start on is so at once.
+        # Not before the start: faults from the start on apply at once.
         return max(refreshed, min(time, self.node.start or 0))
 
     def microseconds(self) -> int:
-        """The time as NVML's timestamps give it."""
+        """Return the time as an NVML timestamp."""
         return self.now() // 1000
 
     def start(self) -> None:
-        """One more user of the library; the first wakes the GPUs."""
+        """Add a user of the library; the first one wakes the GPUs."""
         if not self.is_started():
             self.references = 0
-            # To the nanosecond: a driver that was loaded within this step is there already.
+            # Exact: a driver loaded within this refresh step is already there.
             self._started_at = self._time()
             wake_time = self.now()
             for gpu in self.gpus:
@@ -241,38 +241,38 @@ class SimulatedDriver:
         self.references += 1
 
     def is_started(self) -> bool:
-        """Whether the library may be used: not before it is started, nor with a new driver."""
+        """Whether the library is initialized, for the present driver."""
         if not self.references:
             return False
         return not self.has_faults or self.node.loaded_at(self.now()) <= self._started_at
 
     def present(self) -> tuple[SimulatedHandle, ...]:
-        """The GPUs that are in their slots, in the order that their indices follow."""
+        """Return the GPUs in their slots, in index order."""
         if not self.has_faults:
             return self.gpus
         now = self.now()
         return tuple(gpu for gpu in self.gpus if not gpu.timeline.has(GpuAbsence, now))
 
     def at(self, pointer: Any) -> SimulatedHandle:
-        """The device at an address; an unknown one is refused."""
+        """Return the device at an address; fail the call if unknown."""
         try:
             return self._handles[read_pointer(pointer)]
         except (KeyError, TypeError, ValueError):
             raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
 
     def of_uuid(self, uuid: str) -> SimulatedHandle:
-        """The device with a UUID; an unknown one is refused."""
+        """Return the device with a UUID; fail the call if unknown."""
         return needed(self._by_uuid.get(uuid), NvmlCode.NOT_FOUND)
 
     def give(self, reference: Any, handle: SimulatedHandle) -> None:
-        """Write a device's address, unless the GPU is lost or answers nothing but a code."""
+        """Write a device's address, unless the GPU is lost or only returns errors."""
         if self.faults.active and (code := self.faults.refusal(handle.parent.uuid)):
             raise NvmlCallError(code)
         write_pointer(reference, handle.address)
 
 
 def value(read: Callable[..., float], feature: BoardFeature | None = None) -> Callable[..., None]:
-    """A function that writes a number of a device, by its other arguments, if it is offered."""
+    """Create a function that writes a number of a device, if the feature is offered."""
 
     def write(device: SimulatedHandle, *arguments: Any) -> None:
         put(arguments[-1], read(device, *arguments[:-1]))
@@ -283,7 +283,7 @@ def value(read: Callable[..., float], feature: BoardFeature | None = None) -> Ca
 def values(
     read: Callable[[SimulatedHandle], Iterable[float]], feature: BoardFeature | None = None
 ) -> Callable[..., None]:
-    """A function that writes several numbers of a device, if the device offers them."""
+    """Create a function that writes several numbers of a device, if the feature is offered."""
 
     def write(device: SimulatedHandle, *references: Any) -> None:
         for reference, found in zip(references, read(device), strict=True):
@@ -295,7 +295,7 @@ def values(
 def text_value(
     read: Callable[[SimulatedHandle], str], feature: BoardFeature | None = None
 ) -> Callable[..., None]:
-    """A function that writes a text of a device, if the device offers it."""
+    """Create a function that writes a text of a device, if the feature is offered."""
     return _offered(feature, lambda device, buffer, size: put_text(buffer, size, read(device)))
 
 
@@ -304,7 +304,7 @@ def structure(
     feature: BoardFeature | None = None,
     version: int | None = None,
 ) -> Callable[..., None]:
-    """A function that fills a structure, of the version if it has any, for what a device offers."""
+    """Create a function that fills a structure, versioned or not, if the feature is offered."""
 
     def write(device: SimulatedHandle, *arguments: Any) -> None:
         *given, reference = arguments

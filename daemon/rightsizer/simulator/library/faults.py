@@ -13,15 +13,15 @@ from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.node import SimulatedNode
 
 WITHOUT_DRIVER: Final = frozenset({"nvmlErrorString"})
-"""Functions that never reach the driver."""
+"""Functions that never call the driver."""
 _POLL_SECONDS: Final = 0.02
-"""How often a hanging call polls the scenario."""
+"""Polling interval of a hanging call."""
 _NO_INSTANCE: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class XidReportEvent:
-    """A critical error that the driver reports of a GPU."""
+    """An Xid that the driver reports."""
 
     uuid: str
     code: int
@@ -30,21 +30,21 @@ class XidReportEvent:
 
 
 class ScenarioFaults:
-    """The active faults of a node's scenario."""
+    """Active faults of a node's scenario."""
 
     def __init__(self, node: SimulatedNode, now: Callable[[], Nanoseconds]) -> None:
         self._node, self._now = node, now
         self.active = node.has_faults
-        """Whether calls have to ask."""
+        """Whether calls need to check for faults."""
 
     def refusal(self, uuid: str) -> int:
-        """The error code of a lookup of a GPU; 0 where it works."""
+        """Return the error code of a lookup of a GPU, or 0."""
         return self._scenario_code("", uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
-        """The error code of a call, 0 where it works; blocks where it hangs.
+        """Return the error code of a call, or 0; block while it hangs.
 
-        `uuid` is that of the device, empty without one, `parent` that of its GPU.
+        `uuid` is the device's, empty without one; `parent` is its GPU's.
         """
         del parent
         while uuid and self._hangs(function, uuid):
@@ -54,7 +54,7 @@ class ScenarioFaults:
     def wait_for_xid(
         self, uuids: AbstractSet[str], timeout_seconds: float
     ) -> XidReportEvent | None:
-        """Wait for an error that is none of the scenario's; here there is none."""
+        """Wait for an injected Xid; the scenario itself has none."""
         del uuids
         time.sleep(timeout_seconds)
         return None

@@ -22,34 +22,34 @@ from rightsizer.simulator.physics import link_megabytes_per_second
 from rightsizer.simulator.support import BoardFeature
 
 ALL_LINKS: Final = 0xFFFFFFFF
-"""The scope that means the sum over all links."""
+"""Scope of the sum over all links."""
 _INT, _LONG = (1, "uiVal"), (3, "ullVal")
-"""NVML's types of values, with their members of the union."""
+"""NVML's value types with their members of the union."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardField:
-    """Of the GPU as a whole; the scope does not matter."""
+    """Field of the whole GPU; its scope is ignored."""
 
     read: Callable[[SimulatedHandle], float]
     feature: BoardFeature = BoardFeature.MEMORY
-    """Without it the field is not supported; every board has memory."""
+    """Required feature; memory stands for none, since every board has it."""
     kind: tuple[int, str] = _INT
 
 
 @dataclass(frozen=True, slots=True)
 class LinkField:
-    """Of one NVLink, which the scope names."""
+    """Field of one NVLink, selected by the scope."""
 
     read: Callable[[SimulatedHandle, int], float]
     feature: BoardFeature = BoardFeature.NVLINK
     kind: tuple[int, str] = _LONG
     total: Callable[[SimulatedHandle], float] | None = None
-    """Over all links; `None` where that means nothing."""
+    """Value over all links; `None` if not meaningful."""
     link: int | None = None
-    """The link, where the field itself names it and the scope does not matter."""
+    """Link, if the field id itself names it and the scope is ignored."""
     needs_link_up: bool = True
-    """Whether it is not supported on a board whose links lead nowhere."""
+    """Whether the field is unsupported on a board with unconnected links."""
 
 
 _Fields = Mapping[int, BoardField | LinkField]
@@ -91,7 +91,7 @@ _BOARD_FIELDS: Final[_Fields] = {
     198: _count(lambda gpu: gpu.counters.pcie_receive_bytes, _PCIE_COUNTERS),
     230: BoardField(lambda gpu: recovery_action(gpu.health)),
 }
-"""By NVML's numbers, which never change (nvml.h, NVML_FI_*), as far as anything asks for them."""
+"""By NVML's field ids, which never change (nvml.h, NVML_FI_*); only those that are used."""
 
 _KIB: Final = 1024.0
 _NEW: Final = BoardFeature.NVLINK_NEW_COUNTERS
@@ -102,7 +102,7 @@ _received: Final = attrgetter("nvlink_receive_bytes")
 def _traffic(
     read: Callable[[GpuCounters], float], factor: float, feature: BoardFeature = BoardFeature.NVLINK
 ) -> LinkField:
-    """A counter of traffic; all links that are up carry the same."""
+    """Create a traffic counter, split evenly among the links."""
     return LinkField(
         lambda gpu, link: factor * read(_link_counters(gpu, link)) / gpu.support.nvlink_links,
         feature,
@@ -111,7 +111,7 @@ def _traffic(
 
 
 def _link_counters(gpu: SimulatedHandle, link: int) -> GpuCounters:
-    """What the GPU had moved while a link was last up."""
+    """Return the GPU's counters at the time that a link was last up."""
     since = gpu.health.links_down.get(link)
     return gpu.counters if since is None else gpu.driver.node.counters(gpu.uuid, since)
 
@@ -121,7 +121,7 @@ def _is_up(gpu: SimulatedHandle, link: int) -> bool:
 
 
 def _errors(name: str, feature: BoardFeature = BoardFeature.NVLINK) -> LinkField:
-    """A counter of `NvlinkErrorCounts`, by its name there."""
+    """Create a counter from a field of `NvlinkErrorCounts`."""
     return LinkField(
         lambda gpu, link: getattr(gpu.health.link_errors.get(link, NvlinkErrorCounts()), name),
         feature,
@@ -130,7 +130,7 @@ def _errors(name: str, feature: BoardFeature = BoardFeature.NVLINK) -> LinkField
 
 
 def _by_link(first: int, later: int, field: LinkField) -> _Fields:
-    """A field for each of twelve links: six from one number on, six from another on."""
+    """Return a field for each of twelve links, with ids in two ranges of six."""
     numbers = (*range(first, first + 6), *range(later, later + 6))
     return {number: replace(field, link=link) for link, number in enumerate(numbers)}
 

@@ -1,4 +1,4 @@
-"""GPM: two samples of a GPU or an instance, and the averages between them."""
+"""GPM: two samples of a GPU or instance, and means between them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ from rightsizer.simulator.physics import BoardState
 from rightsizer.simulator.support import BoardFeature
 
 INTEGER_RATIO: Final = 0.3
-"""Of SM activity: addresses and loops take their part in all kernels."""
+"""Relative to SM activity: addresses and loops take integer work in all kernels."""
 _SHORTEST_OF_INSTANCE: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
 _LONGEST_STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
 _MOST_STEPS: Final = 12
@@ -41,7 +41,7 @@ _METRICS: Final[Mapping[int, Callable[[BoardState], float]]] = {
 }
 _NVLINK: Final = frozenset({60, 61})
 _BUS: Final = frozenset({20, 21, 60, 61})
-"""Not counted for an instance: the links are the whole GPU's."""
+"""Not available for an instance: links belong to the whole GPU."""
 
 
 def _sample(device: SimulatedHandle, sample: Any) -> None:
@@ -89,7 +89,7 @@ def _offered(handle: SimulatedHandle, identifier: int) -> bool:
 def _between(
     driver: SimulatedDriver, first: GpmSample, second: GpmSample
 ) -> list[tuple[BoardState, float]]:
-    """The states from one sample to the other, with their weights in the average."""
+    """Return the states between two samples with their weights in the mean."""
     span = second.time - first.time
     steps = min(_MOST_STEPS, -(-span // _LONGEST_STEP))
     times = [first.time + span * step // steps for step in range(steps + 1)]

@@ -1,4 +1,4 @@
-"""Health of the simulated boards: errors, retired pages, remapped rows, events."""
+"""Health functions of the simulated boards: errors, retired pages, remapped rows, events."""
 
 import time
 from typing import Any, Final
@@ -28,7 +28,7 @@ from rightsizer.simulator.support import BoardFeature
 
 _XID: Final = 0x8
 _SUPPORTED: Final = 0x1C
-"""Changes of performance state, Xids and changes of clocks."""
+"""Performance state changes, Xids and clock changes."""
 _ECC: Final = 0x3
 
 
@@ -70,13 +70,13 @@ _FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
 
 
 def recovery_action(health: GpuHealth) -> int:
-    """What would repair a GPU: nothing, or a reset that remaps rows or retrains links."""
+    """Return the recovery action: none, or a reset that remaps rows or retrains links."""
     needs = health.is_remapping_pending or health.has_remapping_failed or health.links_down
     return _RESET if needs else _NOTHING
 
 
 def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
-    """Errors of a kind, all of which are in the device's memory."""
+    """Return the errors of a kind; all of them are in device memory."""
     is_volatile = number(counter) == _VOLATILE
     # With instances, volatile errors are counted by instance.
     device.need(BoardFeature.VOLATILE_ECC if is_volatile else BoardFeature.ECC)
@@ -103,7 +103,7 @@ def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, pages: Any) 
 
 _zero = value(lambda _: 0)
 HEALTH_OF_INSTANCES: Final[Functions] = {
-    # Asked of instances alone: their errors in this run of the driver, but those of its memory.
+    # Called for instances only: volatile errors outside the memory chips.
     "nvmlDeviceGetMemoryErrorCounter": value(lambda *_: 0, BoardFeature.ECC)
 }
 

@@ -1,4 +1,4 @@
-"""Start and stop of the library, its versions; lookup and identity of devices."""
+"""Initialization and versions of the library; lookup and identity of devices."""
 
 from operator import attrgetter
 from typing import Any, Final
@@ -44,7 +44,7 @@ SYSTEM: Final[Functions] = {
     "nvmlSystemGetDriverVersion": lambda driver, buffer, size: put_text(
         buffer, size, driver.node.scenario.driver_version
     ),
-    # NVML's own version is CUDA's major version before the driver's.
+    # NVML's version is CUDA's major version followed by the driver's.
     "nvmlSystemGetNVMLVersion": lambda driver, buffer, size: put_text(
         buffer, size, f"{_CUDA_VERSION // 1000}.{driver.node.scenario.driver_version}"
     ),
@@ -55,7 +55,7 @@ SYSTEM: Final[Functions] = {
 _NVIDIA_VENDOR: Final = 0x10DE
 _FIRST_PRODUCT: Final = 0x2000
 _FEW_CORES_PER_SM: Final = frozenset({"Pascal", "Volta", "Turing"})
-"""64; others have twice as many, but for the GA100."""
+"""Architectures with 64 cores per SM, like GA100; others have 128."""
 _MODULES: Final = 8
 
 
@@ -72,14 +72,14 @@ def _by_uuid(driver: SimulatedDriver, uuid: Any, device: Any) -> None:
 
 
 def _by_bus_id(driver: SimulatedDriver, name: Any, device: Any) -> None:
-    """The address may be written in small letters."""
+    """Find a GPU by address in any case."""
     wanted = text(name).upper()
     found = next((gpu for gpu in driver.present() if wanted in _bus_ids(gpu)), None)
     driver.give(device, needed(found, NvmlCode.NOT_FOUND))
 
 
 def _bus_ids(device: SimulatedHandle) -> tuple[str, ...]:
-    """The bus address; the short form has a domain of four digits, and lspci's has none."""
+    """Return the bus address in full, with a four-digit domain, and without domain as in lspci."""
     full = (device.unit.device.pci_bus_id or "").upper()
     return full, full[4:], full[9:]
 

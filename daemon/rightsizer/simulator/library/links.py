@@ -22,7 +22,7 @@ from rightsizer.simulator.support import BoardFeature
 _MOST_LINKS: Final = 36
 _GPU, _SWITCH = 0, 2
 _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
-"""Behind an NVSwitch the peer is unknown."""
+"""An NVSwitch hides the peer."""
 FABRIC_COMPLETED: Final = 3
 _VERSION_2: Final = 0x02000024
 _RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
@@ -31,7 +31,7 @@ _INTERNAL, _NODE, _SYSTEM = 0, 40, 50
 _NVLINK_INDEX: Final = 2
 _OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED = 0, 1, 5
 _NODES_OF_GPU: Final = 8
-"""The firmware keeps a node for each MIG instance beside that of the GPU."""
+"""The firmware reserves nodes for MIG instances after the GPU's own."""
 
 
 def _need_link(device: SimulatedHandle, link: Any) -> int:
@@ -42,7 +42,7 @@ def _need_link(device: SimulatedHandle, link: Any) -> int:
 
 
 def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
-    """The GPU at the other end, `None` for a switch."""
+    """Return the GPU at the other end, or `None` for a switch."""
     place = _need_link(device, link)
     is_down = not device.support.nvlink_up or place in device.health.links_down
     refuse_if(is_down, NvmlCode.NOT_SUPPORTED)
@@ -75,7 +75,7 @@ def _remote_device(device: SimulatedHandle, link: Any) -> Mapping[str, Any]:
 
 
 def _fabric(device: SimulatedHandle) -> Mapping[str, Any]:
-    # Nodes of a rack form one cluster; the GPUs of an HGX board are one by themselves.
+    # Nodes of a rack form one cluster; an HGX board has none beyond itself.
     cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
     uuid_of_cluster = (c_uint8 * 16)(*cluster)
     return {"clusterUuid": uuid_of_cluster, "status": 0, "cliqueId": 0, "state": FABRIC_COMPLETED}
@@ -114,7 +114,7 @@ def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
 
 
 def _are_linked(one: SimulatedHandle, other: SimulatedHandle) -> bool:
-    """Whether NVLinks lead from one to the other, through switches or directly."""
+    """Whether NVLinks connect two GPUs, directly or through switches."""
     if not (one.support.nvlink_up and other.support.nvlink_up):
         return False
     board, gpu = one.unit.slot.board, one.unit.device.index
@@ -149,7 +149,7 @@ LINKS: Final[Functions] = {
     "nvmlDeviceGetGpuFabricInfoV": structure(_fabric, BoardFeature.FABRIC, _VERSION_2),
     "nvmlDeviceGetCpuAffinity": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
-    # Only where a GPU's memory is a NUMA node of the host.
+    # Only if the GPU's memory is a NUMA node of the host.
     "nvmlDeviceGetNumaNodeId": value(
         lambda device: _nodes(device.driver) + device.unit.device.index * _NODES_OF_GPU,
         BoardFeature.NUMA_NODE,

@@ -66,7 +66,7 @@ def _attributes(device: SimulatedHandle) -> Mapping[str, int]:
 
 
 def _engines(profile: MigProfile) -> tuple[int, int]:
-    """Decoders, and JPEG and optical flow engines each, which go with the whole GPU alone."""
+    """Return decoders, and JPEG and optical flow engines, which only the whole GPU has."""
     slices = _slices(profile)
     is_whole = int(slices == _MOST_INSTANCES)
     return slices // 2 + is_whole * 2, is_whole
@@ -81,13 +81,13 @@ MIG_OF_INSTANCES: Final[Functions] = {
 _MEMORY_SLICES: Final = 8
 _PROFILE_VERSION_2: Final = 0x02000098
 _GPU_INSTANCE: Final = 1
-"""Beyond the address of the MIG device that belongs to it."""
+"""Offset to the address of its MIG device."""
 _NUMBERS: Final = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 _MUCH_MEMORY: Final = 9
-"""One slice of compute with two of memory."""
+"""Number of the profile with one compute slice and two memory slices."""
 _WITH_MEDIA: Final = 7
 _IDENTIFIERS: Final = {0: 19, 1: 14, 2: 9, 3: 5, 4: 0, _MUCH_MEMORY: 15, _WITH_MEDIA: 20}
-"""What nvidia-smi calls a profile, by NVML's number of it."""
+"""nvidia-smi's profile ids by NVML's profile numbers."""
 
 
 def _slices(profile: MigProfile) -> int:

@@ -1,4 +1,4 @@
-"""Simulated library: every function by name, callable as a loader hands it out."""
+"""Simulated library: every function by name, callable like those of a loaded library."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,7 +26,7 @@ _OF_INSTANCES: Final = (
 
 
 class LibraryFunction:
-    """A function of the library, callable as the bindings call it; answers a return code."""
+    """A function of the library with the bindings' calling convention; returns a code."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class LibraryFunction:
         needs_start: bool = True,
         on_instances: bool = False,
     ) -> None:
-        """A function of the driver, or of devices, by its name in the library.
+        """Create a function of the driver, or of devices, with its name in the library.
 
-        `needs_start`: the library must be initialized before. `on_instances`: a function of devices
-        supports MIG instances too.
+        `needs_start`: fails unless the library is initialized. `on_instances`: a device function
+        that also supports MIG instances.
         """
         self.name = name
         self.restype: Any = None
@@ -48,7 +48,7 @@ class LibraryFunction:
         self._needs_start, self._on_instances = needs_start, on_instances
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it; a function that gives no code of its own answers success."""
+        """Call the function; without a code of its own it returns success."""
         try:
             answer = self._call(*arguments)
         except NvmlCallError as refusal:
@@ -64,7 +64,7 @@ class LibraryFunction:
 
 
 class DeviceFunction(LibraryFunction):
-    """A function whose first argument is a device."""
+    """A function with a device as first argument."""
 
     def _call(self, *arguments: Any) -> Any:
         driver = self._driver
@@ -81,10 +81,10 @@ class DeviceFunction(LibraryFunction):
 
 
 class SimulatedLibrary:
-    """Stands where nvidia-ml-py keeps the loaded `libnvidia-ml.so.1`.
+    """Replaces the loaded `libnvidia-ml.so.1` inside nvidia-ml-py.
 
-    Its attributes are the library's functions; one that the library lacks is an AttributeError,
-    as a missing symbol is.
+    Its attributes are the library's functions; missing ones raise AttributeError, like a missing
+    symbol.
     """
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
@@ -107,7 +107,7 @@ class SimulatedLibrary:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The names of all the functions that the library has."""
+        """Names of all functions of the library."""
         return tuple(self._symbols)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

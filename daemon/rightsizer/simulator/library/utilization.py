@@ -26,13 +26,13 @@ from rightsizer.simulator.transients import UTILIZATION_SAMPLES_PER_SECOND, samp
 _NO_INSTANCE: Final = 0xFFFFFFFF
 _INFORMATION_VERSION_1: Final = 0x01000018
 _BLACKWELL: Final = 10
-"""From here on the older call lists the processes and says 0 of each of them."""
+"""From here on the older call reports 0 for each process."""
 _NOTHING: Final = (0, 0, 0, 0)
 _UNSIGNED_INT: Final = 1
 _STATE_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
-"""Samples between two such points see one state of the model, which moves more slowly."""
+"""Samples within a step share one model state, which changes more slowly."""
 _KEPT_SAMPLES: Final = 99
-"""Over 16 s, as `nvidia-smi -q` tells them of real boards."""
+"""More than 16 s, as `nvidia-smi -q` shows for real boards."""
 _SAMPLED: Final[Mapping[int, Callable[[BoardState], float]]] = {
     1: lambda state: state.load.gpu_busy,
     2: lambda state: state.memory_controller_busy,
@@ -59,7 +59,7 @@ def _list(kind: ProcessKind) -> Callable[..., None]:
 
 
 def _shares(device: SimulatedHandle) -> list[tuple[int, Sequence[int]]]:
-    """Each process with the percentages of SM, memory, encoder and decoder that it uses."""
+    """Return the SM, memory, encoder and decoder percentages of each process."""
     device.need(BoardFeature.PROCESS_UTILIZATION)
     rows: list[tuple[int, Sequence[int]]] = []
     for member in device.driver.node.members(device.uuid, device.driver.now()):
@@ -110,11 +110,11 @@ PROCESSES_OF_INSTANCES: Final[Functions] = {
 
 _SAMPLING_PERIOD_MICROSECONDS: Final = 167_000
 _FRAMES_PER_SECOND: Final = 240.0
-"""Of an encoder with nothing else to do."""
+"""Rate of an otherwise idle encoder."""
 
 
 def percent(ratio: float) -> int:
-    """A ratio as NVML tells it."""
+    """Convert a ratio to NVML's percentage."""
     return round(100.0 * ratio)
 
 
@@ -130,7 +130,7 @@ def _engine(read: Callable[[DeviceLoad], float], feature: BoardFeature) -> Calla
 
 
 def encoder_sessions(encoder_busy: float) -> int:
-    """How many sessions keep an encoder so busy."""
+    """Return the number of sessions for a load of the encoder."""
     return 1 if encoder_busy > 0.0 else 0
 
 
@@ -161,11 +161,11 @@ def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
 
 
 def _places(now: Nanoseconds, seen: Nanoseconds) -> range:
-    """The numbers of the samples that are kept and were not seen."""
+    """Return the numbers of buffered samples that are newer than `seen`."""
     last = now * UTILIZATION_SAMPLES_PER_SECOND // NANOSECONDS_PER_SECOND
     first = last - _KEPT_SAMPLES + 1
     while first <= last and _time(first) // 1000 * 1000 <= seen:
-        # A timestamp is cut to microseconds; the caller hands that back.
+        # Timestamps are rounded down to microseconds, and the caller returns those.
         first = max(first + 1, seen * UTILIZATION_SAMPLES_PER_SECOND // NANOSECONDS_PER_SECOND)
     return range(first, last + 1)
 

@@ -1,4 +1,4 @@
-"""Poller of a dcgm-exporter on a thread of its own: current view, stalled collection, Xids."""
+"""Poller of a dcgm-exporter on its own thread: current view, stalled collection, Xids."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias
@@ -32,27 +32,27 @@ _LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
 
 @dataclass(frozen=True, slots=True)
 class ExporterView:
-    """Everything that stands; nothing in it is older than it may be."""
+    """Current state of an exporter; without values older than their limit."""
 
     outcome: CollectorOutcome
     error: str | None = None
     devices: tuple[Device, ...] = ()
-    """All that were listed, those that are down too."""
+    """All listed devices, including those that are down."""
     down: Mapping[str, Down] = field(default_factory=dict)
     readings: Mapping[str, ExporterDevice] = field(default_factory=dict)
     """By the exporter's own name of a device."""
     instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
+    """GPU uuid and GPU instance id of each MIG instance."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)
     driver_version: str | None = None
 
 
 class StalledCollectionDetector:
-    """Finds devices whose values repeat for longer than a running GPU's can.
+    """Detects devices whose values repeat for longer than a running GPU's can.
 
-    A GPU that draws power uses energy, so its counter grows with every collection. Where the
-    exporter leaves energy out, all values of the GPU must repeat, the power draw among them.
-    Whatever has neither follows the GPU that it is a part of, or else all the others.
+    A GPU always draws power, so its energy counter grows with every collection. If the exporter
+    omits energy, all values of the GPU must repeat, power draw included. Devices with neither
+    follow their parent GPU, or else all the others.
     """
 
     def __init__(self, longest_age: Nanoseconds) -> None:
@@ -60,7 +60,7 @@ class StalledCollectionDetector:
         self._seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
 
     def see(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
-        """The devices of a page that stand still."""
+        """Return the devices of a page whose values stand still."""
         seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
         for device, reading in page.readings.items():
             if (evidence := _evidence(reading.values)) is not None:
@@ -77,7 +77,7 @@ class StalledCollectionDetector:
 
 
 def _evidence(values: Mapping[Signal, float]) -> _Evidence | None:
-    """What cannot stay the same; `None` where everything may."""
+    """Return the values that cannot stay the same, or `None` if all may."""
     energy = values.get(_ALWAYS_GROWS)
     if energy:
         return {_ALWAYS_GROWS: energy}
@@ -85,15 +85,15 @@ def _evidence(values: Mapping[Signal, float]) -> _Evidence | None:
 
 
 class XidGaugeTracker:
-    """Counts changes of the gauge. What stood there at first may be from long ago."""
+    """Counts changes of the Xid gauge; its first value may be old and is not counted."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] | None = None
         self.logs: dict[str, XidLog] = {}
-        """By uuid; the same code twice in a row looks like one."""
+        """By uuid; the same code twice in a row counts once."""
 
     def see(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
-        """Take in what the newest page says."""
+        """Count the changes since the last page."""
         for uuid in xids.keys() - self.logs.keys():
             self.logs[uuid] = XidLog({})
         if self._last is not None:
@@ -104,7 +104,7 @@ class XidGaugeTracker:
 
 
 class DcgmEndpoint:
-    """One exporter's page: fetched in the background, judged on the caller's thread."""
+    """One exporter's page: fetched in the background, evaluated on the caller's thread."""
 
     name = "dcgm"
 
@@ -129,7 +129,7 @@ class DcgmEndpoint:
         self._view = ExporterView(FetchResult(None, "nothing was fetched yet").outcome)
 
     def view(self, wait_seconds: float = 0.0) -> ExporterView:
-        """What stands now; starts the next look when it is due, and waits for none by default."""
+        """Return the current view; start the next fetch if due, by default without waiting."""
         fetched = self._background.latest(wait_seconds)
         if fetched is not self._judged:
             before = None if self._judged is None else self._judged.value
@@ -140,7 +140,7 @@ class DcgmEndpoint:
         return self._view
 
     def close(self) -> None:
-        """Let the thread end; one that hangs is left behind."""
+        """End the thread; a hung one is left behind."""
         self._background.close()
 
     def _fetch(self) -> ExporterPage:
@@ -166,7 +166,7 @@ class DcgmEndpoint:
         self._listed.update({device.uuid: (device, now) for device in page.devices})
         retention = nanoseconds(self._settings.lost_retention_seconds)
         for uuid, (device, seen) in list(self._listed.items()):
-            # An instance whose GPU is there without it was taken apart on purpose.
+            # An instance missing from a present GPU was destroyed on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in page.readings
             if uuid not in page.readings and (is_dissolved or now - seen > retention):
                 del self._listed[uuid]

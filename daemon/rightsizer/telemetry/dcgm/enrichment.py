@@ -1,4 +1,4 @@
-"""Enrichment of a snapshot with a dcgm-exporter: matched devices, merged readings, holders."""
+"""Enrichment of a snapshot by a dcgm-exporter: matched devices, merged readings, holders."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -28,9 +28,9 @@ def merge_readings(
     profiled: Collection[Signal] = (),
     missing: Mapping[Signal, Missing] = _EMPTY,
 ) -> Reading:
-    """The reading with what DCGM has of the same device, where that is missing or better.
+    """Add DCGM's values for the same device that are missing from the reading, or better.
 
-    `profiled` are the signals that DCGM took from the hardware's own counters.
+    `profiled` are the signals that DCGM took from hardware counters.
     """
     taken = {
         signal: value
@@ -58,16 +58,16 @@ def _is_better(reading: Reading, signal: Signal, value: float, *, is_profiled: b
     if origin == DCGM:
         return value != ours
     if value == 0 < ours:
-        return False  # Profiling counters that have died read 0 (dcgm-exporter#662).
-    # NVML is asked every tick, an exporter collects twice a minute; but a share of engine time says
-    # more than a share of time with any kernel resident.
+        return False  # Profiling counters that have failed read 0 (dcgm-exporter#662).
+    # NVML is read every tick, an exporter twice a minute; but a share of engine time says more than
+    # a share of time with any kernel resident.
     return is_profiled and signal is Signal.GPU_BUSY and origin != _GPM
 
 
 def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
-    """Our uuid by the exporter's name of a device, for those that both know.
+    """Return our uuid by the exporter's name of a device, for devices known to both.
 
-    A MIG instance goes by its own uuid, or by its GPU and GPU instance id. Where compute instances
+    A MIG instance is matched by its uuid, or by its GPU and GPU instance id. If compute instances
     share a GPU instance, its values belong to none of them.
     """
     uuids: set[str] = set()
@@ -91,29 +91,29 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             if len(at) == 1:
                 found[key] = at[0]
         elif known[key].uuid.startswith("index:"):
-            # What has a uuid is not looked for by its place.
+            # A device with a uuid is not matched by its address.
             slot = kernel_address(known[key].pci_bus_id)
             found |= {key: slots[slot]} if slot in slots else {}
     return found
 
 
 def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bool:
-    """Whether the exporter alone knows it: it may not be one of ours by another name."""
+    """Whether only the exporter knows the device: it is not one of ours by another name."""
     if device.uuid in uuids or kernel_address(device.pci_bus_id) in slots:
         return False
     if device.uuid.startswith("index:"):
         return not uuids
     if device.mig is not None:
         return device.mig.parent_uuid not in uuids
-    # An instance of a board that the catalogue does not know: of unknown size.
+    # An instance of unknown size, because its board is not in the catalogue.
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
 def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
-    """The snapshot and what stands of the exporter's page; waits for nothing.
+    """Merge the exporter's current page into the snapshot; never waits.
 
-    Devices that the driver offers are read better, never twice. Devices that the exporter alone
-    knows are added, with a reading at the snapshot's own time while their values hold.
+    Readings of devices that the driver offers are improved, never duplicated. Devices that only the
+    exporter knows are added, with a reading at the snapshot's time while their values are current.
     """
     view = endpoint.view()
     exported = {uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()}
@@ -152,7 +152,7 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
 def _with_holdings(
     snapshot: Snapshot, readings: Mapping[str, Reading], exported: Mapping[str, ExporterDevice]
 ) -> Mapping[str, tuple[Holding, ...]]:
-    """Ours, and the exporter's where no holder is known: what the kubelet has allocated."""
+    """Return our holdings, and the exporter's (the kubelet's allocations) for other devices."""
     holdings = dict(snapshot.holdings)
     for uuid, known in exported.items():
         if not known.holdings or holdings.get(uuid):
@@ -164,7 +164,7 @@ def _with_holdings(
 
 
 def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, ...]:
-    """The added devices after ours; the exporter's index would name another GPU of this node."""
+    """Number the added devices after ours: the exporter's index may name another GPU here."""
     used = {device.index for device in ours}
     if not used:
         return tuple(added)
@@ -173,7 +173,7 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
 
 
 class DcgmSecondarySource:
-    """A dcgm-exporter next to NVML; logs a fault of it once."""
+    """A dcgm-exporter next to NVML; logs each fault once."""
 
     def __init__(self, endpoint: DcgmEndpoint) -> None:
         self._endpoint = endpoint
@@ -181,7 +181,7 @@ class DcgmSecondarySource:
         self._log = logger("dcgm")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what the exporter knows."""
+        """Merge what the exporter reports into the snapshot."""
         error = self._endpoint.view().error
         if error != self._logged and error is not None:
             self._log.warning("dcgm_unread", reason=error)
@@ -189,5 +189,5 @@ class DcgmSecondarySource:
         return enrich(snapshot, self._endpoint)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._endpoint.close()

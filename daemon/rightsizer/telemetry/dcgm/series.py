@@ -1,4 +1,4 @@
-"""The page of a dcgm-exporter, and which of its series carry which signals."""
+"""Parser of a dcgm-exporter's page, and mapping of its series to signals."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -46,12 +46,12 @@ _REASONS: Final = (
     Missing.NO_PERMISSION,
 )
 _FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
-"""Of whole numbers and of fractions; the 32-bit ones could be the energy of a quiet hour."""
+"""First blank of integers and of floats; 32-bit blanks could be the energy of a quiet hour."""
 _BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
 
 
 def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
-    """What the labels say of the device."""
+    """Return the device facts in the labels."""
     index, node = labels.get("gpu"), labels.get("numa_node")
     return RecordingDeviceFacts(
         index=int(index) if index and index.isdigit() else None,
@@ -65,43 +65,43 @@ def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
 
 
 def holdings_of(holders: set[Workload]) -> tuple[Holding, ...]:
-    """Equal parts: an exporter says who shares a device, never how much each takes."""
+    """Return equal shares: an exporter reports who shares a device, but not how much."""
     ordered = sorted(holders, key=lambda workload: (workload.key, workload.pod, workload.container))
     return tuple(Holding(workload, 1 / len(ordered)) for workload in ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class DcgmSeries:
-    """One line of an exposition without its value: whose reading it is, and of what."""
+    """Meaning of an exposition's line without its value: device, signal, unit."""
 
     metric: str
-    """By today's name."""
+    """Current name, also for former ones."""
     device: str
     signal: Signal | None
-    """`None` for what only describes the device."""
+    """`None` for lines that only describe the device."""
     factor: float
     rank: int
     holder: Workload | None
     facts: RecordingDeviceFacts
     part_of: Signal | None = None
-    """The signal that several such series sum up to; `signal` is `None` then."""
+    """Signal that several such series sum up to; `signal` is `None` then."""
     driver_version: str | None = None
 
     @property
     def is_profiling(self) -> bool:
-        """Whether it comes from the hardware's own counters."""
+        """Whether it comes from a hardware counter."""
         field = DCGM_FIELDS.get(self.metric)
         return field is not None and field.is_profiling
 
     def read(self, value: float) -> float | Missing:
-        """The reading in its base unit, or why it is not plausible."""
+        """Convert a value to the base unit; a `Missing` reason if implausible."""
         signal = self.signal or self.part_of
         if signal is None:
             return Missing.NOT_READ
         return plausible(signal, scaled(value, self.factor))
 
     def learned(self, value: float) -> RecordingDeviceFacts:
-        """What labels and value say of the device: a part of its memory, for one."""
+        """Return the facts in labels and value, such as the size of a part of memory."""
         part = _MEMORY_PARTS.get(self.metric)
         if part is None:
             return self.facts
@@ -114,7 +114,7 @@ class DcgmSeries:
 
 @dataclass(frozen=True, slots=True)
 class UnusedSeries:
-    """A line that says nothing here."""
+    """A line without a use here."""
 
     metric: str
     because: str
@@ -126,11 +126,11 @@ def wanted(line: str) -> bool:
 
 
 def interpret(text: str) -> DcgmSeries | UnusedSeries:
-    """What `name{label="value"}` means, or why nothing; other text is a `ValueError`."""
+    """Interpret `name{label="value"}`; raise `ValueError` for other text."""
     try:
         families = tuple(text_string_to_metric_families(f"{text} 0\n"))
     except IndexError:
-        # What the parser says to labels like `{,=}`.
+        # Raised by the parser for labels like `{,=}`.
         families = ()
     for family in families:
         for sample in family.samples:
@@ -139,8 +139,8 @@ def interpret(text: str) -> DcgmSeries | UnusedSeries:
 
 
 def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
-    """What a name and labels mean, or why nothing."""
-    # Former names, and names to which a relay has added the suffix of counters.
+    """Interpret a name and its labels."""
+    # Former names, and names to which a relay added the suffix of counters.
     name = FORMER_DCGM_NAMES.get(name, name)
     if name not in DCGM_FIELDS and name.startswith("DCGM_"):
         name = name.removesuffix("_total")
@@ -174,7 +174,7 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
 def sample_row(
     series: DcgmSeries, signal: Signal, time: Nanoseconds, number: float, file: str
 ) -> RecordingRow:
-    """The row of a sample: each metric of a file is a stream, as its times are its own."""
+    """Return the row of a sample; each metric of a file is a stream with times of its own."""
     value = series.read(number)
     values: dict[Signal, float] = {}
     missing: dict[Signal, Missing] = {}
@@ -188,9 +188,9 @@ def sample_row(
 
 
 def blank(number: str) -> Missing | None:
-    """Why a number as it is written is no value, `None` where it is one.
+    """Return why a number as written is blank, or `None`.
 
-    The last digits tell the reasons apart, so that they must not go through a float first.
+    The last digits encode the reason, and would be lost in a float.
     """
     whole, _, fraction = number.partition(".")
     return None if not whole.isdecimal() or fraction.strip("0") else _BLANKS.get(int(whole))
@@ -207,38 +207,38 @@ _Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanosecon
 
 @dataclass(frozen=True, slots=True)
 class ExporterDevice:
-    """What the exporter says of one device."""
+    """What the exporter reports of one device."""
 
     values: Mapping[Signal, float]
     missing: Mapping[Signal, Missing]
     profiled: frozenset[Signal]
-    """Signals that come from the hardware's own counters."""
+    """Signals from hardware counters."""
     holdings: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterPage:
-    """One scrape."""
+    """A parsed scrape."""
 
     devices: tuple[Device, ...]
     readings: Mapping[str, ExporterDevice]
     """By uuid, or the exporter's own name of a device."""
     instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
+    """GPU uuid and GPU instance id of each MIG instance."""
     xids: Mapping[str, int] = field(default_factory=dict)
-    """The last Xid of each GPU that had one since the driver was loaded."""
+    """Last Xid of each GPU that had one since the driver was loaded."""
     driver_version: str | None = None
 
 
 class DcgmExpositionParser:
-    """Reads pages; what a line's name and labels mean is worked out once."""
+    """Parser of pages; caches the interpretation of names and labels."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._interpret = lru_cache(_REMEMBERED)(interpret)
 
     def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
-        """One page.
+        """Parse one page.
 
         Args:
             text: Samples with or without times.
@@ -249,7 +249,7 @@ class DcgmExpositionParser:
         """
         page = _PageParser()
         found = [self._sample(line) for line in text.split("\n") if wanted(line)]
-        # Lines that are torn or no samples at all are passed over.
+        # Torn lines and lines without a sample are skipped.
         for series, value, time in filter(None, found):
             if isinstance(series, DcgmSeries):
                 is_stale = time is not None and oldest is not None and time < oldest
@@ -278,7 +278,7 @@ _Candidate: TypeAlias = tuple[DcgmSeries, float]
 
 
 class _PageParser:
-    """A page in the making: of each device and signal, what each field says."""
+    """Builder of a page: values by device, signal and field."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[Signal, dict[str, _Candidate]]] = {}
@@ -306,7 +306,7 @@ class _PageParser:
         if isinstance(value, Missing):
             self._missing.setdefault(series.device, {})[signal] = value
         else:
-            # By name: a GPU that pods share is written once for each of them.
+            # By name: a GPU shared by pods has a line for each of them.
             found = self._found.setdefault(series.device, {})
             found.setdefault(signal, {})[series.metric] = (series, value)
 
@@ -336,11 +336,11 @@ class _PageParser:
 
 
 def _chosen(candidates: Sequence[_Candidate]) -> _Candidate:
-    """The field that is taken and its value, or the sum of a signal's parts."""
+    """Return the highest-ranked field and its value, or the sum of a signal's parts."""
     series, value = max(candidates, key=lambda each: each[0].rank)
     if series.part_of is not None:
         return series, sum(each for _, each in candidates)
     if value == 0 and series.is_profiling:
-        # Profiling counters that have died read 0 (dcgm-exporter#662).
+        # Profiling counters that have failed read 0 (dcgm-exporter#662).
         return max(candidates, key=lambda each: (each[1] > 0, each[0].rank))
     return series, value

@@ -1,4 +1,4 @@
-"""What an operator may set of a dcgm-exporter as a source."""
+"""Settings of a dcgm-exporter as a source."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -56,12 +56,12 @@ class DcgmSettings:
 
     @property
     def address(self) -> str:
-        """The address of the page; `/metrics` where the operator names no path."""
+        """Address of the page, with `/metrics` if the operator set no path."""
         return self.url if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/metrics"
 
     @property
     def http(self) -> HttpSettings:
-        """The client's settings; the next look is the next try."""
+        """Settings of the client; no retries, since the next poll is one."""
         return HttpSettings(
             timeout_seconds=self.timeout_seconds,
             tries=1,
@@ -70,5 +70,5 @@ class DcgmSettings:
         )
 
     def token(self) -> str | None:
-        """The bearer token as its file, which must be readable, has it now."""
+        """Read the current bearer token; the file must be readable."""
         return Path(self.token_file).read_text("utf-8").strip() if self.token_file else None

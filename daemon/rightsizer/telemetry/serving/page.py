@@ -1,4 +1,4 @@
-"""Serving engines: which metrics of each carry which signals, and the parser of their pages."""
+"""Metrics of serving engines: definition by engine, parser of pages, and their signals."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,30 +16,30 @@ from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 
 _NOT_BEFORE: Final = 0.0
-"""Histograms without a series on the page before took their first value since."""
+"""Previous value of a histogram without a series on the previous page."""
 
 
 class MeasureKind(StrEnum):
-    """How the series of a page become one number."""
+    """How the series of a page are combined into one number."""
 
     TOTAL = "total"
-    """They add up: requests of all models and replicas, events since the engine started."""
+    """Sum: requests of all models and replicas, events since the engine started."""
     LARGEST = "largest"
-    """The fullest counts: one replica whose cache is full makes its requests wait."""
+    """Maximum: one replica whose cache is full makes its requests wait."""
     MEAN = "mean"
-    """What was added since the page before, over how many times something was."""
+    """Growth of the sum since the previous page, over growth of the count."""
     OCCUPANCY = "occupancy"
-    """Seconds spent since the page before, by the time between: how many were inside (Little)."""
+    """Seconds spent since the previous page over the elapsed time: mean number inside (Little)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurePart:
-    """The series of one metric, or those with certain labels."""
+    """Series of one metric, or those with certain labels."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
     factor: float = 1.0
-    """Leads to the base unit; negative where the part is to be taken away."""
+    """Factor to the base unit; negative for a part to subtract."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,54 +49,54 @@ class EngineMeasure:
     signal: Signal
     kind: MeasureKind
     parts: tuple[MeasurePart, ...]
-    """Those that a page has add up."""
+    """Those present on a page are added."""
     counts: tuple[MeasurePart, ...] = ()
-    """What a mean is divided by."""
+    """Divisor of a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineDefinition:
-    """One engine's metrics; names are written with `_` where a page may have `:`."""
+    """Metrics of one engine; names are written with `_` where a page may have `:`."""
 
     name: EngineName
     prefixes: tuple[str, ...]
     measures: tuple[EngineMeasure, ...]
-    """In order: of several for one signal, the first that a page can answer is taken."""
+    """In order of preference: the first one of a signal that a page supports is used."""
     copies: frozenset[str] = frozenset()
-    """Labels that tell apart ranks which all count the same requests."""
+    """Labels of ranks that all count the same requests."""
     breakdowns: frozenset[str] = frozenset()
     """Labels whose series are parts of one without the label."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Every metric that is read."""
+        """All metrics that are read."""
         parts = (part for each in self.measures for part in (*each.parts, *each.counts))
         return frozenset(part.name for part in parts)
 
 
 def canonical(name: str) -> str:
-    """A metric's name in the one spelling of the tables.
+    """Return a metric's name as spelled in the tables.
 
-    Colons belong to recording rules, so that routers and newer engines write `_` in their place.
+    Colons are reserved for recording rules, so routers and newer engines write `_` instead.
     """
     return name.replace(":", "_")
 
 
 ENGINES: Final = convert(load_beside(__file__, "engines.yaml"), tuple[EngineDefinition, ...])
-"""In the order in which a page is held against them."""
+"""In order of detection."""
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 _NOTHING: Final[Mapping[Labels, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class EngineMetricsPage:
-    """What an engine says, by metric and series; nothing is summed yet, since each may restart."""
+    """Metrics of an engine by series; not summed, since each series may restart."""
 
     engine: EngineDefinition
     series: Mapping[str, Mapping[Labels, float]]
 
     def of(self, part: MeasurePart) -> Mapping[Labels, float]:
-        """The series that a part is about, as they are on the page."""
+        """Return the series of a part, as on the page."""
         found = self.series.get(part.name, _NOTHING)
         if not part.labels:
             return found
@@ -105,12 +105,12 @@ class EngineMetricsPage:
 
 
 def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
-    """What a page in Prometheus's text format says.
+    """Parse a page in Prometheus's text format.
 
-    An empty page is one of the expected engine, before its first request.
+    An empty page counts as one of the expected engine, before its first request.
 
     Raises:
-        DriverError: the page is not an engine's, or of another one than expected.
+        DriverError: the page is not from an engine, or from another than expected.
     """
     names = {
         line: canonical("".join(line.partition("{")[0].split(None, 1)[:1]))
@@ -126,7 +126,7 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
             continue
         key = tuple(sorted(item for item in labels.items() if item[0] not in dropped))
         of_name = series.setdefault(name, {})
-        # Copies of one count: the furthest has seen the most.
+        # Copies of one count: the highest is the most recent.
         of_name[key] = max(value, of_name.get(key, 0.0))
     return EngineMetricsPage(engine, series)
 
@@ -151,7 +151,7 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
     try:
         for family in text_string_to_metric_families("\n".join(lines)):
             for sample in family.samples:
-                # Not a number, infinite and negative are no counts.
+                # NaN, infinities and negative numbers are no counts.
                 if 0 <= sample.value <= sys.float_info.max:
                     yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -161,7 +161,7 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
 def values_of(
     page: EngineMetricsPage, before: EngineMetricsPage | None = None, elapsed_seconds: float = 0.0
 ) -> Mapping[Signal, float]:
-    """The signals that a page gives; means need the page before, of the same engine."""
+    """Return the signals of a page; means need the previous page of the same engine."""
     former = before if before is not None and before.engine is page.engine else None
     values: dict[Signal, float] = {}
     for measure in page.engine.measures:
@@ -201,14 +201,14 @@ def _measured(
         for labels, value in page.of(part).items()
         if labels in before
     )
-    # What is taken away may have been counted earlier than what it is a part of.
+    # The subtrahend may have been counted earlier than the whole.
     return max(0.0, spent) / elapsed_seconds
 
 
 def _mean_since(
     measure: EngineMeasure, page: EngineMetricsPage, former: EngineMetricsPage
 ) -> float | None:
-    """Sum and count of a series belong together: where one has restarted, so has the other."""
+    """Return the mean; sum and count of a series restart together."""
     (of_sum,), (of_count,) = measure.parts, measure.counts
     sums, counts = page.of(of_sum), page.of(of_count)
     sums_before, counts_before = former.of(of_sum), former.of(of_count)

@@ -1,4 +1,4 @@
-"""Which serving engines are asked, how often, and whose GPUs what they say is about."""
+"""Settings of serving engines: addresses, polling, and the GPUs they run on."""
 
 import re
 from collections import Counter
@@ -12,14 +12,14 @@ from rightsizer.model.settings import setting
 
 _USUAL_PATH: Final = "/metrics"
 _PLAIN: Final = re.compile("[!-~]+")
-"""What may stand in an address: neither spaces nor letters that HTTP cannot send."""
+"""Valid characters of an address: no spaces, ASCII only."""
 
 
 class EngineName(StrEnum):
-    """The engines whose metrics are understood."""
+    """Supported serving engines."""
 
     AUTO = "auto"
-    """Recognized by what the page says."""
+    """Detected by the metrics on the page."""
     VLLM = "vllm"
     SGLANG = "sglang"
     TRITON = "triton"
@@ -64,13 +64,13 @@ class ServingEndpoint:
 
     @property
     def address(self) -> str:
-        """What is asked for, its path filled in."""
+        """Address with its path filled in."""
         parts = urlsplit(self.url)
         return parts._replace(path=parts.path.rstrip("/") or _USUAL_PATH).geturl()
 
     @property
     def name(self) -> str:
-        """What it is called among the collectors."""
+        """Name among the collectors."""
         parts = urlsplit(self.address)
         return f"serving/{parts.netloc}{'' if parts.path == _USUAL_PATH else parts.path}"
 

@@ -20,23 +20,23 @@ from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, val
 from rightsizer.telemetry.serving.settings import ServingEndpoint, ServingTelemetrySettings
 
 _ADDED: Final = frozenset({Signal.REQUESTS_RUNNING, Signal.REQUESTS_WAITING, Signal.PREEMPTIONS})
-"""Of several engines on one device these add up; of the others the worst counts."""
+"""Signals summed over the engines on a device; of others the maximum counts."""
 
 Holdings = Mapping[str, tuple[Holding, ...]]
 _ORIGIN: Final = "serving"
 _ACCEPT: Final = "text/plain;version=0.0.4"
 _EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
-"""A page, and when it was asked for, in seconds."""
+"""A page, and when it was requested, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineMatches:
-    """What engines say, by the uuid of the device that it is about."""
+    """Values of engines by the uuid of their devices."""
 
     values: Mapping[str, Mapping[Signal, float]]
-    """An application's: all GPUs of an engine have the same values, which must not be summed."""
+    """Per application: all GPUs of an engine have the same values, which must not be summed."""
     untied: Mapping[ServingEndpoint, str]
-    """Endpoints whose GPUs are unknown, and why; an owner is never guessed."""
+    """Endpoints whose GPUs are unknown, with the reason; an owner is never guessed."""
 
 
 def match_engines(
@@ -44,7 +44,7 @@ def match_engines(
     holdings: Holdings,
     pages: Mapping[ServingEndpoint, Mapping[Signal, float]],
 ) -> EngineMatches:
-    """Give each device what the engines on it say."""
+    """Assign the values of engines to the devices they run on."""
     values: dict[str, dict[Signal, float]] = {}
     untied: dict[ServingEndpoint, str] = {}
     for endpoint, said in pages.items():
@@ -89,7 +89,7 @@ def _devices_of(
 
 def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str], str]:
     known = {device.uuid: device for device in devices}
-    # A MIG instance has the index of its GPU, so that only its uuid names it.
+    # A MIG instance shares its GPU's index, so only its uuid identifies it.
     known |= {str(device.index): device for device in devices if device.mig is None}
     found: list[str] = []
     trouble = ""
@@ -105,9 +105,9 @@ def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str
 
 
 class ServingEngineCollector:
-    """Puts queues and latencies of engines into readings, and says once what it cannot place.
+    """Adds queues and latencies of engines to readings; logs once what it cannot match.
 
-    Everything here is for one caller's thread, which never waits for an engine.
+    Used by one thread, which never waits for an engine.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ServingEngineCollector:
         self._log = logger("serving")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what the engines say."""
+        """Merge the values of engines into the snapshot."""
         values = self.read(snapshot.devices, snapshot.holdings)
         readings = {
             uuid: reading.enriched(values[uuid], _ORIGIN) if uuid in values else reading
@@ -136,31 +136,31 @@ class ServingEngineCollector:
         return replace(snapshot, readings=readings, collectors=collectors)
 
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
-        """What each endpoint said last, those left out that said nothing lately."""
+        """Return the last values of each endpoint; without those that have expired."""
         answers = ((each.endpoint, each.latest(wait_seconds)) for each in self._pollers)
         return {endpoint: said for endpoint, said in answers if said is not None}
 
     def read(
         self, devices: Sequence[Device], holdings: Holdings
     ) -> Mapping[str, Mapping[Signal, float]]:
-        """What the engines on each device say, by its uuid."""
+        """Return the values of engines by the uuid of their devices."""
         self._ties = match_engines(devices, holdings, self.latest())
         return self._ties.values
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How each endpoint does, by its name: well where it answers and its GPUs are known."""
+        """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
         return {
             poller.endpoint.name: poller.fetched.outcome._replace(success=not self._trouble(poller))
             for poller in self._pollers
         }
 
     def troubles(self) -> Mapping[str, str]:
-        """Why an endpoint does not do well, by its name."""
+        """Return why endpoints fail, by name."""
         troubles = ((each.endpoint.name, self._trouble(each)) for each in self._pollers)
         return {name: trouble for name, trouble in troubles if trouble}
 
     def close(self) -> None:
-        """Ask no more; a request that hangs is left behind."""
+        """Stop polling; a hung request is left behind."""
         for poller in self._pollers:
             poller.close()
 
@@ -169,7 +169,7 @@ class ServingEngineCollector:
 
 
 class _EnginePoller:
-    """One endpoint, with the page before the last."""
+    """Poller of one endpoint; keeps the previous page."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class _EnginePoller:
         self.endpoint, self._now = endpoint, now
         self._client = HttpClient(
             endpoint.address,
-            # The next look is the next try.
+            # No retries: the next poll is one.
             HttpSettings(
                 timeout_seconds=settings.timeout_seconds,
                 tries=1,
@@ -203,7 +203,7 @@ class _EnginePoller:
         self.fetched = self._background.latest(wait_seconds)
         poll = self.fetched.value
         if poll is None:
-            # What happened between two looks far apart is not the present's.
+            # Growth over a long pause does not describe the present.
             self._last = self._values = None
         elif poll is not self._last:
             page, now = poll
@@ -217,7 +217,7 @@ class _EnginePoller:
         self._client.close()
 
     def _poll(self) -> _EnginePoll:
-        """On the background's thread alone."""
+        """Fetch a page; runs on the background thread only."""
         asked = self._now()
         answer = self._client.request("GET", "")
         if isinstance(answer, Failure):
