@@ -23,6 +23,7 @@ from rightsizer.fleet.cases.evaluation import (
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
 from rightsizer.fleet.fetch import FetchTask, PlannedSource, fetch, plan_of
+from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.finding import Finding, FindingKind
@@ -57,7 +58,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
     with DayCache(path) as day_cache:
         plan = plan_of(sources, day_cache.done, NOW, settings)
-        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}))
+        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}), ProcessPool())
     return path
 
 
@@ -73,7 +74,8 @@ def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
     """All of it."""
     spans = (3 * DAY, DAY)
     judging = BatchEvaluation(path, spans=spans, **facts)  # type: ignore[arg-type]
-    return evaluate_batches(judging, order(path), workers)
+    with ProcessPool(workers) as pool:
+        return evaluate_batches(judging, order(path), pool)
 
 
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:

@@ -9,6 +9,7 @@ from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, workload
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.fetch import FetchPlan, FetchTask, PlannedSource, fetch, plan_of
+from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.errors import StoreError, StoreLimitError
@@ -32,7 +33,8 @@ def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[in
     """Read what is left; the progress that was told."""
     progress: list[tuple[int, int]] = []
     reading = FetchTask(NoStore, {"rightsizer": (source, REPORT)})
-    fetch(planned(day_cache), day_cache, reading, workers, lambda *each: progress.append(each))
+    with ProcessPool(workers) as pool:
+        fetch(planned(day_cache), day_cache, reading, pool, lambda *each: progress.append(each))
     return progress
 
 
@@ -124,7 +126,7 @@ def test_a_fortnight_is_asked_for_and_kept_by_the_week(tmp_path: Path) -> None:
     with DayCache(tmp_path / "fleet.db") as day_cache:
         plan = plan_of([PlannedSource(report, DEVICES)], day_cache.done, now, settings)
         assert [shard.grid.days for shard in plan.shards] == [1, 1, 7, 7, 7, 7]
-        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}))
+        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}), ProcessPool())
         rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
         assert [row.grid.days for row in rows] == [7, 7, 1]
         assert {

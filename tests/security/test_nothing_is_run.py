@@ -25,7 +25,8 @@ UNSAFE_YAML: Final = frozenset(
 EXCEPTIONS: Final[dict[str, str]] = {
     "fleet/process_pool.py: multiprocessing": "the fleet's own workers, "
     "which it starts and alone talks to",
-    "fleet/process_pool.py: multiprocessing.queues": "what they tell of a store that is waited for",
+    "fleet/process_pool.py: multiprocessing.connection": "the pipe to each of them",
+    "fleet/process_pool.py: multiprocessing.context": "the name of its type",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
     "model/frozen.py: exec": "initializers of the package's own classes, of the names of their "

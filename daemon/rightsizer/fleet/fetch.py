@@ -12,7 +12,7 @@ from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.clusters import day_in
 from rightsizer.fleet.model import FleetDay, FleetDevice
-from rightsizer.fleet.process_pool import pooled
+from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport, StoreUse
@@ -220,7 +220,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     plan: FetchPlan,
     cache: DayCache,
     task: FetchTask,
-    workers: int = 1,
+    pool: ProcessPool,
     progress: Callable[[int, int], None] = lambda *_: None,
     waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
@@ -236,7 +236,7 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
-    fetched = pooled(task.begin, plan.shards, min(workers, total), lambda news: waiting(*news))
+    fetched = pool.run(task.begin, plan.shards, lambda news: waiting(*news))
     for done, (day, used) in enumerate(fetched, start=1):
         cache.put(day)
         use += used

@@ -40,10 +40,10 @@ from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of
 from rightsizer.fleet.model import FleetInventory, FleetView
 from rightsizer.fleet.pools.placement import place_waiting
-from rightsizer.fleet.process_pool import paused_collection, tell, worker_count
+from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
-from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.sources.kubernetes import namespace_key
 from rightsizer.fleet.usage import WorkloadOwner, usage_of
 from rightsizer.io.clock import Clock
@@ -177,7 +177,6 @@ class FleetJudge:
             for rule in FLEET_RULES
         ]
         self._catalogue = read_catalogue(settings.catalogue.boards_path)
-        self._workers = worker_count(fleet.workers)
         self._case_settings = CaseSettings(settings.accounting, fleet.demands, fleet.absent_seconds)
         self._log = logger("fleet")
         self._answer: FleetAnswer | None = None
@@ -240,26 +239,22 @@ class FleetJudge:
             StoreError: the store does not answer, or not wholly; what was read is kept.
         """
         del advice
+        fleet = self._settings.fleet
         with paused_collection():
             context = self._context()
-            store = partial(
-                store_of, self._settings.fleet, self._workers, waiting=tell, has_answered=True
-            )
-            task = FetchTask(store, context.readers)
-            reading = partial(self._progress_and_log, "reading")
-            waiting = partial(waiting_for_store, self._progress_and_log)
-            used = fetch(context.plan, self._cache, task, self._workers, reading, waiting)
-            self._cache.forget(context.plan.first_day - 1)
-            request = self._request(context)
             policies = FleetGuidance.of(self._settings.policies, context.inventory)
-            verdicts, view = self._evaluated(context, request, policies, open_now)
+            workers = worker_count(fleet.workers, len(context.inventory.devices))
+            with ProcessPool(workers) as pool:
+                used = self._fetched(context, pool)
+                request = self._request(context)
+                verdicts, view = self._evaluated(context, request, policies, open_now, pool)
             judgements = policies.suppressed(verdicts.judgements, context.now)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
             self.devices = frozenset(context.inventory.devices)
             self._answer = FleetAnswer(
                 time=context.now,
-                lookback_seconds=self._settings.fleet.lookback_seconds,
+                lookback_seconds=fleet.lookback_seconds,
                 sources=context.reports,
                 view=view,
                 judgements=judgements,
@@ -274,6 +269,18 @@ class FleetJudge:
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
             return RecommenderResult(context.now, judgements, measured)
+
+    def _fetched(self, context: FleetContext, pool: ProcessPool) -> StoreUse:
+        """Read what is missing, and forget what is too old; what that took of the store."""
+        store = partial(
+            store_of, self._settings.fleet, pool.workers, waiting=tell, has_answered=True
+        )
+        task = FetchTask(store, context.readers)
+        reading = partial(self._progress_and_log, "reading")
+        waiting = partial(waiting_for_store, self._progress_and_log)
+        used = fetch(context.plan, self._cache, task, pool, reading, waiting)
+        self._cache.forget(context.plan.first_day - 1)
+        return used
 
     def _notes(self, context: FleetContext, faults: Sequence[RuleFault]) -> Iterator[str]:
         yield from context.notes
@@ -326,6 +333,7 @@ class FleetJudge:
         request: BatchRequest,
         policies: FleetGuidance,
         open_now: AbstractSet[tuple[str, str]],
+        pool: ProcessPool,
     ) -> tuple[BatchVerdicts, FleetView]:
         """The verdicts of all rules, and the view over the lookback."""
         lookback = nanoseconds(self._settings.fleet.lookback_seconds)
@@ -341,7 +349,7 @@ class FleetJudge:
             keeps_all=self._keeps_all,
         )
         progress = partial(self._progress, "judging")
-        verdicts = evaluate_batches(evaluation, request, self._workers, progress)
+        verdicts = evaluate_batches(evaluation, request, pool, progress)
         verdicts.judgements = list(map(_worth_advice, verdicts.judgements))
 
         @cache

@@ -1,4 +1,4 @@
-"""The same task over many inputs in worker processes, without garbage collection."""
+"""ProcessPool: worker processes for one kind of task after the other, without cyclic collection."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from itertools import islice
-from multiprocessing.queues import SimpleQueue
-from typing import Any, Final, TypeVar
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from rightsizer.model.errors import RightsizerError
 
 
 @contextmanager
@@ -28,105 +31,180 @@ def paused_collection() -> Iterator[None]:
 
 
 _MOST: Final = 8
-_IN_FLIGHT: Final = 2
-"""Tasks of a worker, the running one included; more would only take memory."""
+_GPUS_A_WORKER: Final = 250
+"""They are judged in about the time that a process takes to start."""
+_NEWS, _RESULT, _TROUBLE = range(3)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def worker_count(workers: int) -> int:
-    """How many processes a setting means, in which 0 is one a core."""
-    return workers or min(_MOST, os.cpu_count() or 1)
+def worker_count(workers: int, gpus: int) -> int:
+    """How many processes a setting means: 0 is one a core, as far as there are GPUs for them."""
+    return workers or max(1, min(_MOST, os.cpu_count() or 1, gpus // _GPUS_A_WORKER))
 
 
-def pooled(
-    begin: Callable[[], Callable[[Task], Result]],
-    tasks: Iterable[Task],
-    workers: int,
-    listen: Callable[[Any], object] = lambda _: None,
-) -> Iterator[Result]:
-    """What comes of the tasks, in the order in which they are done.
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    connection: Connection[Any, Any]
 
-    Workers each begin once, and then do tasks; with one worker, in this process. Where a task
-    raises, what the others in hand came to is given before it is raised; where the caller is
-    interrupted, they are ended.
+    def receive(self) -> tuple[int, Any]:
+        """What came of a task, or what it tells.
 
-    Args:
-        begin: Makes what does a task; it is called in each process, so it must be picklable.
-        tasks: What to do.
-        workers: How many processes.
-        listen: Receives what tasks `tell` while they run.
+        Raises:
+            RightsizerError: the process is gone.
+        """
+        try:
+            found: tuple[int, Any] = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise RightsizerError(
+                f"a process of the fleet ended with {self.process.exitcode}, as where memory ran "
+                "out: give it more, or set fleet.workers to less"
+            ) from None
+        return found
+
+
+class ProcessPool:
+    """Processes that start with the first tasks, and end with the pool.
+
+    With one worker, tasks are done in this process.
     """
-    if workers <= 1:
-        _LISTENERS[:] = [listen]
-        yield from map(begin(), tasks)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    news = spawn.SimpleQueue()
-    pool = ProcessPoolExecutor(workers, spawn, initializer=_begin, initargs=(begin, news))
-    running: set[Future[Result]] = set()
-    trouble: BaseException | None = None
-    waiting = iter(tasks)
-    with _ended(pool), paused_collection():
-        while True:
-            if trouble is None:
-                room = workers * _IN_FLIGHT - len(running)
-                running |= {pool.submit(_work, task) for task in islice(waiting, room)}
-            if not running:
-                break
-            done, running = wait(running, _LISTEN_SECONDS, FIRST_COMPLETED)
-            while not news.empty():
-                listen(news.get())
-            for future in done:
-                if (error := future.exception()) is None:
-                    yield future.result()
-                else:
-                    trouble = trouble or error
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        """How many there are at most."""
+        self._started: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(at_once=kind is not None)
+
+    def _end(self, *, at_once: bool) -> None:
+        for worker in self._started:
+            if at_once:
+                worker.process.kill()
+            worker.connection.close()
+        for worker in self._started:
+            worker.process.join()
+        self._started.clear()
+
+    def run(
+        self,
+        begin: Callable[[], Callable[[Task], Result]],
+        tasks: Iterable[Task],
+        listen: Callable[[Any], object] = lambda _: None,
+    ) -> Iterator[Result]:
+        """What comes of the tasks, in the order in which they are done.
+
+        Where a task raises, what the others in hand came to is given before it is raised.
+
+        Args:
+            begin: Makes what does a task; it is called in each process, so it must be picklable.
+            tasks: What to do.
+            listen: Receives what tasks `tell` while they run.
+        """
+        left = [*tasks][::-1]
+        count = min(self.workers, len(left))
+        if count <= 1:
+            _LISTENERS[:] = [listen]
+            yield from _done_here(begin(), left[::-1])
+            return
+        self._started += [_start() for _ in range(count - len(self._started))]
+        running: dict[Any, _Worker] = {
+            worker.connection: worker for worker in self._started[:count]
+        }
+        for connection in running:
+            connection.send((begin, left.pop()))
+        trouble: Exception | None = None
+        try:
+            with paused_collection():
+                while running:
+                    for connection in wait([*running]):
+                        worker = running[connection]
+                        kind, found = worker.receive()
+                        if kind == _NEWS:
+                            listen(found)
+                            continue
+                        trouble = trouble or (found if kind == _TROUBLE else None)
+                        # It goes on before its result is looked at.
+                        if left and trouble is None:
+                            worker.connection.send((None, left.pop()))
+                        else:
+                            running.pop(connection)
+                        if kind == _RESULT:
+                            yield found
+        finally:
+            if running:  # The caller was interrupted, or asks for no more.
+                self._end(at_once=True)
         if trouble is not None:
             raise trouble
 
 
-@contextmanager
-def _ended(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """Let workers end their tasks, but where the caller was interrupted."""
-    before = set(multiprocessing.active_children())
-    try:
-        yield
-    except (GeneratorExit, KeyboardInterrupt):
-        for child in set(multiprocessing.active_children()) - before:
-            child.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _done_here(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """The tasks done by this process, which collects what each leaves as workers do."""
+    with paused_collection():
+        gc.freeze()
+        try:
+            for task in tasks:
+                yield work(task)
+                gc.collect()
+        finally:
+            gc.unfreeze()
 
 
-_WORK: Final[list[Callable[[Any], Any]]] = []
+def _start() -> _Worker:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
 _LISTENERS: Final[list[Callable[[Any], object]]] = []
-_LISTEN_SECONDS: Final = 1.0
 
 
 def tell(*news: object) -> None:
-    """Tell the caller of `pooled` something while a task runs."""
+    """Tell the caller of `ProcessPool.run` something while a task runs."""
     for listener in _LISTENERS:
         listener(news)
 
 
-def _begin(begin: Callable[[], Callable[[Any], Any]], news: SimpleQueue[Any]) -> None:
+def _serve(connection: Connection[Any, Any]) -> None:
+    """Do tasks in a worker process, until the pool ends."""
     # A terminal interrupts all processes, and the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _LISTENERS[:] = [news.put]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _WORK[:] = [begin()]
-    # What is loaded by now stays, and cycles are collected between tasks, a sixth of the time.
-    gc.freeze()
+    lock = threading.Lock()
+
+    def answer(kind: int, found: object) -> None:
+        with lock:
+            connection.send((kind, found))
+
+    _LISTENERS[:] = [partial(answer, _NEWS)]
     gc.disable()
-
-
-def _work(task: Any) -> Any:
-    try:
-        return _WORK[0](task)
-    finally:
+    work: Callable[[Any], Any] = type(None)
+    while True:
+        try:
+            begun, task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            if begun is not None:
+                work = begun()
+                # What is loaded by now stays, and cycles are collected between tasks.
+                gc.freeze()
+            found = work(task)
+        except Exception as error:  # noqa: BLE001 - The caller raises it.
+            error.add_note(traceback.format_exc())
+            answer(_TROUBLE, error)
+        else:
+            answer(_RESULT, found)
+            del found
+        del task
         gc.collect()
 
 

@@ -16,7 +16,7 @@ from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
-from rightsizer.fleet.process_pool import pooled
+from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
 from rightsizer.model.finding import FindingKind, Reason
@@ -127,15 +127,14 @@ def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> boo
 def evaluate_batches(
     judging: BatchEvaluation,
     request: BatchRequest,
-    workers: int = 1,
+    pool: ProcessPool,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> BatchVerdicts:
     """What the rules say of all workloads of a fleet, by the order of their keys."""
     batches = list(batches_of(request))
     found = BatchVerdicts()
     progress(0, len(batches))
-    judged = pooled(judging.begin, batches, min(workers, len(batches)))
-    for done, verdicts in enumerate(judged, start=1):
+    for done, verdicts in enumerate(pool.run(judging.begin, batches), start=1):
         found.merge(verdicts)
         progress(done, len(batches))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}

@@ -1,0 +1,120 @@
+"""ProcessPool: cycles are looked for between tasks, and processes end however the caller does."""
+
+import gc
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from operator import mul
+
+import pytest
+
+from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
+from rightsizer.model.errors import RightsizerError, StoreError
+
+
+def test_collection_goes_on_however_it_ends() -> None:
+    """And not before the outermost pause ends."""
+    with pytest.raises(LookupError):
+        interrupted()
+    assert gc.isenabled()
+
+
+def interrupted() -> None:
+    """Paused twice, and then there is an error."""
+    with paused_collection():
+        with paused_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise LookupError
+
+
+def test_abandoned_results_end_processes_and_collection_goes_on() -> None:
+    """Where no one waits for the rest of it; the pool starts others when it is asked again."""
+    with ProcessPool(2) as pool:
+        results = pool.run(_double, [1, 2, 3, 4])
+        assert next(results) in (2, 4, 6, 8)
+        assert not gc.isenabled()
+        results.close()  # type: ignore[attr-defined] # A generator, as it is written.
+        assert gc.isenabled()
+        assert multiprocessing.active_children() == []
+        assert sorted(pool.run(_double, [1, 2, 3])) == [2, 4, 6]
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_serve_one_kind_of_task_after_the_other() -> None:
+    """They start once."""
+    with ProcessPool(2) as pool:
+        first = set(pool.run(_own_number, range(8)))
+        assert sorted(pool.run(_double, range(5))) == [0, 2, 4, 6, 8]
+        second = set(pool.run(_own_number, range(8)))
+    assert second <= first
+    assert len(first) <= 2
+    assert os.getpid() not in first
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_task_raises_is_raised_after_what_others_came_to(workers: int) -> None:
+    """With its kind and its words."""
+    found: list[int] = []
+    with ProcessPool(workers) as pool, pytest.raises(StoreError, match="no 3"):
+        found.extend(pool.run(_refuses, [1, 2, 3, 4, 5, 6]))
+    assert {1, 2} <= set(found) <= {1, 2, 4}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tasks_tell_while_they_run(workers: int) -> None:
+    """All that they tell."""
+    heard: list[tuple[int]] = []
+    with ProcessPool(workers) as pool:
+        assert sorted(pool.run(_telling, [1, 2, 3], heard.append)) == [1, 2, 3]
+    assert sorted(heard) == [(1,), (2,), (3,)]
+
+
+def test_process_that_was_killed_is_an_error_with_its_remedy() -> None:
+    """As the kernel does it where memory runs out."""
+    with (
+        ProcessPool(2) as pool,
+        pytest.raises(RightsizerError, match=r"set fleet\.workers to less"),
+    ):
+        list(pool.run(_killed, [1, 2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("setting", "gpus", "expected"), [(3, 0, 3), (0, 8, 1), (0, 499, 1), (1, 100_000, 1)]
+)
+def test_small_fleets_start_no_processes(setting: int, gpus: int, expected: int) -> None:
+    """Unless they are asked to."""
+    assert worker_count(setting, gpus) == expected
+
+
+def _double() -> Callable[[int], int]:
+    return partial(mul, 2)
+
+
+def _own_number() -> Callable[[int], int]:
+    return lambda _: os.getpid()
+
+
+def _refuses() -> Callable[[int], int]:
+    return _refuse_three
+
+
+def _refuse_three(number: int) -> int:
+    if number == 3:
+        raise StoreError("no 3")
+    return number
+
+
+def _telling() -> Callable[[int], int]:
+    return _tell
+
+
+def _tell(number: int) -> int:
+    tell(number)
+    return number
+
+
+def _killed() -> Callable[[int], None]:
+    return lambda _: os.kill(os.getpid(), signal.SIGKILL)
