@@ -56,6 +56,36 @@ def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, me
     assert "let it scrape the agents or dcgm-exporter" in refusal
 
 
+def test_exporters_beside_dcgm_exporter_are_told_of(run_fleet: RunFleet) -> None:
+    """Their GPUs are missing; those of a serving engine are its node's."""
+    past = EstatePast()
+    past.device([Phase(0, 24, BUSY, POD)], **NODE, UUID=gpu(0), gpu="0")
+    for number in ("0", "1"):
+        past.series("gpu_gfx_activity", {"gpu_id": number}, 90)
+        past.series("nv_gpu_utilization", {"gpu_uuid": gpu(0), "model": number}, 0.9)
+    document = run_fleet(past).document
+
+    assert document["gpus"] == 1
+    (note,) = document["notes"]
+    assert note.startswith("Left out: 2 series of gpu_gfx_activity, which are by AMD's")
+
+
+@pytest.mark.parametrize(
+    ("labels", "title"),
+    [({"gpu": "3"}, "GPU 3 on node-a"), ({"GPU": "3"}, "GPU 3 on node-a"), ({}, gpu(0))],
+)
+def test_gpu_has_the_index_that_its_labels_state(
+    run_fleet: RunFleet, labels: dict[str, str], title: str
+) -> None:
+    """And none where no label does."""
+    past = EstatePast()
+    past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **labels)
+    document = run_fleet(past).document
+
+    summaries = [each["summary"] for each in document["advice"]]
+    assert any(title in each for each in summaries), summaries
+
+
 @pytest.mark.parametrize(
     "labels", [("GPU_I_ID", "GPU_I_PROFILE"), ("gpu_i_id", "gpu_i_profile"), ("GPU_I_ID", None)]
 )

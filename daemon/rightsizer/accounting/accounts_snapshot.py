@@ -115,10 +115,11 @@ class CachedCase(Case):
     `windows` and `provisioning` are calls, and shared with the same case on its node.
     """
 
-    __slots__ = ("_known_seconds", "_provisioning", "_windows")
+    __slots__ = ("_known_seconds", "_provisioning", "_span_facts", "_windows")
     _windows: Callable[[], Windows]
     _provisioning: Callable[[], Provisionings]
     _known_seconds: float | None
+    _span_facts: Mapping[str, object] | None
 
     def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
         self,
@@ -132,7 +133,8 @@ class CachedCase(Case):
     ) -> None:
         fields: dict[str, object]
         fields = {"key": key, "workload": workload, "devices": devices, "past": past, "node": node}
-        fields |= {"_windows": windows, "_provisioning": provisioning, "_known_seconds": None}
+        fields |= {"_windows": windows, "_provisioning": provisioning}
+        fields |= {"_known_seconds": None, "_span_facts": None}
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
@@ -152,6 +154,13 @@ class CachedCase(Case):
         if self._known_seconds is None:
             object.__setattr__(self, "_known_seconds", super().known_seconds)
         return self._known_seconds or 0.0
+
+    @property
+    def span_facts(self) -> Mapping[str, object]:
+        """What each finding says of the span that it rests on."""
+        if self._span_facts is None:
+            object.__setattr__(self, "_span_facts", super().span_facts)
+        return self._span_facts or {}
 
     def on(self, node: Node | None) -> "CachedCase":
         """The same on a node."""

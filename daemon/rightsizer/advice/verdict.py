@@ -336,7 +336,7 @@ class CaseSubject:
             summary=summary,
             confidence=0.0 if factors is None else confidence_of(factors),
             confidence_factors={name: round(value, 3) for name, value in (factors or {}).items()},
-            evidence=_span(case) | dict(evidence),
+            evidence={**case.span_facts, **evidence},
             **_UNSAID | said,
         )
 
@@ -377,13 +377,3 @@ def _on_host(host: str, devices: Sequence[Device]) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _span(case: Case) -> dict[str, object]:
-    windows = case.windows
-    return {
-        "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),
-        "known_seconds": case.known_seconds,
-        "coverage_ratio": round(min((w.coverage_ratio for w in windows), default=0.0), 4),
-        "tier": [str(window.tier) for window in windows],
-    }

@@ -1,6 +1,6 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,7 +22,7 @@ from rightsizer.fleet.sources.series import one_of
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
-from rightsizer.model.errors import ConfigurationError, StoreError
+from rightsizer.model.errors import ConfigurationError, StoreError, StoreLimitError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 
@@ -40,10 +40,13 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "kubernetes_io:node_accelerator_duty_cycle": "Google's system metrics",
     "gpu_gfx_activity": "AMD's device-metrics-exporter, and AMD's GPUs are not read",
     "amd_gpu_gfx_activity": "AMD's device-metrics-exporter, and AMD's GPUs are not read",
+    "amd_gpu_use_percent": "AMD's amd_smi_exporter, and AMD's GPUs are not read",
     "neuroncore_utilization_ratio": "AWS's Neuron monitor, and its devices are not read",
     "habanalabs_utilization": "Intel's Gaudi exporter, and its devices are not read",
 }
 """Metrics that others have of GPUs and the like, by whom."""
+_BESIDE: Final = frozenset({"nv_gpu_utilization", "kubernetes_io:node_accelerator_duty_cycle"})
+"""Those of GPUs that an exporter watches, too, as a rule."""
 _JUST_NOW: Final = (900, 3600)
 """Seconds: how far unsynchronized clocks are apart."""
 
@@ -74,10 +77,7 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
             "whether it still scrapes, and whether this machine's clock is ahead of its own; to "
             "look back from a time before that, give --at"
         )
-    others = one_of("__name__", sorted(_FOREIGN))
-    foreign = next(iter(store.instant(f"count by (__name__) ({{{others}}})", now)), None)
-    if foreign is not None:
-        name = foreign.labels["__name__"]
+    for name in _foreign(store, now):
         return (
             f"has no series of GPUs that are read: {name} is by {_FOREIGN[name]}; let it scrape "
             "the agents or dcgm-exporter"
@@ -86,6 +86,26 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
         "has no series of GPUs: neither rightsizer_device_info nor DCGM_FI_DEV_*; let it scrape "
         "the agents, or check fleet.matchers, tenant and sources"
     )
+
+
+def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
+    """How many series each exporter has that is not read, by the metric's name."""
+    others = one_of("__name__", sorted(_FOREIGN))
+    found = store.instant(f"count by (__name__) ({{{others}}})", now)
+    return {each.labels["__name__"]: int(each.value) for each in found}
+
+
+def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
+    """A sentence for each exporter that may be the only one of some GPUs."""
+    try:
+        found = _foreign(store, now)
+    except StoreLimitError:  # What the store refuses to count is no reason to give up.
+        return
+    for name in sorted(found.keys() - _BESIDE):
+        yield (
+            f"Left out: {found[name]} series of {name}, which are by {_FOREIGN[name]}. GPUs that "
+            "neither an agent nor dcgm-exporter watches are missing here."
+        )
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
@@ -224,6 +244,7 @@ def fleet_context(
         progress("probing", done, len(clusters) + 1)
     if not any(report.devices for report in reports) and (clusters or not found):
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
+    notes = (*notes, *_left_out(store, now))
     inventory = joined(inventories)
     planned = [
         PlannedSource(

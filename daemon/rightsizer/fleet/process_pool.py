@@ -31,8 +31,8 @@ def paused_collection() -> Iterator[None]:
 
 
 _MOST: Final = 8
-_GPUS_A_WORKER: Final = 250
-"""They are judged in about the time that a process takes to start."""
+_GPUS_A_WORKER: Final = 1000
+"""A later look at them takes a few times what a process takes to start."""
 _NEWS, _RESULT, _TROUBLE = range(3)
 
 Task = TypeVar("Task")

@@ -177,7 +177,7 @@ class FleetSettings:
             Source: a receiver that was down, and recording rules that lag
         absent_seconds: How long a device may be silent before it is taken to be gone.
             Source: longer than a node's restart
-        workers: Processes that read and judge; 0 for one a core and 250 GPUs, at most 8.
+        workers: Processes that read and judge; 0 for one a core and 1,000 GPUs, at most 8.
         path: Cache of days, with the ledger beside it; empty: `fleet.db` in the folder of
             `history.path`, else in the user's cache.
         api_socket: Socket for commands on this machine while `rightsizer fleet --serve` runs, for

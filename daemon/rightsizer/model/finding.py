@@ -12,6 +12,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.reading import Reading
 from rightsizer.model.topology import Topology
+from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning, Window
 from rightsizer.model.workload import Holding, Workload, WorkloadClass
 
@@ -264,6 +265,17 @@ class Case:
     def known_seconds(self) -> float:
         """The known time of the device that least is known of."""
         return min((window.known_seconds for window in self.windows), default=0.0)
+
+    @property
+    def span_facts(self) -> Mapping[str, object]:
+        """What each finding says of the span that it rests on."""
+        windows = self.windows
+        return {
+            "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),
+            "known_seconds": self.known_seconds,
+            "coverage_ratio": round(min((w.coverage_ratio for w in windows), default=0.0), 4),
+            "tier": [str(window.tier) for window in windows],
+        }
 
     @property
     def workload_class(self) -> WorkloadClass:

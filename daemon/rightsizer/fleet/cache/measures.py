@@ -12,7 +12,7 @@ import numpy as np
 from rightsizer.fleet.cache.day_codec import lifted
 from rightsizer.fleet.cache.day_frame import DayFrame, Floats
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
+from rightsizer.model.block import BLOCK_SPAN, Blocks, LazyColumn, Measure, Series
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import IDLE_STATES, Resource, State
@@ -44,8 +44,8 @@ def blocks_of(days: Iterable[_Day]) -> Blocks:
     return Blocks(b"".join(found))
 
 
-def series_of(days: Iterable[_Day], measure: Measure) -> Series:
-    """What `blocks_of(days).series(measure)` is, without the bytes of the other measures."""
+def _columns_of(days: Iterable[_Day], measure: Measure) -> tuple[Floats, ...]:
+    """The columns of `blocks_of(days).series(measure)`, without the bytes of other measures."""
     unit = _UNITS.get(measure, 1.0)
     found: list[tuple[Floats, ...]] = [_NO_BLOCKS]
     for frame, parts in days:
@@ -56,12 +56,22 @@ def series_of(days: Iterable[_Day], measure: Measure) -> Series:
         each = frame.grid.step // BLOCK_SPAN
         repeated = (np.repeat(column[known], each) for column in (seconds, means, peaks))
         found.append((_numbers(frame, known), *repeated))
-    numbers, *columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
+
+def _series(numbers: Floats, *columns: Floats) -> Series:
+    """The same as numbers of their own, which most readers need of one column alone."""
     if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
         # Nothing is missing: a range takes no memory.
         whole = range(int(numbers[0]), int(numbers[-1]) + 1)
-        return Series(whole, *(column.tolist() for column in columns))
-    return Series(*(column.tolist() for column in (numbers, *columns)))
+        return Series(whole, *map(_column, columns))
+    return Series(numbers.tolist(), *map(_column, columns))
+
+
+def _column(values: Floats) -> Sequence[float]:
+    if len(values) and (values == values[0]).all():
+        return (float(values[0]),) * len(values)
+    return LazyColumn(len(values), values.tolist)
 
 
 _NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
@@ -89,7 +99,17 @@ class BlockColumns:
 
     def __init__(self, days: Sequence[_Day]) -> None:
         self.days = days
-        self.series = cache(partial(series_of, days))
+        self._columns = cache(partial(_columns_of, days))
+        self._series: dict[tuple[Measure, int, int], Series] = {}
+
+    def series(self, measure: Measure, first: int, last: int) -> Series:
+        """A measure from one block to another, the last not included."""
+        numbers, *columns = self._columns(measure)
+        low, high = (bisect_left(numbers, each) for each in (first, last))
+        key = measure, low, high
+        if key not in self._series:
+            self._series[key] = _series(*(each[low:high] for each in (numbers, *columns)))
+        return self._series[key]
 
 
 class CachedBlocks(Blocks):
@@ -111,12 +131,7 @@ class CachedBlocks(Blocks):
     def series(self, measure: Measure) -> Series:
         """One measure by columns."""
         columns, first, last = self._identity
-        found = columns.series(measure)
-        low, high = (bisect_left(found.numbers, each) for each in (first, last))
-        if low == 0 and high == len(found.numbers):
-            return found
-        known, means, peaks = (column[low:high] for column in found[1:])
-        return Series(found.numbers[low:high], known, means, peaks)
+        return columns.series(measure, first, last)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CachedBlocks) and self._identity == other._identity

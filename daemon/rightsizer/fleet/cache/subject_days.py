@@ -24,6 +24,7 @@ from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDeman
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import replace
+from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window, workload_subject
@@ -170,6 +171,35 @@ class SummedDay:
         return round(count * self.frame.grid.step)
 
 
+_Distributions = tuple[Mapping[Resource, Histogram], Histogram]
+_TOTALS: Final = ("accounted", "known", "active", "coverage_ratio", "tier")
+"""Each rests on those before it."""
+
+
+class CachedWindow(Window):
+    """A window with distributions that few rules ask for, and totals that all of them do."""
+
+    __slots__ = ("_distributions", *_TOTALS)
+    _distributions: Callable[[], _Distributions]
+
+    def __init__(self, distributions: Callable[[], _Distributions], **fields: Any) -> None:
+        super().__init__(**fields)
+        # As a frozen dataclass does it.
+        object.__setattr__(self, "_distributions", cache(distributions))
+        for name in _TOTALS:
+            object.__setattr__(self, name, getattr(super(), name))
+
+    @property
+    def demands(self) -> Mapping[Resource, Histogram]:
+        """As those of any window."""
+        return self._distributions()[0]
+
+    @property
+    def compute_at_least(self) -> Histogram:
+        """As that of any window."""
+        return self._distributions()[1]
+
+
 _Part = tuple[SummedDay, int, int]
 """A day, the first interval, and the one after the last."""
 
@@ -267,17 +297,23 @@ class SubjectDays:
             nothing = {State.UNKNOWN: end - start} if end > start else {}
             return Window(subject, start, max(start, end), states=nothing)
         sums: dict[FrameLayout, Floats] = {}
-        demands = Demands()
         for day, first, last in parts:
             layout, more = day.frame.layout, day.sums_over(first, last)
             sums[layout] = sums[layout] + more if layout in sums else more
-            demands.add(day.demands_over(first, last))
         found = _amounts(sums)
         time = end - began
         if subject.startswith(_WORKLOAD):
             time = sum(day.device_time(first, last) for day, first, last in parts)
         states = _states(found[ColumnKind.STATE], time)
-        return Window(
+
+        def distributions() -> _Distributions:
+            demands = Demands()
+            for day, first, last in parts:
+                demands.add(day.demands_over(first, last))
+            return demands.by_resource(states), demands.compute_at_least
+
+        return CachedWindow(
+            distributions,
             uuid=subject,
             start=began,
             end=end,
@@ -292,8 +328,6 @@ class SubjectDays:
             used_seconds=found[ColumnKind.USED].get("seconds", 0.0),
             used_joules=found[ColumnKind.USED].get("joules", 0.0),
             energy_joules=found[ColumnKind.ENERGY].get("joules", 0.0),
-            demands=demands.by_resource(states),
-            compute_at_least=demands.compute_at_least,
             blocks=self.blocks(start, end),
         )
 

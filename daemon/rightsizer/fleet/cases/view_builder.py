@@ -31,12 +31,11 @@ from rightsizer.fleet.model import (
 )
 from rightsizer.fleet.pools.pool import placed_waiting
 from rightsizer.fleet.usage import Uses, WorkloadOwner, add_uses, uses_of
-from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.frozen import dataclass, field, fields, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import Window
 
 
 @dataclass(slots=True)
@@ -169,12 +168,13 @@ def _workload(
     )
 
 
+_WIDE: Final = ("demands", "compute_at_least", "blocks")
+_SLIM: Final = tuple(each.name for each in fields(Window) if each.name not in _WIDE)
+
+
 def _slim_case(case: Case) -> Case:
     """A case without distributions, blocks, past and node: a fleet has very many of them."""
-    windows = (
-        replace(each, demands={}, compute_at_least=Histogram(), blocks=Blocks())
-        for each in case.windows
-    )
+    windows = (Window(**{name: getattr(each, name) for name in _SLIM}) for each in case.windows)
     return Case(case.key, case.workload, case.devices, tuple(windows), case.provisioning)
 
 

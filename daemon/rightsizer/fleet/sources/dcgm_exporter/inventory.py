@@ -50,7 +50,8 @@ def _device(
     How large a part it is would be unknown.
     """
     name = first_label(labels, dcgm.NAME_LABELS)
-    index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
+    numbers = (labels.get(each, "").removeprefix("nvidia") for each in dcgm.INDEX_LABELS)
+    index = next(filter(str.isdecimal, numbers), None)
     board, instance = catalogue.find(name) if name else None, None
     if entity.is_instance:
         profile = first_label(labels, dcgm.PROFILE_LABELS)
@@ -61,7 +62,8 @@ def _device(
     known: dict[str, Any] = {name: values.get(entity.device) for name, values in figures.items()}
     device = Device(
         uuid=entity.device,
-        index=int(index) if index.isdigit() else 0,
+        index=int(index or 0),
+        has_index=index is not None,
         name=name,
         pci_bus_id=labels.get("pci_bus_id") or None,
         mig=instance,

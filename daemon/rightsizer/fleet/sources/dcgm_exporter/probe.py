@@ -146,8 +146,9 @@ _NODE_LABELS: Final = (
 )
 NAME_LABELS: Final = ("modelName", "model", "model_name", "modelname")
 PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu_i_profile")
+INDEX_LABELS: Final = ("gpu", "GPU", "gpu_index", "gpu_id", "device")
 FACT_LABELS: Final = (
-    *(*DEVICE_LABELS, "gpu", "device", *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
+    *(*DEVICE_LABELS, *INDEX_LABELS, *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
     *("parent_uuid", *_NODE_LABELS, "instance"),
 )
 EXPORTER: Final = "dcgm-exporter"
