@@ -108,6 +108,7 @@ def test_several_processes_come_to_the_same(path: Path) -> None:
     one, two = judged(path), judged(path, workers=2)
     assert [each.finding for each in one.judgements] == [each.finding for each in two.judgements]
     assert view_of(one.parts, DAY, NOW) == view_of(two.parts, DAY, NOW)
+    assert one.parts.uses == two.parts.uses
 
 
 def test_a_batch_has_whole_workloads(path: Path) -> None:

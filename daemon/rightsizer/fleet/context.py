@@ -92,7 +92,8 @@ def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
     """How many series each exporter has that is not read, by the metric's name."""
     others = one_of("__name__", sorted(_FOREIGN))
     found = store.instant(f"count by (__name__) ({{{others}}})", now)
-    return {each.labels["__name__"]: int(each.value) for each in found}
+    counts = {each.labels.get("__name__", ""): int(each.value) for each in found}
+    return {name: count for name, count in counts.items() if name in _FOREIGN}
 
 
 def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from rightsizer.model.errors import RightsizerError
 
@@ -48,21 +48,21 @@ class _Worker(NamedTuple):
     process: SpawnProcess
     connection: Connection[Any, Any]
 
-    def receive(self) -> tuple[int, Any]:
-        """What came of a task, or what it tells.
+    @contextmanager
+    def talking(self) -> Iterator[Connection[Any, Any]]:
+        """What it is talked to by.
 
         Raises:
             RightsizerError: the process is gone.
         """
         try:
-            found: tuple[int, Any] = self.connection.recv()
+            yield self.connection
         except (EOFError, OSError):
             self.process.join()
             raise RightsizerError(
                 f"a process of the fleet ended with {self.process.exitcode}, as where memory ran "
                 "out: give it more, or set fleet.workers to less"
             ) from None
-        return found
 
 
 class ProcessPool:
@@ -113,25 +113,27 @@ class ProcessPool:
             yield from _done_here(begin(), left[::-1])
             return
         self._started += [_start() for _ in range(count - len(self._started))]
-        running: dict[Any, _Worker] = {
-            worker.connection: worker for worker in self._started[:count]
-        }
-        for connection in running:
-            connection.send((begin, left.pop()))
+        running = {worker.connection: worker for worker in self._started[:count]}
+        for worker in running.values():
+            with worker.talking() as connection:
+                connection.send((begin, left.pop()))
         trouble: Exception | None = None
         try:
             with paused_collection():
                 while running:
-                    for connection in wait([*running]):
+                    for ready in wait([*running]):
+                        connection = cast("Connection[Any, Any]", ready)
                         worker = running[connection]
-                        kind, found = worker.receive()
+                        with worker.talking():
+                            kind, found = connection.recv()
                         if kind == _NEWS:
                             listen(found)
                             continue
                         trouble = trouble or (found if kind == _TROUBLE else None)
                         # It goes on before its result is looked at.
                         if left and trouble is None:
-                            worker.connection.send((None, left.pop()))
+                            with worker.talking():
+                                connection.send((None, left.pop()))
                         else:
                             running.pop(connection)
                         if kind == _RESULT:
@@ -151,6 +153,7 @@ def _done_here(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterato
             for task in tasks:
                 yield work(task)
                 gc.collect()
+                gc.freeze()  # What is left is asked for, and need not be searched again.
         finally:
             gc.unfreeze()
 

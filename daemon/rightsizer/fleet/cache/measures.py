@@ -164,6 +164,10 @@ def histogram_of(weights: Floats) -> Histogram:
     return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
 
 
+Distributions = tuple[Mapping[Resource, Histogram], Histogram]
+"""What was used of each resource, and the lower bound of compute."""
+
+
 @dataclass(slots=True)
 class Demands:
     """Distributions that are still being added up, as rows of weights by percent.
@@ -181,7 +185,7 @@ class Demands:
         self.exported += other.exported
         self.estimated += other.estimated
 
-    def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
+    def by_resource(self, states: Mapping[State, Nanoseconds]) -> Distributions:
         """The distributions over the active time, for memory over the held time, by time by state.
 
         While a device idles it uses nothing, so idle time is what lies lowest.
@@ -193,13 +197,15 @@ class Demands:
             away = self.exported.sum(axis=1) * idle / known
             below = np.cumsum(self.exported, axis=1) - away[:, None]
             found = np.clip(below, 0.0, self.exported) + self.estimated
-        rows = ((resource, found[_ROWS[resource]]) for resource in Resource)
-        return {resource: histogram_of(row) for resource, row in rows if row.any()}
-
-    @property
-    def compute_at_least(self) -> Histogram:
-        """The lower bound of compute."""
-        return histogram_of(self.estimated[_ROWS[None]])
+        rows, bins = np.nonzero(found > 0)
+        weights: dict[int, dict[int, float]] = {}
+        for row, place, weight in zip(
+            rows.tolist(), bins.tolist(), found[rows, bins].tolist(), strict=True
+        ):
+            weights.setdefault(row, {})[place] = weight
+        of_row = {row: Histogram(own) for row, own in weights.items()}
+        found_of = {each: of_row[_ROWS[each]] for each in Resource if _ROWS[each] in of_row}
+        return found_of, of_row.get(_ROWS[None]) or Histogram()
 
 
 class DayDemands:

@@ -20,7 +20,13 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDemands, Demands
+from rightsizer.fleet.cache.measures import (
+    BlockColumns,
+    CachedBlocks,
+    DayDemands,
+    Demands,
+    Distributions,
+)
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import replace
@@ -171,7 +177,6 @@ class SummedDay:
         return round(count * self.frame.grid.step)
 
 
-_Distributions = tuple[Mapping[Resource, Histogram], Histogram]
 _TOTALS: Final = ("accounted", "known", "active", "coverage_ratio", "tier")
 """Each rests on those before it."""
 
@@ -180,9 +185,9 @@ class CachedWindow(Window):
     """A window with distributions that few rules ask for, and totals that all of them do."""
 
     __slots__ = ("_distributions", *_TOTALS)
-    _distributions: Callable[[], _Distributions]
+    _distributions: Callable[[], Distributions]
 
-    def __init__(self, distributions: Callable[[], _Distributions], **fields: Any) -> None:
+    def __init__(self, distributions: Callable[[], Distributions], **fields: Any) -> None:
         super().__init__(**fields)
         # As a frozen dataclass does it.
         object.__setattr__(self, "_distributions", cache(distributions))
@@ -306,11 +311,11 @@ class SubjectDays:
             time = sum(day.device_time(first, last) for day, first, last in parts)
         states = _states(found[ColumnKind.STATE], time)
 
-        def distributions() -> _Distributions:
+        def distributions() -> Distributions:
             demands = Demands()
             for day, first, last in parts:
                 demands.add(day.demands_over(first, last))
-            return demands.by_resource(states), demands.compute_at_least
+            return demands.by_resource(states)
 
         return CachedWindow(
             distributions,

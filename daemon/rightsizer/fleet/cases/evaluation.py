@@ -61,6 +61,7 @@ class BatchVerdicts:
     """How many verdicts there were of each kind, those that are not kept included."""
     faults: list[RuleFault] = field(default_factory=list)
     parts: BatchContribution = field(default_factory=BatchContribution)
+    first_key: str = ""
 
     def merge(self, other: BatchVerdicts) -> None:
         """Add those on other workloads."""
@@ -103,7 +104,7 @@ class BatchEvaluation:
         """The verdicts on one batch."""
         batch = read_batch(day_cache, request, self.settings)
         cases = cache(batch.cases)
-        found = BatchVerdicts()
+        found = BatchVerdicts(first_key=min(request.occupancy.present))
 
         def failed(rule: str, key: str, error: Exception) -> None:
             found.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
@@ -134,9 +135,13 @@ def evaluate_batches(
     batches = list(batches_of(request))
     found = BatchVerdicts()
     progress(0, len(batches))
-    for done, verdicts in enumerate(pool.run(judging.begin, batches), start=1):
+    judged = []
+    for verdicts in pool.run(judging.begin, batches):
+        judged.append(verdicts)
+        progress(len(judged), len(batches))
+    # In one order, for sums depend on it in their last digit.
+    for verdicts in sorted(judged, key=lambda each: each.first_key):
         found.merge(verdicts)
-        progress(done, len(batches))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
     found.judgements.sort(key=lambda each: (each.key, places.get(each.finding.rule, 0)))
     found.faults.sort()
