@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.accounting.signals import DeviceUsage, usage, waste
+from rightsizer.accounting.signals import DeviceUsage, layout_of, usage, waste
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit
@@ -22,7 +22,7 @@ THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 
 def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
     """What an H100 that reaches 80% of its peaks was used for."""
-    return usage(signals, gpu(**facts), UsageSettings())
+    return usage(signals, layout_of(signals), gpu(**facts), UsageSettings())
 
 
 def test_compute_has_two_bounds_where_counters_are() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import derive_signals, highest, usage
+from rightsizer.accounting.signals import derive_signals, highest, layout_of, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.grid import FINE_STEP, Grid
@@ -174,7 +174,7 @@ def _peak_measures(
     signals = derive_signals(
         most, device, {}, draws, settings.signals, counters_were_dead=were_dead
     )
-    used = usage(signals, device, settings.usage)
+    used = usage(signals, layout_of(signals), device, settings.usage)
     return measures_of(signals, used.shares, used.compute_at_least)
 
 

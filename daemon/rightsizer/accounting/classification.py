@@ -13,8 +13,13 @@ from rightsizer.accounting.signals import (
     layout_of,
     memory_work,
 )
+from rightsizer.model.members import members
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import State, Tier, UnknownReason
+
+_Signal = members(Signal)
+_State = members(State)
+_Tier = members(Tier)
 
 MATCH_MARGIN: Final = 0.5
 """From here on a value is inside."""
@@ -59,21 +64,21 @@ class StateEvidence:
 
         `peer_stalls` says that another device of the same workload looks stalled meanwhile.
         """
-        get, self.layout = signals.get, layout_of(signals)
-        layout = self.layout
+        get = signals.get
+        self.layout = layout = layout_of(signals)
         self.signals, self.memory_total_bytes = signals, memory_total_bytes
         self.peer_stalls, self.clock_ratio = peer_stalls, clock_ratio
         self.busy, self.power, self.sm = (
-            get(Signal.GPU_BUSY),
-            get(Signal.POWER),
-            get(Signal.SM_ACTIVE),
+            get(_Signal.GPU_BUSY),
+            get(_Signal.POWER),
+            get(_Signal.SM_ACTIVE),
         )
-        self.pipes, self.dram = highest(signals, *layout.pipes), get(Signal.DRAM_ACTIVE)
+        self.pipes, self.dram = highest(signals, *layout.pipes), get(_Signal.DRAM_ACTIVE)
         # Media engines work while the SMs rest.
         self.engines = highest(signals, *layout.engines)
         self.pcie, self.nvlink = highest(signals, *layout.pcie), highest(signals, *layout.nvlink)
-        self.cpu, self.cpu_pressure = get(Signal.CPU), get(Signal.CPU_PRESSURE)
-        self.io_pressure = get(Signal.IO_PRESSURE)
+        self.cpu, self.cpu_pressure = get(_Signal.CPU), get(_Signal.CPU_PRESSURE)
+        self.io_pressure = get(_Signal.IO_PRESSURE)
 
     @property
     def has_counters(self) -> bool:
@@ -88,8 +93,8 @@ class StateEvidence:
     @property
     def memory_used_bytes(self) -> float | None:
         """As it was read, or as its ratio of the total."""
-        used, total = self.signals.get(Signal.MEMORY_USED), self.memory_total_bytes
-        stated = self.signals.get(Signal.MEMORY_USED_BYTES)
+        used, total = self.signals.get(_Signal.MEMORY_USED), self.memory_total_bytes
+        stated = self.signals.get(_Signal.MEMORY_USED_BYTES)
         return used * total if stated is None and used is not None and total else stated
 
 
@@ -151,7 +156,7 @@ def _pcie(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     # That no pipe limits is known where the tensor cores are read, which most work goes to.
-    pipes = evidence.pipes if Signal.TENSOR_ACTIVE in evidence.signals else None
+    pipes = evidence.pipes if _Signal.TENSOR_ACTIVE in evidence.signals else None
     return max(
         margin_above(evidence.dram, settings.dram_ratio),
         min(
@@ -240,7 +245,7 @@ _UNKNOWN: Final = {why: StateMatch(State.UNKNOWN, None, 1.0, why) for why in Unk
 
 def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
     """The state of one stretch by the table of `docs/definitions.md`, first match."""
-    if evidence.layout.tier is Tier.NONE:
+    if evidence.layout.tier is _Tier.NONE:
         return _UNKNOWN[UnknownReason.NO_UTILIZATION]
     if (active := activity_margin(evidence, settings)) < MATCH_MARGIN:
         return _at_rest(evidence, active, settings)
@@ -270,13 +275,13 @@ def _at_rest(
     if power is not None and power >= settings.idle_power_ratio:
         return _UNKNOWN[UnknownReason.DRAWS_POWER]
     if not _is_held(evidence, settings):
-        return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
+        return StateMatch(_State.IDLE_EMPTY, None, 1.0 - active)
     waits: dict[State, float] = {
         state: signature(evidence, settings)
         for state, signature in _possible(evidence.layout)
         if state in _WAITS
     }
-    return StateMatch(State.IDLE_HELD, _second_cause(waits, settings), 1.0 - active)
+    return StateMatch(_State.IDLE_HELD, _second_cause(waits, settings), 1.0 - active)
 
 
 def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
@@ -284,13 +289,13 @@ def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> State
         state: signature(evidence, settings) for state, signature in _possible(evidence.layout)
     }
     match = next((state for state, score in scores.items() if score >= MATCH_MARGIN), None)
-    if match is State.STORAGE_BOUND and scores.get(State.HOST_BOUND, 0.0) > scores[match]:
-        match = State.HOST_BOUND
+    if match is _State.STORAGE_BOUND and scores.get(_State.HOST_BOUND, 0.0) > scores[match]:
+        match = _State.HOST_BOUND
     if match is not None:
         own = scores.pop(match)
         return StateMatch(match, _second_cause(scores, settings), own)
     unsure = max((*scores.values(), possible_stall(evidence, settings)))
-    return StateMatch(State.PRODUCTIVE, _second_cause(scores, settings), 1.0 - unsure)
+    return StateMatch(_State.PRODUCTIVE, _second_cause(scores, settings), 1.0 - unsure)
 
 
 def _second_cause(scores: Mapping[State, float], settings: ClassificationSettings) -> State | None:
@@ -300,11 +305,11 @@ def _second_cause(scores: Mapping[State, float], settings: ClassificationSetting
 
 def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     signals = evidence.signals
-    processes, memory = signals.get(Signal.PROCESS_COUNT), signals.get(Signal.MEMORY_USED)
+    processes, memory = signals.get(_Signal.PROCESS_COUNT), signals.get(_Signal.MEMORY_USED)
     if processes:
         return True
     if memory is None:
-        size = signals.get(Signal.MEMORY_USED_BYTES)
+        size = signals.get(_Signal.MEMORY_USED_BYTES)
         return processes is None if size is None else size >= settings.empty_memory_bytes
     total = evidence.memory_total_bytes
     smallest = settings.empty_memory_bytes / total if total else 0.0
@@ -314,9 +319,9 @@ def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
 def _is_waking(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     """Whether it is busy with nothing to be busy with, as a GPU reads that was just woken."""
     used = evidence.memory_used_bytes
-    processes = evidence.signals.get(Signal.PROCESS_COUNT)
+    processes = evidence.signals.get(_Signal.PROCESS_COUNT)
     # A log of utilization and memory alone may read the one before the other.
-    is_unattended = processes == 0 or (processes is None and Signal.POWER in evidence.signals)
+    is_unattended = processes == 0 or (processes is None and _Signal.POWER in evidence.signals)
     return (
         is_unattended
         and used is not None

@@ -15,11 +15,16 @@ from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, highest
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.members import members
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Allocator, Holding, WorkloadClass
 from rightsizer.owners.registry import owner_of
+
+_Signal = members(Signal)
+_Allocator = members(Allocator)
+_WorkloadClass = members(WorkloadClass)
 
 _PARTS: Final = 10
 _HALF: Final = _PARTS // 2
@@ -39,11 +44,11 @@ def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
     is_job = owner_of(workload.kind).has_single_jobs
     if not is_job or workload.workload_class in _NO_RANKS:
         return None
-    if workload.workload_class is WorkloadClass.BATCH:
+    if workload.workload_class is _WorkloadClass.BATCH:
         return workload.key
     if workload.pod:
         return f"{workload.key}/{workload.pod}"
-    return None if workload.workload_class is WorkloadClass.SERVING else workload.key
+    return None if workload.workload_class is _WorkloadClass.SERVING else workload.key
 
 
 @dataclass(slots=True)
@@ -140,7 +145,7 @@ class ImbalanceDetector:
         for uuids in jobs.values():
             boards = {self._tracks[uuid].board for uuid in uuids}
             # What a board draws for the same work is a matter of its kind.
-            signals = _JUDGED if len(boards) == 1 else (Signal.GPU_BUSY,)
+            signals = _JUDGED if len(boards) == 1 else (_Signal.GPU_BUSY,)
             spreads = [self._has_spread(signal, uuids, number) for signal in signals]
             if any(spreads):
                 found += uuids
@@ -171,11 +176,11 @@ def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSe
     That processes may run anywhere is no misplacement: the scheduler knows better. That most of
     their memory is elsewhere, or that they are kept elsewhere, is one, once data moves.
     """
-    traffic = highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
+    traffic = highest(signals, _Signal.PCIE_RECEIVE, _Signal.PCIE_TRANSMIT)
     if traffic is None or traffic < settings.traffic_ratio:
         return False
-    memory = signals.get(Signal.HOST_MEMORY_LOCAL)
-    cpus = signals.get(Signal.CPU_AFFINITY_LOCAL)
+    memory = signals.get(_Signal.HOST_MEMORY_LOCAL)
+    cpus = signals.get(_Signal.CPU_AFFINITY_LOCAL)
     return (memory is not None and memory < settings.memory_local_ratio) or (
         cpus is not None and cpus < settings.cpu_local_ratio
     )
@@ -187,18 +192,18 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
     Only a port's rate tells what full is; of other interfaces it is not known, so that nothing is
     claimed of them.
     """
-    port = highest(signals, Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT)
+    port = highest(signals, _Signal.INFINIBAND_RECEIVE, _Signal.INFINIBAND_TRANSMIT)
     if port is None or port < settings.port_ratio:
         return False
-    if signals.get(Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
+    if signals.get(_Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
         return False
     # By the best signal: a collective's kernels keep a GPU busy while it waits.
     if (pipes := highest(signals, *PIPES)) is not None:
-        dram = signals.get(Signal.DRAM_ACTIVE, 0.0)
+        dram = signals.get(_Signal.DRAM_ACTIVE, 0.0)
         return pipes < settings.pipe_ratio and dram < settings.dram_ratio
-    if (power := signals.get(Signal.POWER)) is not None:
+    if (power := signals.get(_Signal.POWER)) is not None:
         return power < settings.power_ratio
-    return signals[Signal.GPU_BUSY] < settings.gap_busy_ratio
+    return signals[_Signal.GPU_BUSY] < settings.gap_busy_ratio
 
 
 class ConditionInput(NamedTuple):
@@ -233,7 +238,7 @@ def _possible(layout: SignalLayout) -> Sequence[tuple[Condition, "_Test"]]:
 
 
 def _has_clock_event(signals: Mapping[Signal, float], mask: int) -> bool:
-    reasons = signals.get(Signal.CLOCK_EVENT_REASONS)
+    reasons = signals.get(_Signal.CLOCK_EVENT_REASONS)
     return bool(reasons and int(reasons) & mask)
 
 
@@ -242,9 +247,9 @@ def _throttled_by(mask: int) -> _Test:
         signals = around.signals
         return (
             _has_clock_event(signals, mask)
-            and signals.get(Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
+            and signals.get(_Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
             and (
-                Signal.SM_CLOCK_HERTZ not in signals
+                _Signal.SM_CLOCK_HERTZ not in signals
                 or around.clock_ratio < settings.throttle_clock_ratio
             )
         )
@@ -255,19 +260,21 @@ def _throttled_by(mask: int) -> _Test:
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
     """Against what device and slot allow together; the board alone may promise more."""
     signals, device = around.signals, around.device
-    width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), device.stated("pcie_width_maximum")
-    if width_now and width and width_now < width:
-        return True
+    if width_now := signals.get(_Signal.PCIE_LINK_WIDTH):
+        width = device.stated("pcie_width_maximum")
+        if width and width_now < width:
+            return True
+    if not (reached := around.link_generation):
+        return False
     generation = device.stated("pcie_generation_maximum")
-    reached = around.link_generation
-    is_slow = bool(reached and generation and reached < generation)
-    return is_slow and signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
+    is_slow = bool(generation and reached < generation)
+    return is_slow and signals.get(_Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
 
 
 def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> bool:
-    used = around.signals.get(Signal.MEMORY_USED)
+    used = around.signals.get(_Signal.MEMORY_USED)
     return (
-        around.allocator is not Allocator.PREALLOCATING
+        around.allocator is not _Allocator.PREALLOCATING
         and used is not None
         and used >= settings.near_out_of_memory_ratio
     )
@@ -275,12 +282,12 @@ def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> 
 
 def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> bool:
     signals = around.signals
-    tensor = signals.get(Signal.TENSOR_ACTIVE)
+    tensor = signals.get(_Signal.TENSOR_ACTIVE)
     return (
         tensor is not None
         and tensor < settings.no_tensor_ratio
-        and signals.get(Signal.SM_ACTIVE, 0.0) >= settings.no_tensor_sm_ratio
-        and signals.get(Signal.FP32_ACTIVE, 0.0) >= settings.no_tensor_fp32_ratio
+        and signals.get(_Signal.SM_ACTIVE, 0.0) >= settings.no_tensor_sm_ratio
+        and signals.get(_Signal.FP32_ACTIVE, 0.0) >= settings.no_tensor_fp32_ratio
     )
 
 

@@ -15,6 +15,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.members import members
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
@@ -23,6 +24,9 @@ from rightsizer.model.topology import Topology
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Entry, Window
 from rightsizer.model.workload import Holding, Workload
+
+_State = members(State)
+_Resource = members(Resource)
 
 
 class DecayedDemands:
@@ -87,7 +91,7 @@ class DeviceWindows:
             if (window := self.rollups.add(part)) is not None:
                 self._note(window)
                 closed.append(window)
-            self.rollups.measure(values, part.duration)
+            self.rollups.measure(values, part.end - part.start)
         return closed
 
     def restore(self, window: Window) -> None:
@@ -192,12 +196,12 @@ class Tenancy:
                 self.since = entry.start
             self.holder, self._empty_since = holder, None
             return is_new
-        if entry.state is State.IDLE_EMPTY:
+        if entry.state is _State.IDLE_EMPTY:
             if self._empty_since is None or entry.end < self._empty_since:
                 self._empty_since = entry.start
             if self.holder is not None and entry.end - self._empty_since >= self._gap:
                 self.holder, self.since = None, self._empty_since
-        elif entry.state is not State.UNKNOWN:
+        elif entry.state is not _State.UNKNOWN:
             self._empty_since = None
         return False
 
@@ -215,10 +219,10 @@ class RunningTotals:
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
         self._sums.add(entry)
-        duration = entry.duration
-        length, sums = seconds(duration), self._signal_seconds
-        for signal, value in entry.signals.items() if self._kept else ():
-            if signal in self._kept:
+        duration = entry.end - entry.start
+        length, sums, kept = seconds(duration), self._signal_seconds, self._kept
+        for signal, value in entry.signals.items() if kept else ():
+            if signal in kept:
                 if (found := self._distributions.get(signal)) is None:
                     found = self._distributions[signal] = Histogram()
                 found.add(value, duration)
@@ -260,5 +264,5 @@ class DeviceAccount:
     def current_demands(self) -> dict[Resource, float]:
         """What is needed now. Memory does not fade: what was needed once may be needed again."""
         demands = dict(self.windows.demands.demand())
-        demands.pop(Resource.MEMORY, None)
+        demands.pop(_Resource.MEMORY, None)
         return demands

@@ -16,10 +16,15 @@ from rightsizer.accounting.settings import (
 )
 from rightsizer.accounting.signals import DeviceUsage
 from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.members import members
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import LoadCycle
+
+_Signal = members(Signal)
+_Resource = members(Resource)
+_Condition = members(Condition)
 
 
 class PressureDetector:
@@ -29,9 +34,9 @@ class PressureDetector:
         self._settings = settings or PressureSettings()
         # The latencies that were promised, by the signal that tells of them.
         promises = (
-            (Signal.TIME_TO_FIRST_TOKEN_SECONDS, "time_to_first_token_maximum_seconds"),
-            (Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "time_per_output_token_maximum_seconds"),
-            (Signal.REQUEST_LATENCY_SECONDS, "request_latency_maximum_seconds"),
+            (_Signal.TIME_TO_FIRST_TOKEN_SECONDS, "time_to_first_token_maximum_seconds"),
+            (_Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "time_per_output_token_maximum_seconds"),
+            (_Signal.REQUEST_LATENCY_SECONDS, "request_latency_maximum_seconds"),
         )
         values = ((signal, getattr(self._settings, name)) for signal, name in promises)
         self._promises = [(signal, value) for signal, value in values if value is not None]
@@ -51,19 +56,19 @@ class PressureDetector:
         counts, codes = xids.counts if xids else {}, self._settings.memory_xids
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
         is_out_of_memory = self._xids.see(now, errors)
-        has_preempted = self._preemptions.see(now, signals.get(Signal.PREEMPTIONS))
+        has_preempted = self._preemptions.see(now, signals.get(_Signal.PREEMPTIONS))
         found: set[Resource] = set()
         if saturated and (has_preempted or self._is_waited_for(signals)):
-            found = set(saturated) - {Resource.MEMORY}
-        if is_out_of_memory or Condition.NEAR_OUT_OF_MEMORY in conditions:
-            found.add(Resource.MEMORY)
+            found = set(saturated) - {_Resource.MEMORY}
+        if is_out_of_memory or _Condition.NEAR_OUT_OF_MEMORY in conditions:
+            found.add(_Resource.MEMORY)
         return frozenset(found)
 
     def _is_waited_for(self, signals: Mapping[Signal, float]) -> bool:
         settings = self._settings
         return (
-            signals.get(Signal.REQUESTS_WAITING, 0.0) >= settings.requests_waiting
-            or signals.get(Signal.KV_CACHE_USED, 0.0) >= settings.kv_cache_ratio
+            signals.get(_Signal.REQUESTS_WAITING, 0.0) >= settings.requests_waiting
+            or signals.get(_Signal.KV_CACHE_USED, 0.0) >= settings.kv_cache_ratio
             or any(signals.get(signal, 0.0) > promised for signal, promised in self._promises)
         )
 
@@ -172,7 +177,8 @@ class LoadCycleDetector:
         forgotten = duration / (self._longest + duration)
         self._lowest += forgotten * (busy - self._lowest)
         self._highest += forgotten * (busy - self._highest)
-        self._lowest, self._highest = min(self._lowest, busy), max(self._highest, busy)
+        self._lowest = min(self._lowest, busy)
+        self._highest = max(self._highest, busy)
         if (swing := self._highest - self._lowest) < self._settings.swing_ratio:
             self._length, self._busy, self._is_high = 0, 0.0, False
             self._lengths.clear()

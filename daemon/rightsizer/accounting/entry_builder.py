@@ -1,6 +1,6 @@
 """EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification import StateEvidence, StateMatch, classify, looks_stalled
@@ -17,6 +17,7 @@ from rightsizer.accounting.signals import (
     waste,
 )
 from rightsizer.model.device import Device
+from rightsizer.model.members import members
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -24,6 +25,10 @@ from rightsizer.model.state import Condition, Observation, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Entry
 from rightsizer.model.workload import Allocator, Holding
+
+_Signal = members(Signal)
+_State = members(State)
+_Allocator = members(Allocator)
 
 _NONE: Final[frozenset[Observation]] = frozenset()
 _NO_CONDITIONS: Final[frozenset[Condition]] = frozenset()
@@ -50,6 +55,9 @@ class EntryBuilder:
 
     def __init__(self, settings: EntrySettings | None = None) -> None:
         self._settings = settings or EntrySettings()
+        self._posted_devices: Sequence[Device] | None = None
+        self._devices: Sequence[Device] = ()
+        """Those with states of their own."""
         self._states: dict[str, DeviceState] = {}
         self._power: dict[str, PowerRange] = {}
         self._imbalance = ImbalanceDetector(self._settings.imbalance)
@@ -72,8 +80,11 @@ class EntryBuilder:
         recording's device ends with its last reading. The first reading of a device accounts for
         nothing.
         """
-        devices = [device for device in snapshot.devices if not device.has_mig_instances]
-        self._forget({device.uuid for device in devices})
+        if snapshot.devices is not self._posted_devices:
+            self._posted_devices = snapshot.devices
+            self._devices = [each for each in snapshot.devices if not each.has_mig_instances]
+            self._forget({device.uuid for device in self._devices})
+        devices = self._devices
         self._imbalance.judge(snapshot.time)
         found = {
             device.uuid: self._evidence(snapshot, device, reading)
@@ -101,7 +112,7 @@ class EntryBuilder:
         if state.accounted is None:
             if reading is not None:
                 state.accounted = now
-                state.meter.restart(reading.get(Signal.ENERGY_JOULES))
+                state.meter.restart(reading.get(_Signal.ENERGY_JOULES))
             return
         if reading is None and uuid not in snapshot.down:
             return
@@ -127,17 +138,17 @@ class EntryBuilder:
         uuid, signals = device.uuid, evidence.signals
         duration = interval.end - interval.start
         match, used = self._judged(device, state, evidence)
-        known = match.state is not State.UNKNOWN
+        known = match.state is not _State.UNKNOWN
         holdings = snapshot.holdings.get(uuid, ())
         holding = _NO_CONDITIONS
         if known:
             holding = self._conditions(device, state, holdings, interval, evidence)
-        watts = signals.get(Signal.POWER_WATTS)
+        watts = signals.get(_Signal.POWER_WATTS)
         energy = state.meter.measure(
             duration,
             watts,
-            signals.get(Signal.ENERGY_JOULES),
-            signals.get(Signal.POWER_LIMIT_WATTS, device.power_limit_watts),
+            signals.get(_Signal.ENERGY_JOULES),
+            signals.get(_Signal.POWER_LIMIT_WATTS, device.power_limit_watts),
         )
         pressed = state.pressure.see(
             interval.steady_end, signals, used.saturated, holding, snapshot.xids.get(uuid)
@@ -187,7 +198,7 @@ class EntryBuilder:
         link_generation = state.link.see(
             end,
             duration,
-            signals.get(Signal.PCIE_LINK_GENERATION),
+            signals.get(_Signal.PCIE_LINK_GENERATION),
             is_loaded=(evidence.busy or 0.0) >= settings.load_busy_ratio,
         )
         is_out_of_balance = job is not None and self._imbalance.holds(device.uuid)
@@ -201,9 +212,9 @@ class EntryBuilder:
 
     def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
         power = self._range(device.uuid)
-        if (watts := reading.get(Signal.POWER_WATTS)) is not None:
+        if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
             power.see(watts)
-        draws = power.draws(device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS))
+        draws = power.draws(device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS))
         state = self._state(device.uuid)
         read = (reading.values, device, snapshot.host, draws, state.has_dead_counters)
         # Readings repeat, those of idle devices above all, and what follows from them does.
@@ -218,7 +229,7 @@ class EntryBuilder:
             counters_were_dead=state.has_dead_counters,
         )
         state.has_dead_counters = has_dead_counters(reading, signals)
-        total = signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
+        total = signals.get(_Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
         evidence = StateEvidence(signals, total, clock_ratio=clock_ratio(signals, device))
         state.read = read, evidence
         return evidence
@@ -228,7 +239,7 @@ class EntryBuilder:
     ) -> tuple[StateMatch, DeviceUsage]:
         if (judged := state.judged) is None or judged[:2] != (evidence, evidence.peer_stalls):
             match = classify(evidence, self._settings.classify)
-            used = usage(evidence.signals, device, self._settings.usage)
+            used = usage(evidence.signals, evidence.layout, device, self._settings.usage)
             state.judged = judged = (evidence, evidence.peer_stalls, match, used)
         return judged[2:]
 
@@ -271,6 +282,6 @@ def _allocator(holdings: tuple[Holding, ...]) -> Allocator:
     if len(holdings) == 1:
         return holdings[0].workload.allocator
     kinds = {holding.workload.allocator for holding in holdings}
-    if Allocator.PREALLOCATING in kinds:
-        return Allocator.PREALLOCATING
-    return Allocator.GROWING if kinds == {Allocator.GROWING} else Allocator.UNKNOWN
+    if _Allocator.PREALLOCATING in kinds:
+        return _Allocator.PREALLOCATING
+    return _Allocator.GROWING if kinds == {_Allocator.GROWING} else _Allocator.UNKNOWN

@@ -4,9 +4,13 @@ from typing import NamedTuple
 
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.members import members
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import EnergySource
+
+_State = members(State)
+_EnergySource = members(EnergySource)
 
 
 class PowerLevels(NamedTuple):
@@ -44,12 +48,14 @@ class PowerRange:
     def see(self, watts: float) -> None:
         """Take note of a draw, whatever the device did; a board that draws nothing is off."""
         if watts > 0.0:
-            self._lowest = min(self._lowest or watts, watts)
-            self._highest = max(self._highest or watts, watts)
+            if self._lowest is None or watts < self._lowest:
+                self._lowest = watts
+            if self._highest is None or watts > self._highest:
+                self._highest = watts
 
     def account(self, watts: float, state: State, duration: Nanoseconds) -> None:
         """Learn from a stretch whose state is known."""
-        if state is State.IDLE_EMPTY:
+        if state is _State.IDLE_EMPTY:
             self._remember(watts, duration)
 
     def learned(self) -> LearnedPower | None:
@@ -159,8 +165,8 @@ class EnergyMeter:
         rest = moved - self._ahead_joules
         self.restart(counter_joules)
         self._ahead_joules = self._owed_joules = max(0.0, -rest)
-        return MeasuredEnergy(max(0.0, rest), EnergySource.COUNTER)
+        return MeasuredEnergy(max(0.0, rest), _EnergySource.COUNTER)
 
 
 def _by_power(joules: float | None) -> MeasuredEnergy | None:
-    return None if joules is None else MeasuredEnergy(joules, EnergySource.POWER)
+    return None if joules is None else MeasuredEnergy(joules, _EnergySource.POWER)

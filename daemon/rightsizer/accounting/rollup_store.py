@@ -1,7 +1,7 @@
 """RollupStore: windows of five minutes, hours and days of one subject, and queries over them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -354,10 +354,10 @@ class RollupStore:
             self._days.add(hour.window, hour.slot)
 
 
-def split_entry(entry: Entry) -> Iterable[Entry]:
+def split_entry(entry: Entry) -> Sequence[Entry]:
     """The entry in parts that do not cross the border of a five-minute window."""
-    start = entry.start
+    start, parts = entry.start, []
     while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
-        yield entry.cut(start, border)
+        parts.append(entry.cut(start, border))
         start = border
-    yield entry if start == entry.start else entry.cut(start, entry.end)
+    return (*parts, entry.cut(start, entry.end)) if parts else (entry,)

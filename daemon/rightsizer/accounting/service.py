@@ -65,6 +65,7 @@ class NodeAccounts:
         self._builder = EntryBuilder(self._settings.books)
         self._accounts: dict[str, DeviceAccount] = {}
         self._devices: dict[str, Device] = {}
+        self._posted_devices: Sequence[Device] | None = None
         self._workloads = WorkloadAccounts(self._settings.workloads)
         self._closed: list[Window] = []
         self._node = Node()
@@ -85,7 +86,15 @@ class NodeAccounts:
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for a snapshot; the entries that it gave."""
-        self._devices = {device.uuid: device for device in snapshot.devices}
+        if snapshot.devices is not self._posted_devices:
+            self._posted_devices = snapshot.devices
+            self._devices = {device.uuid: device for device in snapshot.devices}
+            # An account is kept while its device is away, but only so many of them.
+            absent = [uuid for uuid in self._accounts if uuid not in self._devices]
+            for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
+                del self._accounts[uuid]
+            for device in snapshot.devices:
+                self.device(device.uuid)
         # The last readings of devices that are still there, silent ones included.
         before = {uuid: each for uuid, each in self._node.readings.items() if uuid in self._devices}
         self._node = Node(
@@ -95,12 +104,6 @@ class NodeAccounts:
             holdings=snapshot.holdings,
             topology=snapshot.topology,
         )
-        # An account is kept while its device is away, but only so many of them.
-        absent = [uuid for uuid in self._accounts if uuid not in self._devices]
-        for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
-            del self._accounts[uuid]
-        for device in snapshot.devices:
-            self.device(device.uuid)
         entries = self._builder.post(snapshot)
         for entry in entries:
             account = self.device(entry.uuid)

@@ -8,10 +8,17 @@ from typing import Final, NamedTuple
 from rightsizer.accounting.classification_settings import SignalSettings, UsageSettings
 from rightsizer.accounting.power import PowerLevels
 from rightsizer.model.device import Device
+from rightsizer.model.members import members
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import HOST_SIGNALS, MEDIA_ENGINES, PIPES, RATIO_SIGNALS, Signal
 from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.topology import link_bytes_per_second
+
+_Signal = members(Signal)
+_State = members(State)
+_Resource = members(Resource)
+_Cause = members(Cause)
+_Tier = members(Tier)
 
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
 _ENGINES: Final = (*MEDIA_ENGINES, Signal.OFA)
@@ -47,19 +54,19 @@ class SignalLayout:
             for resource, of in _USED.items()
             if (names := tuple(filter(self.known.__contains__, of)))
         )
-        self.work = tuple(filter(self.known.__contains__, (Signal.GPU_BUSY, *PIPES, *_ENGINES)))
+        self.work = tuple(filter(self.known.__contains__, (_Signal.GPU_BUSY, *PIPES, *_ENGINES)))
         self.traffic = tuple(
-            filter(self.known.__contains__, (Signal.DRAM_ACTIVE, *_PCIE, *_NVLINK))
+            filter(self.known.__contains__, (_Signal.DRAM_ACTIVE, *_PCIE, *_NVLINK))
         )
         self.has_traffic = not _TRAFFIC.isdisjoint(self.known)
         self.tier = self._tier()
 
     def _tier(self) -> Tier:
         if self.counters:
-            return Tier.PROFILING
-        if Signal.GPU_BUSY not in self.known:
-            return Tier.NONE
-        return Tier.POWER if Signal.POWER in self.known else Tier.BASIC
+            return _Tier.PROFILING
+        if _Signal.GPU_BUSY not in self.known:
+            return _Tier.NONE
+        return _Tier.POWER if _Signal.POWER in self.known else _Tier.BASIC
 
 
 LAYOUTS_KEPT: Final = 1024
@@ -93,17 +100,17 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
             signals[signal] = _ratio(value)
     if host:
         signals.update({each: host[each] for each in HOST_SIGNALS if each in host} | signals)
-    total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
-    if (used := signals.get(Signal.MEMORY_USED_BYTES)) is not None and total:
-        signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
+    total = signals.get(_Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
+    if (used := signals.get(_Signal.MEMORY_USED_BYTES)) is not None and total:
+        signals.setdefault(_Signal.MEMORY_USED, _ratio(used / total))
     _derive_power(signals, device, draws, settings)
     layout = layout_of(reading.values)
     if layout.has_traffic:
         _derive_links(signals, device)
     if layout.counters:
         _drop_dead_counters(signals, layout.counters, settings, were_dead=counters_were_dead)
-    if (active := signals.get(Signal.SM_ACTIVE)) is not None:
-        signals.setdefault(Signal.SM_WORK, active * clock_ratio(signals, device))
+    if (active := signals.get(_Signal.SM_ACTIVE)) is not None:
+        signals.setdefault(_Signal.SM_WORK, active * clock_ratio(signals, device))
     return signals
 
 
@@ -119,8 +126,8 @@ def tier_of(signals: Mapping[Signal, float]) -> Tier:
 
 def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
     """SM clock over its maximum, 1 where either is unknown."""
-    clock = signals.get(Signal.SM_CLOCK_HERTZ)
-    maximum = signals.get(Signal.SM_CLOCK_MAXIMUM_HERTZ) or device.sm_clock_maximum_hertz
+    clock = signals.get(_Signal.SM_CLOCK_HERTZ)
+    maximum = signals.get(_Signal.SM_CLOCK_MAXIMUM_HERTZ) or device.sm_clock_maximum_hertz
     return _ratio(clock / maximum) if clock is not None and maximum else 1.0
 
 
@@ -130,14 +137,16 @@ def memory_work(signals: Mapping[Signal, float]) -> float | None:
     Boards that drive displays read their memory at rest, at a clock so low that this takes a
     third of the time.
     """
-    busy = signals.get(Signal.MEMORY_CONTROLLER_BUSY)
-    clock = signals.get(Signal.MEMORY_CLOCK_HERTZ)
-    maximum = signals.get(Signal.MEMORY_CLOCK_MAXIMUM_HERTZ)
+    busy = signals.get(_Signal.MEMORY_CONTROLLER_BUSY)
+    clock = signals.get(_Signal.MEMORY_CLOCK_HERTZ)
+    maximum = signals.get(_Signal.MEMORY_CLOCK_MAXIMUM_HERTZ)
     return busy if busy is None or clock is None or not maximum else busy * _ratio(clock / maximum)
 
 
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
+    if not names:
+        return None
     most: float | None = None
     for name in names:
         if (value := signals.get(name)) is not None and (most is None or value > most):
@@ -146,16 +155,16 @@ def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
 
 
 def _ratio(value: float) -> float:
-    return min(1.0, max(0.0, value))
+    return 1.0 if value > 1.0 else max(0.0, value)
 
 
 def _derive_power(
     signals: dict[Signal, float], device: Device, draws: PowerLevels, settings: SignalSettings
 ) -> None:
-    limit = signals.get(Signal.POWER_LIMIT_WATTS) or device.power_limit_watts
-    ratio = power_ratio(signals.get(Signal.POWER_WATTS), limit, draws, settings)
+    limit = signals.get(_Signal.POWER_LIMIT_WATTS) or device.power_limit_watts
+    ratio = power_ratio(signals.get(_Signal.POWER_WATTS), limit, draws, settings)
     if ratio is not None:
-        signals.setdefault(Signal.POWER, ratio)
+        signals.setdefault(_Signal.POWER, ratio)
 
 
 def power_ratio(
@@ -172,15 +181,15 @@ def power_ratio(
 
 
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:
-    generation = signals.get(Signal.PCIE_LINK_GENERATION, device.pcie_generation_maximum)
-    width = signals.get(Signal.PCIE_LINK_WIDTH, device.pcie_width_maximum)
+    generation = signals.get(_Signal.PCIE_LINK_GENERATION, device.pcie_generation_maximum)
+    width = signals.get(_Signal.PCIE_LINK_WIDTH, device.pcie_width_maximum)
     pcie = link_bytes_per_second(generation, width)
     nvlink = device.nvlink_bytes_per_second
     for signal, quantity, capacity in (
-        (Signal.PCIE_RECEIVE, Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pcie),
-        (Signal.PCIE_TRANSMIT, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pcie),
-        (Signal.NVLINK_RECEIVE, Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, nvlink),
-        (Signal.NVLINK_TRANSMIT, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, nvlink),
+        (_Signal.PCIE_RECEIVE, _Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pcie),
+        (_Signal.PCIE_TRANSMIT, _Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pcie),
+        (_Signal.NVLINK_RECEIVE, _Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, nvlink),
+        (_Signal.NVLINK_TRANSMIT, _Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, nvlink),
     ):
         if capacity and quantity in signals:
             signals.setdefault(signal, _ratio(signals[quantity] / capacity))
@@ -196,8 +205,8 @@ def _drop_dead_counters(
     if any(signals[counter] for counter in counters):
         return
     if were_dead or (
-        signals.get(Signal.GPU_BUSY, 0.0) >= settings.suspect_busy_ratio
-        and signals.get(Signal.POWER, 0.0) >= settings.suspect_power_ratio
+        signals.get(_Signal.GPU_BUSY, 0.0) >= settings.suspect_busy_ratio
+        and signals.get(_Signal.POWER, 0.0) >= settings.suspect_power_ratio
     ):
         for counter in counters:
             del signals[counter]
@@ -236,23 +245,24 @@ _LIMITS: Final[Mapping[Resource, Callable[[UsageSettings], float]]] = {
 """From which share on a resource is saturated."""
 
 
-def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> DeviceUsage:
+def usage(
+    signals: Mapping[Signal, float], layout: SignalLayout, device: Device, settings: UsageSettings
+) -> DeviceUsage:
     """What was used of each resource; one that is not measured is left out.
 
     Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
     activity, both at the clock that ran. Without profiling it is the busy share, weighed by
     power where that is known (docs/definitions.md, provisioning).
     """
-    layout = layout_of(signals)
     at_least, at_most = _compute_bounds(signals, layout, device, settings)
-    shares = {} if at_most is None else {Resource.COMPUTE: at_most}
+    shares = {} if at_most is None else {_Resource.COMPUTE: at_most}
     for resource, names in layout.used:
         share = max(map(signals.__getitem__, names))
         # Few GPUs ever work on media: for the others it would be series of zeros.
-        if share or resource is not Resource.MEDIA:
+        if share or resource is not _Resource.MEDIA:
             shares[resource] = share
     work = at_most if at_least is None else at_least
-    at_work = shares if at_least is None else shares | {Resource.COMPUTE: at_least}
+    at_work = shares if at_least is None else shares | {_Resource.COMPUTE: at_least}
     return DeviceUsage(
         shares,
         at_least,
@@ -268,34 +278,34 @@ def waste(
 
     Empty where the state or the use is unknown.
     """
-    if used_ratio is None or state is State.UNKNOWN:
+    if used_ratio is None or state is _State.UNKNOWN:
         return {}
     if (unused := 1.0 - used_ratio) <= 0.0:
         return {}
     if state in _CAUSES:
         return {_CAUSES[state]: unused}
     if conditions.isdisjoint(THROTTLES):
-        return {Cause.HEADROOM: unused}
+        return {_Cause.HEADROOM: unused}
     throttled = min(unused, 1.0 - clock)
-    parts = {Cause.THROTTLED: throttled, Cause.HEADROOM: unused - throttled}
+    parts = {_Cause.THROTTLED: throttled, _Cause.HEADROOM: unused - throttled}
     return {cause: part for cause, part in parts.items() if part > 0.0}
 
 
 def _compute_bounds(
     signals: Mapping[Signal, float], layout: SignalLayout, device: Device, settings: UsageSettings
 ) -> tuple[float | None, float | None]:
-    busy = signals.get(Signal.GPU_BUSY)
+    busy = signals.get(_Signal.GPU_BUSY)
     if layout.counters:
         pipe = highest(signals, *layout.pipes)
         clock = clock_ratio(signals, device)
         at_least = (
             None if pipe is None else min(1.0, pipe / device.achievable_compute_ratio) * clock
         )
-        at_most = signals.get(Signal.SM_WORK, None if busy is None else busy * clock)
+        at_most = signals.get(_Signal.SM_WORK, None if busy is None else busy * clock)
         if at_least is not None and at_most is not None:
             at_most = max(at_least, at_most)
         return at_least, at_most
-    power = signals.get(Signal.POWER)
+    power = signals.get(_Signal.POWER)
     if busy is None or power is None:
         return None, busy
     return None, busy * min(1.0, power / settings.working_power_ratio)
@@ -305,8 +315,8 @@ def _used(
     shares: Mapping[Resource, float], work: float | None, device: Device, settings: UsageSettings
 ) -> float | None:
     achieved = [] if work is None else [work]
-    if (share := shares.get(Resource.MEMORY_BANDWIDTH)) is not None:
+    if (share := shares.get(_Resource.MEMORY_BANDWIDTH)) is not None:
         achieved.append(share / device.achievable_bandwidth_ratio)
-    links = [shares[link] for link in (Resource.PCIE, Resource.NVLINK) if link in shares]
+    links = [shares[link] for link in (_Resource.PCIE, _Resource.NVLINK) if link in shares]
     achieved += [share / settings.link_achievable_ratio for share in links]
     return min(1.0, max(achieved)) if achieved else None

@@ -1,6 +1,5 @@
 """Builders of windows and of their five-minute blocks."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
@@ -9,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from rightsizer.accounting.window_codec import AMOUNTS, DURATIONS, SUMS
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.members import members
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
@@ -21,8 +21,11 @@ from rightsizer.model.state import (
     Tier,
     UnknownReason,
 )
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Entry, Window
+
+_State = members(State)
+_Resource = members(Resource)
 
 _Key = TypeVar("_Key")
 _Times: TypeAlias = defaultdict[_Key, Nanoseconds]
@@ -52,11 +55,12 @@ class EntrySums:
         self._states[entry.state] += duration
         for condition in entry.conditions:
             self._conditions[condition] += duration
-        if entry.used_ratio is None:
+        if (used := entry.used_ratio) is None:
             return
-        length, joules = seconds(duration), entry.energy_joules or 0.0
-        self._used_seconds += entry.used_ratio * length
-        self._used_joules += entry.used_ratio * joules
+        # Not `seconds`: this is called some ten times for each reading of a device.
+        length, joules = duration / NANOSECONDS_PER_SECOND, entry.energy_joules or 0.0
+        self._used_seconds += used * length
+        self._used_joules += used * joules
         for cause, part in entry.waste.items():
             self._waste_seconds[cause] += part * length
             self._waste_joules[cause] += part * joules
@@ -109,9 +113,10 @@ class WindowBuilder(EntrySums):
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
         super().add(entry)
-        duration = entry.end - entry.start
-        self._widen(entry.start, entry.end)
-        if entry.state is State.UNKNOWN:
+        start, end, state = entry.start, entry.end, entry.state
+        duration = end - start
+        self._widen(start, end)
+        if state is _State.UNKNOWN:
             if entry.unknown_reason is not None:
                 self._unknown_reasons[entry.unknown_reason] += duration
             return
@@ -127,10 +132,10 @@ class WindowBuilder(EntrySums):
             self._cycles += 1.0
             self._cycle_seconds += entry.cycle.length_seconds
             self._cycle_busy_seconds += entry.cycle.busy_seconds
-        is_active = entry.state in ACTIVE_STATES
+        is_active, demands = state in ACTIVE_STATES, self._demands
         for resource, share in entry.shares.items():
-            if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
-                self._demands[resource].add(share, duration)
+            if is_active or (resource is _Resource.MEMORY and state is _State.IDLE_HELD):
+                demands[resource].add(share, duration)
         if is_active and entry.compute_at_least is not None:
             self._compute_at_least.add(entry.compute_at_least, duration)
 
@@ -193,19 +198,22 @@ def _positive(times: Mapping[_Key, Nanoseconds]) -> dict[_Key, Nanoseconds]:
     return {key: duration for key, duration in times.items() if duration > 0}
 
 
-_SIGNALS: Final = {Measure.BUSY: Signal.GPU_BUSY, Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES}
-_RESOURCES: Final = {
-    Measure.COMPUTE: Resource.COMPUTE,
-    Measure.MEMORY_BANDWIDTH: Resource.MEMORY_BANDWIDTH,
-    Measure.MEMORY: Resource.MEMORY,
-    Measure.PCIE: Resource.PCIE,
-    Measure.NVLINK: Resource.NVLINK,
-}
+_SIGNALS: Final = (
+    (Measure.BUSY, Signal.GPU_BUSY),
+    (Measure.MEMORY_BYTES, Signal.MEMORY_USED_BYTES),
+)
+_RESOURCES: Final = (
+    (Measure.COMPUTE, Resource.COMPUTE),
+    (Measure.MEMORY_BANDWIDTH, Resource.MEMORY_BANDWIDTH),
+    (Measure.MEMORY, Resource.MEMORY),
+    (Measure.PCIE, Resource.PCIE),
+    (Measure.NVLINK, Resource.NVLINK),
+)
 
 
 def entry_measures(entry: Entry) -> dict[Measure, float]:
     """What is known of each measure over a stretch; nothing where its state is unknown."""
-    if entry.state is State.UNKNOWN:
+    if entry.state is _State.UNKNOWN:
         return {}
     return measures_of(entry.signals, entry.shares, entry.compute_at_least)
 
@@ -216,8 +224,13 @@ def measures_of(
     compute_at_least: float | None,
 ) -> dict[Measure, float]:
     """The measures that signals and shares of resources give."""
-    found = {each: signals[signal] for each, signal in _SIGNALS.items() if signal in signals}
-    found |= {each: shares[name] for each, name in _RESOURCES.items() if name in shares}
+    found: dict[Measure, float] = {}
+    for each, signal in _SIGNALS:
+        if signal in signals:
+            found[each] = signals[signal]
+    for each, name in _RESOURCES:
+        if name in shares:
+            found[each] = shares[name]
     if compute_at_least is not None:
         found[Measure.COMPUTE_AT_LEAST] = compute_at_least
     return found
@@ -241,10 +254,11 @@ class BlockBuilder:
         self._known += duration
         durations, sums, peaks = self._durations, self._sums, self._peaks
         for measure, value in values.items():
-            durations[measure] = durations.get(measure, 0) + duration
-            sums[measure] = sums.get(measure, 0.0) + value * duration
-            if value > peaks.get(measure, -math.inf):
-                peaks[measure] = value
+            if measure not in sums:
+                durations[measure], sums[measure], peaks[measure] = 0, 0.0, value
+            durations[measure] += duration
+            sums[measure] += value * duration
+            peaks[measure] = max(peaks[measure], value)
 
     def blocks(self, start: Nanoseconds) -> Blocks:
         """The block so far, or none where nothing is known of it."""

@@ -72,17 +72,18 @@ class WorkloadAccount:
 
     def _measure(self, held: Mapping[str, float]) -> None:
         latest = [self._latest[uuid] for uuid in held if uuid in self._latest]
-        if len(latest) < len(held) or any(
-            self.seen - each.end > _HELD_FOR * each.duration for each in latest
-        ):
+        if len(latest) < len(held):
             return
-        first, *others = (each.values for each in latest)
-        sums = {
-            measure: sum((values[measure] for values in others), value)
-            for measure, value in first.items()
-            if all(measure in values for values in others)
-        }
-        self.rollups.measure(sums, min(each.duration for each in latest))
+        sums: Mapping[Measure, float] | None = None
+        for end, duration, values in latest:
+            if self.seen - end > _HELD_FOR * duration:
+                return
+            sums = (
+                values
+                if sums is None
+                else {each: sums[each] + values[each] for each in sums if each in values}
+            )
+        self.rollups.measure(sums or {}, min(each.duration for each in latest))
 
 
 class WorkloadAccounts:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _HELP: Final = help_of(__file__)
+_ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 20_000
+"""Readings hold no cycles: the interpreter's 700 is reached every few polls, and finds nothing."""
 _STATES_SHOWN = 4
 _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 """A utilization is of a second at most: a reading so far from the next stands for more."""
@@ -115,6 +118,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
+    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     if arguments.device is not None and arguments.devices not in (None, 1):
         fault = "names the only GPU, and --devices says there are more; drop one"
         raise UsageError(f"--device: {fault}")

@@ -5,8 +5,7 @@ from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import cpu_list
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
@@ -39,11 +38,13 @@ class RecordedJobs:
         self._present: tuple[RecordedJob, ...] = ()
         self._holdings: Mapping[str, tuple[Holding, ...]] = {}
 
-    def applied(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the jobs that are there as holders of their GPUs."""
+    def holdings_at(
+        self, time: Nanoseconds, recorded: Mapping[str, tuple[Holding, ...]]
+    ) -> Mapping[str, tuple[Holding, ...]]:
+        """Recorded holders, and the jobs that are there at a time as holders of their GPUs."""
         if not self.jobs:
-            return snapshot
-        present = tuple(job for job in self.jobs if job.holds_at(snapshot.wall_time))
+            return recorded
+        present = tuple([job for job in self.jobs if job.holds_at(time)])
         if present != self._present:
             self._present = present
             self._holdings = {
@@ -51,7 +52,7 @@ class RecordedJobs:
                 for job in present
                 for device in job.devices
             }
-        return replace(snapshot, holdings={**snapshot.holdings, **self._holdings})
+        return {**recorded, **self._holdings}
 
     def remarks(self) -> Iterator[str]:
         """What a person should know of those that are inferred."""

@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -209,8 +209,9 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
-            notes, snapshots, end = native.notes, native.snapshots(), native.end
+            notes, end = native.notes, native.end
             held, remarks = RecordedJobs(stated_jobs(jobs, devices)), []
+            snapshots = _with_jobs(native.snapshots(), held)
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
@@ -219,15 +220,16 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             devices = build_devices(found.facts, catalogue, board)
             interval, end = found.interval, found.end
             notes = [file.notes for file in files]
-            snapshots = _snapshots(merge_rows([file.rows() for file in files]), found, devices)
             held = _jobs(jobs, found, devices)
+            rows = merge_rows([file.rows() for file in files])
+            snapshots = _snapshots(rows, found, devices, held)
             remarks = list(_losses(found, devices))
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
             (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
-            _shown(snapshots, held, end, progress),
+            _shown(snapshots, end, progress),
             opened.pop_all(),
         )
 
@@ -262,13 +264,18 @@ def _jobs(stated: Sequence[str], found: RecordingSurvey, devices: Sequence[Devic
     return RecordedJobs(inferred_jobs(loads, devices))
 
 
-def _shown(
-    snapshots: Generator[Snapshot, None, None],
-    jobs: RecordedJobs,
-    end: Nanoseconds,
-    progress: Progress,
+def _with_jobs(
+    snapshots: Generator[Snapshot, None, None], jobs: RecordedJobs
 ) -> Generator[Snapshot, None, None]:
-    """The snapshots with the jobs as holders; shows how much of the recording's time is over."""
+    with closing(snapshots):
+        for each in snapshots:
+            yield replace(each, holdings=jobs.holdings_at(each.wall_time, each.holdings))
+
+
+def _shown(
+    snapshots: Generator[Snapshot, None, None], end: Nanoseconds, progress: Progress
+) -> Generator[Snapshot, None, None]:
+    """The snapshots; shows how much of the recording's time is over."""
     start: Nanoseconds | None = None
     with closing(snapshots):
         for count, snapshot in enumerate(snapshots):
@@ -276,7 +283,7 @@ def _shown(
                 start = snapshot.wall_time
             elif not count % _SHOWN_EVERY:
                 progress("replay", 100 * (snapshot.wall_time - start) // max(1, end - start), 100)
-            yield jobs.applied(snapshot)
+            yield snapshot
 
 
 def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:
@@ -290,7 +297,10 @@ def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> 
 
 
 def _snapshots(
-    rows: Iterable[RecordingRow], found: RecordingSurvey, devices: tuple[Device, ...]
+    rows: Iterable[RecordingRow],
+    found: RecordingSurvey,
+    devices: tuple[Device, ...],
+    jobs: RecordedJobs,
 ) -> Generator[Snapshot, None, None]:
     """One snapshot a poll, in the order of time.
 
@@ -311,7 +321,7 @@ def _snapshots(
             interval=interval,
             devices=devices,
             readings={device: held.reading(device, rows) for device, rows in poll.items()},
-            holdings=held.holdings,
+            holdings=jobs.holdings_at(last, held.holdings),
         )
 
     for row in rows:

@@ -4,7 +4,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import getitem, itemgetter
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
@@ -123,20 +123,32 @@ class CellTable:
         self, cells: Sequence[str], line: int, notes: RecordingNotes
     ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
         """The values of a row, and why the others are not there."""
+        of_row = self._cells(cells)
+        found = [*map(getitem, self.columns, of_row)]
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        of_row = zip(self.columns, self._signals, self._cells(cells), strict=True)
-        for column, signal, cell in of_row:
-            value = column[cell]
+        for signal, value in zip(self._signals, found, strict=True):
             if isinstance(value, float):
                 values[signal] = value
             else:
                 missing[signal] = value
-                if value is Missing.INVALID:
-                    notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
-        if self._has_rivals and missing:
-            missing = {signal: why for signal, why in missing.items() if signal not in values}
+        if missing:
+            if Missing.INVALID in found:
+                self._count_unreadable(of_row, found, line, notes)
+            if self._has_rivals:
+                missing = {signal: why for signal, why in missing.items() if signal not in values}
         return values, missing
+
+    def _count_unreadable(
+        self,
+        cells: Sequence[str],
+        found: Sequence[float | Missing],
+        line: int,
+        notes: RecordingNotes,
+    ) -> None:
+        for column, cell, value in zip(self.columns, cells, found, strict=True):
+            if value is Missing.INVALID:
+                notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
 
 
 def read_cells(

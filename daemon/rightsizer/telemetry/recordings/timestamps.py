@@ -27,7 +27,7 @@ _ZONE: Final = re.compile(r" [A-Z]{3,4}$")
 """Names of zones are not unique: a time of one is read as that of a log that names none."""
 _LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"[.,](\d+)")
-_MINUTE_END: Final = 16
+_DATE_MARKS: Final = ("-", "/")
 _SECOND_END: Final = 19
 _FURTHEST: Final = 1 << 63
 _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
@@ -41,7 +41,7 @@ def parse_timestamp(text: str) -> Nanoseconds:
     """
     if text[-3:].isalpha():
         text = _ZONE.sub("", text)
-    if text[4:5] in ("-", "/") and text[:4].isdigit():
+    if text[4:5] in _DATE_MARKS and text[:4].isdigit():
         return parse_calendar(text)
     found = _OF_SPREADSHEET.fullmatch(text)
     # Of slashes without half days it is not known whether day or month is first.
@@ -72,11 +72,11 @@ def _parse_date(text: str) -> Nanoseconds:
 
 def parse_calendar(text: str) -> Nanoseconds:
     """`2024/01/31 12:34:56.789` or ISO 8601, of UTC without a zone; else a `ValueError`."""
-    fraction = text[_SECOND_END + 1 :]
-    if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
-        len(text) == _SECOND_END or (text[_SECOND_END:].startswith(".") and fraction.isdigit())
+    fraction = text[20:]
+    if text[16:17] == ":" and (
+        len(text) == _SECOND_END or (text[19:20] == "." and fraction.isdigit())
     ):
-        return _kept(_whole_second(text[:_SECOND_END]) + _below_second(fraction))
+        return _whole_second(text[:19]) + _below_second(fraction)
     found = _FRACTION.search(text)
     if found:
         text = text[: found.start()] + text[found.end() :]
@@ -122,7 +122,7 @@ def _unit_by_magnitude(digits: int) -> Nanoseconds:
 @lru_cache(maxsize=1024)
 def _whole_second(text: str) -> Nanoseconds:
     """The devices of a poll, and the files of a recording, share their seconds."""
-    return _whole_minute(text[:_MINUTE_END]) + int(text[17:]) * NANOSECONDS_PER_SECOND
+    return _kept(_whole_minute(text[:16]) + int(text[17:]) * NANOSECONDS_PER_SECOND)
 
 
 @lru_cache(maxsize=1024)
