@@ -31,7 +31,7 @@ _NAMED: Final = 3
 def advise_text(
     findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
 ) -> str:
-    """In lines of at most 100 columns; why rules abstain only where that is asked for."""
+    """Format findings and advice in at most 100 columns; abstentions only if verbose."""
     from rightsizer.advice.engine import unadvised  # noqa: PLC0415 - the rules, as said below.
 
     still_open = [each for each in advice if each.is_open]
@@ -59,7 +59,7 @@ def advise_text(
 
 
 def open_lines(forms: Sequence[JsonObject]) -> list[str]:
-    """Open advice in the order of its worth, that of idle GPUs without a workload once."""
+    """Format open advice by its worth; alike advice on idle GPUs is folded."""
     if not forms:
         return []
     lines = ["To do, by savings, then by severity:"]
@@ -88,7 +88,7 @@ def _folded(unit: Unit[JsonObject]) -> str:
 
 
 def _subject(advice: JsonObject) -> str:
-    """What a summary begins with."""
+    """Return the start of the summary."""
     subject: str = advice["summary"].partition(":")[0]
     return subject
 
@@ -99,7 +99,7 @@ def _open_count(count: int, flags: str = "") -> str:
 
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
-    """One line a rule and reason, however many GPUs it is of."""
+    """Yield one line per rule and reason, with the GPUs concerned."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         if finding.abstained is not None:
@@ -121,7 +121,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.url:
         return _of_agent(arguments)
-    # Half a second, which an agent at an address does not take.
+    # Imported on use: takes half a second, not needed with --url.
     from rightsizer.agent.offline_advice import run_offline  # noqa: PLC0415
     from rightsizer.agent.settings import Settings  # noqa: PLC0415
 

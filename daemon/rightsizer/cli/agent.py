@@ -23,7 +23,7 @@ _ACCESS: Final = """
 
 
 def add_listen_flags(parser: argparse.ArgumentParser) -> None:
-    """Where it listens, and where things are."""
+    """Add flags for addresses and paths."""
     default = WebTree()
     flags = f"""
 --web.listen-address ADDRESS: where to listen, as host:port, :port or [::1]:port; repeatable;
@@ -38,12 +38,12 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_access_flags(parser: argparse.ArgumentParser) -> None:
-    """Who may ask, and for what."""
+    """Add flags for access control."""
     add_flags(parser.add_argument, _ACCESS)
 
 
 def add_collector_flags(parser: argparse.ArgumentParser) -> None:
-    """A pair of flags for each collector; without one, the configuration says."""
+    """Add a pair of flags for each collector; the default is the configuration."""
     flags = parser.add_argument_group("what /metrics exports")
     for collector, sentence in COLLECTORS.items():
         usual = "on" if collector in DEFAULT_COLLECTORS else "off"
@@ -60,7 +60,7 @@ def add_collector_flags(parser: argparse.ArgumentParser) -> None:
 def with_collector_flags(
     settings: MetricsSettings, arguments: argparse.Namespace
 ) -> MetricsSettings:
-    """The settings with what those flags say."""
+    """Apply the collector flags to the settings."""
     said = {each: getattr(arguments, f"collector_{each}") for each in COLLECTORS}
     on = [collector for collector, switch in said.items() if switch is True]
     off = [collector for collector, switch in said.items() if switch is False]
@@ -81,7 +81,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that say what is read."""
+    """Add the flags of the source."""
     default = PathSettings()
     flags = f"""
 --path.procfs DIR: mount point of procfs; setting: path.procfs
@@ -95,7 +95,7 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    """The settings with what those flags say."""
+    """Apply the source flags to the settings."""
     values = {
         "sources.simulated.scenario": arguments.simulated_scenario,
         "path.procfs": arguments.path_procfs or None,
@@ -111,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    """What the file says, with what flags say otherwise; `UsageError` where that is wrong."""
+    """Load the configuration and apply the flags; `UsageError` for invalid ones."""
     settings = settings_of(arguments, Settings)
     values = {
         "web.listen_addresses": tuple(map(checked_address, arguments.web_listen_address or ()))

@@ -1,4 +1,4 @@
-"""`rightsizer completion`, and the answers to a shell that completes."""
+"""`rightsizer completion`, and answers to a completing shell."""
 
 import argparse
 import os
@@ -12,14 +12,14 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def asked_command() -> str:
-    """The command on the line that is completed; empty where it is not whole yet."""
+    """Return the command on the line being completed; empty while it is incomplete."""
     line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
     words = line.split()[1:]
     return words[0] if len(words) > 1 or (words and line[-1:].isspace()) else ""
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Tell the shell what may follow by the parser, and end the process."""
+    """Tell the shell the possible completions, and exit."""
     import argcomplete  # noqa: PLC0415 - an extra.
 
     argcomplete.autocomplete(parser, always_complete_options=False)

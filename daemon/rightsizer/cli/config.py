@@ -1,4 +1,4 @@
-"""`rightsizer config` and `check-config`: a first configuration, the one in force, its faults."""
+"""`rightsizer config` and `check-config`: create, show and check a configuration."""
 
 import argparse
 import os
@@ -54,12 +54,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def starter() -> str:
-    """The text of a configuration to start from."""
+    """Return the text of a starter configuration."""
     return files("rightsizer.agent").joinpath("starter.yaml").read_text(encoding="utf-8")
 
 
 def shown(path: Path, environ: Mapping[str, str], *, is_effective: bool) -> str:
-    """YAML of the settings, each value with its origin as a comment.
+    """Return the settings as YAML, each value with its origin as a comment.
 
     Raises:
         ConfigurationError: a file cannot be read, or has faults.

@@ -1,4 +1,4 @@
-"""`rightsizer demo`: a simulated node in fast motion, with the week before in its memory."""
+"""`rightsizer demo`: a simulated node in fast motion, with a week of history."""
 
 import argparse
 import math
@@ -37,25 +37,25 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """How the demonstration runs."""
+    """Settings of the demonstration."""
 
     scenario: str = DEFAULT_SCENARIO
     listen_address: str = "127.0.0.1:19400"
     speed: float = 720.0
-    """Simulated seconds a second: a day in two minutes."""
+    """Simulated seconds per second: a day in two minutes."""
     tick_seconds: float = 10.0
     """Simulated time between two readings."""
     days_before: float = 7.0
     memory_tick_seconds: float = 1800.0
-    """Simulated time between two readings of the days before."""
+    """Simulated time between two readings of the preceding days."""
     deadline_seconds: float = 0.8
-    """Real time that a reading may take; simulated time stands still meanwhile."""
+    """Real time limit of a reading; simulated time stands still meanwhile."""
     web_config_file: str = ""
     enable_lifecycle: bool = False
 
 
 class DemoClock(FastClock):
-    """A fast clock until it has caught up with the world, and in step with it from then on."""
+    """A fast clock that slows to real time once it has caught up."""
 
     def __init__(
         self, start: Nanoseconds, speed: float, now: Callable[[], Nanoseconds] = time.time_ns
@@ -65,7 +65,7 @@ class DemoClock(FastClock):
         self._world_time = now
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
-        """Jump where the world is ahead, else wait as long as it does."""
+        """Jump while behind real time, else wait in real time."""
         self.speed = self._fast if deadline < self._world_time() else 1.0
         return super().wait_until(deadline, stop)
 
@@ -75,19 +75,19 @@ def run_demo(
     tell: Callable[[str], None],
     world_time: Callable[[], Nanoseconds] = time.time_ns,
 ) -> None:
-    """Run until a signal ends it; tell where to look, and what is going on.
+    """Run until a signal; print addresses and progress.
 
-    The day that passes ends at `world_time`, and so depends on the time of day: workloads of a
-    scenario keep hours.
+    The simulated day ends at `world_time`, so its content depends on the time of day: scenarios
+    have office hours.
 
     Raises:
-        RightsizerError: the scenario or the address is not to be had.
+        RightsizerError: the scenario or the address is unavailable.
     """
     five_minutes = 300 * NANOSECONDS_PER_SECOND
     now = world_time()
     clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
     if demo.days_before:
-        # A port that is in use is told now, not once the days before are simulated.
+        # Fail early on a port in use, before the preceding days are simulated.
         listening_socket(parse_address(demo.listen_address)).close()
 
     def prepare(agent: Agent) -> None:
@@ -101,14 +101,14 @@ def run_demo(
             tell(pages_text(address, agent.server.scheme))
 
     is_open = not demo.web_config_file
-    # What a report is made of, for as long as it runs.
+    # Database of reports, for the time of the run.
     with tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder:
         settings = _settings(demo, Path(folder))
         serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
 def pages_text(address: str, scheme: str = "http") -> str:
-    """The pages of an agent, for a person who has just started it."""
+    """List the pages of an agent that was just started."""
     return (
         f"  page      {scheme}://{address}/\n"
         f"  metrics   {scheme}://{address}/metrics\n"
@@ -120,7 +120,7 @@ def pages_text(address: str, scheme: str = "http") -> str:
 
 
 def _command() -> str:
-    """How a terminal calls `rightsizer`: by its path, where the environment is not activated."""
+    """Return how to call `rightsizer` in a terminal: by path if it is not on PATH."""
     installed = Path(sys.executable).with_name("rightsizer")
     if shutil.which("rightsizer") is not None or not installed.exists():
         return "rightsizer"
@@ -128,9 +128,9 @@ def _command() -> str:
 
 
 def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
-    """Let the agent account for the days before, straight from the physical model."""
+    """Account for the preceding days directly from the physical model."""
     interval = nanoseconds(demo.memory_tick_seconds)
-    # Whole ticks, so that the last of them is where the demonstration begins.
+    # Whole ticks, so that the last one ends where the demonstration begins.
     span = nanoseconds(demo.days_before * _DAY) // interval * interval
     if span <= 0:
         return
@@ -151,7 +151,7 @@ def _settings(demo: DemoSettings, folder: Path) -> Settings:
         "sources.simulated.scenario": demo.scenario,
         "sources.nvml.deadline_seconds": demo.deadline_seconds,
         "history.path": str(folder / "history.db"),
-        # Simulated time flies; by default it would be written many times a second.
+        # In fast motion the default would flush many times a second.
         "history.flush_interval": 1800.0,
         "recommender.jitter": 0.0,
         "web.listen_addresses": (demo.listen_address,),
@@ -159,10 +159,10 @@ def _settings(demo: DemoSettings, folder: Path) -> Settings:
         "web.enable_lifecycle": demo.enable_lifecycle,
         "web.server.page_refresh_seconds": 5.0,
         "web.server.plan_form": True,
-        # Every panel of every dashboard is to be seen.
+        # For dashboards, whose panels need all metrics.
         "web.metrics.level": Level.FULL,
         "log.level": LogLevel.WARNING,
-        # The socket is for the agent that reads this machine's GPUs.
+        # The socket belongs to the agent of this machine's GPUs.
         "path.api_socket": "",
     }
     return with_values(Settings(), values)

@@ -1,4 +1,4 @@
-"""`rightsizer doctor`: what can be seen from here, and what each thing that is missing costs."""
+"""`rightsizer doctor`: checks of this machine, with the cost of what is missing."""
 
 import argparse
 import textwrap
@@ -32,7 +32,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def doctor_text(checks: Sequence[Check]) -> str:
-    """A line each, what it costs and the remedy below it, and a sum."""
+    """Format a line per check, with cost and remedy, and a total."""
     lines = [line for check in checks for line in _lines(check)]
     counts = [f"{sum(each.verdict is verdict for each in checks)} {verdict}" for verdict in Verdict]
     return "\n".join([*lines, "", ", ".join(counts)])

@@ -25,7 +25,7 @@ from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 
 _HELP: Final = help_of(__file__)
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
-"""By which a window may begin before the end of the last: two clocks are not read at once."""
+"""Allowed overlap of windows: two clocks are read one after the other."""
 _GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}
 _BINARY: Final = frozenset({"parquet"})
 
@@ -37,25 +37,25 @@ class _ExportSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExportQuery:
-    """Which part of a history, and how fine."""
+    """Part of a history to export, and its resolution."""
 
     grain: Nanoseconds
-    """The span of a row; what the history has merged into hours stays an hour."""
+    """Span of a row; hours in the history stay hours."""
     since: Nanoseconds = 0
-    """Rows are made of windows that begin at this time or later,"""
+    """Lower bound of the window's start."""
     until: Nanoseconds | None = None
-    """and before this one."""
+    """Upper bound of the window's start, exclusive."""
     devices: tuple[str, ...] = ()
-    """Uuids or indexes; all where none is named."""
+    """Uuids or indexes; empty for all."""
 
 
 @contextlib.contextmanager
 def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]:
-    """The devices' rows, oldest first, while the history is open.
+    """Yield the rows of the devices, oldest first, while the history is open.
 
     Raises:
         HistoryError: there is no history, or it cannot be read.
-        UsageError: a device that is asked for is not in it.
+        UsageError: a requested device is not in it.
     """
     with contextlib.closing(Storage(str(path), read_only=True)) as storage:
         if storage.history is None:
@@ -65,9 +65,9 @@ def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]
 
 
 def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
-    """Windows in the order of time, those of a device and a span of the grain made one.
+    """Merge consecutive windows, in time order, of a device and grain.
 
-    A span that a clock lived twice stays two.
+    A span that a clock passed twice stays two rows.
     """
     for _, same in groupby(windows, lambda window: window.start // grain):
         laps: list[list[Window]] = []

@@ -1,4 +1,4 @@
-"""What `make run` does: the agent on this machine's GPUs, or the demonstration without any."""
+"""Entry point of `make run`: an agent on this machine's GPUs, else the demonstration."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def main() -> int:
-    """Run in the foreground, on loopback; the exit status."""
+    """Run in the foreground on loopback; return the exit status."""
     trouble = _trouble()
     try:
         if trouble is not None:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _trouble() -> str | None:
-    """Why there are no devices, `None` where there are."""
+    """Return why there are no devices, or `None` if there are."""
     clock = SystemClock()
     deadline = clock.time() + nanoseconds(_PATIENCE_SECONDS)
     with closing(live_source(Settings(), clock).source) as source:

@@ -40,11 +40,11 @@ from rightsizer.report.labels import CAUSE_LABELS
 
 _HELP: Final = help_of(__file__)
 _ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
-"""An old window is a whole hour, which may have begun before the job did."""
+"""Old windows are whole hours, which may begin before the job."""
 _LEAST_SECONDS: Final = 60.0
-"""Of known time; below, shares say more of the moment than of the job."""
+"""Known time below which shares are not representative."""
 _LEAST_SHARE: Final = 0.1
-"""What is lost to a cause before anything is said of it; sums of trifles are no lesson."""
+"""Share of a loss below which no advice is given, since sums of trifles teach little."""
 _LISTED_SHARE: Final = 0.01
 _ROOMY_MEMORY: Final = 0.5
 _LESSONS: Final[Mapping[Cause, str]] = {
@@ -66,7 +66,7 @@ _LESSONS: Final[Mapping[Cause, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class JobDevice:
-    """A GPU, or an instance of one, that the job held."""
+    """A GPU or an instance that the job held."""
 
     uuid: str
     name: str
@@ -75,32 +75,32 @@ class JobDevice:
 
 @dataclass(frozen=True, slots=True)
 class JobUsageReport:
-    """Sums over all of the job's GPUs on this node; seconds are those of a GPU."""
+    """Sums over the job's GPUs on this node; seconds are GPU-seconds."""
 
     job: str
-    """The workload's key, as `slurm:4242`."""
+    """Key of the workload, such as `slurm:4242`."""
     devices: tuple[JobDevice, ...]
     start: Nanoseconds
-    """When it was first seen with a GPU, wall time."""
+    """Wall time when it was first seen with a GPU."""
     end: Nanoseconds
     held_seconds: float
     known_seconds: float
     used_seconds: float
     unused_seconds: Mapping[Cause, float]
     used_joules: float | None
-    """`None` where the energy was not measured."""
+    """`None` if energy was not measured."""
     unused_joules: float | None
     memory_peak_ratio: float | None
-    """Of the fullest GPU; `None` where memory was not read."""
+    """Of the fullest GPU; `None` if memory was not measured."""
     advice: tuple[Advice, ...]
-    """What the recommender says or said of it, the open first."""
+    """Advice on the job, open first."""
 
 
 def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
-    """The report on a job of a history: the number of a Slurm job, or the key of any workload.
+    """Return the report of a job, by Slurm job number or workload key.
 
     Raises:
-        HistoryError: there is no history, or no such workload in it.
+        HistoryError: there is no history, or it lacks the workload.
     """
     with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.history
@@ -131,7 +131,7 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
 
 
 def _keys(job: str) -> tuple[str, ...]:
-    """The keys that a job may have; on a simulated node they are of another form."""
+    """Return the possible keys of a job; simulated nodes use another form."""
     return job, f"slurm:{job}", f"slurm/{job}"
 
 
@@ -150,7 +150,7 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
 
 
 def job_report_text(report: JobUsageReport, node: str) -> str:
-    """The report of one job on a node, in a dozen lines."""
+    """Format the report of a job in a dozen lines."""
     job = report.job
     title = f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
     return "\n".join([f"GPU use of {title} on {node}", *_lines(report)])
@@ -190,7 +190,7 @@ def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
 
 
 def _advice(report: JobUsageReport) -> str:
-    """What the recommender has said, which looks closer; else what the largest loss teaches."""
+    """Return the recommender's advice, else the lesson of the largest loss."""
     if report.advice:
         return report.advice[0].finding.summary
     for cause, lost in _by_size(report):

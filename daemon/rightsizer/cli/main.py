@@ -1,4 +1,4 @@
-"""The command `rightsizer`: the registry of commands, and errors as exit codes."""
+"""Command `rightsizer`: registry of commands, and errors as exit codes."""
 
 import argparse
 import importlib
@@ -24,9 +24,9 @@ from rightsizer.model.table import table_rows
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command's name, group and summary, and where it stands.
+    """Name, group, summary and location of a command.
 
-    To load all of them takes more than a second, and 5 MiB that an agent would keep for months.
+    Loading all commands takes more than a second, and 5 MiB that an agent would keep for months.
     """
 
     group: str
@@ -35,9 +35,9 @@ class CommandEntry:
     summary: str
 
     def load(self) -> Command:
-        """The command itself."""
+        """Import the command."""
         module, _, attribute = self.place.partition(":")
-        # A name of this list: a test loads each.
+        # Only from this table; a test loads each.
         command: Command = getattr(importlib.import_module(module), attribute)
         return command
 
@@ -45,11 +45,11 @@ class CommandEntry:
 _USAGE: Final = 2
 _FLAG: Final = re.compile(r"--[\w.-]+")
 COMMANDS: Final = tuple(CommandEntry(**row) for row in table_rows(__file__, "commands.csv"))
-"""By the group that `--help` shows them in."""
+"""Ordered by group, as in `--help`."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
+    """Run a command line; return the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
     asked = arguments[0] if arguments else ""
     entry = next((each for each in COMMANDS if each.name == asked), None)
     if entry is None:
@@ -58,11 +58,11 @@ def main(arguments: Sequence[str]) -> int:
         return _run(entry, arguments)
     except RightsizerError as error:
         for line in str(error).splitlines():
-            # It may quote a file of another user.
+            # May quote an untrusted file.
             print(f"rightsizer: {harmless(line)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of the output has seen enough.
+        # The reader of the output has closed it.
         discard_output()
         return 0
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def _run(entry: CommandEntry, arguments: Sequence[str]) -> int:
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> str:
-    """What to write in place of a word that a command does not know."""
+    """Suggest a replacement for an unknown argument."""
     asked, _, value = word.partition("=")
     flags = _FLAG.findall(parser.format_usage())
     meant = command.meant.get(asked.lstrip("-").replace("-", "_").lower())
@@ -97,7 +97,7 @@ def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> st
 
 
 def entry_point() -> None:
-    """What the console script runs."""
+    """Entry point of the console script."""
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     if sys.argv[1:2] == ["agent"]:
@@ -106,26 +106,26 @@ def entry_point() -> None:
         _hide_rich()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A locale that lacks a character has a question mark in its place.
+            # Characters that the locale lacks become question marks.
             stream.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))
 
 
 def load_sparingly() -> None:
-    """Spare an agent 15 MiB of modules that its libraries load and never use here.
+    """Keep unused modules of libraries out of an agent, which saves 15 MiB.
 
-    structlog loads rich where the extra `cli` is installed; it and APScheduler load more, of which
-    they need a name at most as long as nothing is a coroutine, a process or a plugin.
+    structlog imports rich if the extra `cli` is installed; it and APScheduler import more, of which
+    they use only names as long as there are no coroutines, processes or plugins.
     """
     missing = _hide_rich()
     if all(map(find_spec, _OWN_HASHES)):
-        # OpenSSL has no others that are asked for, and takes 3 MiB.
+        # OpenSSL has no further hashes that are used, and takes 3 MiB.
         missing.setdefault("_hashlib", None)
     absent = _HARDLY_NEEDED.keys() - sys.modules.keys()
     for name in absent:
         sys.modules[name] = ModuleType(name)
         vars(sys.modules[name]).update(_HARDLY_NEEDED[name])
-    # Versions that need more of them get the real ones, where they are imported next.
+    # Versions that need more import the real modules later.
     with suppress(AttributeError, ImportError):
         importlib.import_module("structlog")
         importlib.import_module("apscheduler.schedulers.background")
@@ -134,14 +134,14 @@ def load_sparingly() -> None:
 
 
 def _hide_rich() -> dict[str, None]:
-    """Keep structlog from loading it, which takes 45 ms; the modules, where `None` is missing."""
+    """Hide rich from structlog, which saves 45 ms; return the modules, where `None` hides one."""
     missing = cast("dict[str, None]", sys.modules)
     missing.setdefault("rich", None)
     return missing
 
 
 _OWN_HASHES: Final = ("_md5", "_sha1", "_sha3")
-"""Extensions of an interpreter that was built with hashes of its own."""
+"""Extensions of an interpreter built with hashes of its own."""
 _HARDLY_NEEDED: Final[Mapping[str, Mapping[str, object]]] = {
     "asyncio": {"iscoroutinefunction": iscoroutinefunction},
     "concurrent.futures.process": {"BrokenProcessPool": RuntimeError},
@@ -151,7 +151,7 @@ _HARDLY_NEEDED: Final[Mapping[str, Mapping[str, object]]] = {
 
 
 def _complete() -> None:
-    """Answer a shell that completes a line, with the flags of the command on it alone."""
+    """Answer a completing shell; only the command on the line is loaded."""
     from rightsizer.cli.completion import asked_command, complete  # noqa: PLC0415
 
     parser = _RootParser()
@@ -165,7 +165,7 @@ def _complete() -> None:
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Tells the default of each flag that has one to tell; leaves indented lines as they are."""
+    """Shows meaningful defaults of flags, and keeps indented lines."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         parts = text.strip("\n").split("\n\n")
@@ -179,10 +179,10 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The flags of a command; what is wrong with them is told in a line."""
+    """Parser of a command; reports a fault in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Without the usage, which is longer than what is wrong."""
+        """Print the fault without the usage, which would be longer."""
         text = message.replace("argument ", "", 1) if message.startswith("argument ") else message
         called = self.prog.replace("rightsizer", program(), 1)
         remedy = "" if ";" in text else f"; '{called} --help' lists what it takes"
@@ -190,14 +190,14 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 class _RootParser(argparse.ArgumentParser):
-    """The flags before a command, and the list of all commands; it loads none of them."""
+    """Parser of global flags and the list of commands; loads none of them."""
 
     def __init__(self) -> None:
         super().__init__(prog="rightsizer", usage="rightsizer [-h] [--version] COMMAND ...")
         self.add_argument("--version", action="version", version=f"rightsizer {__version__}")
 
     def format_help(self) -> str:
-        """Commands by their groups, each with a line."""
+        """Return the commands by group, a line each."""
         width = max(len(entry.name) for entry in COMMANDS)
         purpose = "Account for every second of every GPU and say what size it should be."
         lines = [f"usage: {self.usage}", "", purpose]
@@ -212,7 +212,7 @@ class _RootParser(argparse.ArgumentParser):
 
 
 def _without_command(arguments: Sequence[str]) -> int:
-    """Answer `--help` and `--version`; else show the list, or the nearest command."""
+    """Handle `--help` and `--version`; else show the list, or suggest a command."""
     parser = _RootParser()
     if arguments and not arguments[0].startswith("-"):
         names = [entry.name for entry in COMMANDS]

@@ -1,4 +1,4 @@
-"""`rightsizer place`: the best GPUs of this node right now, from the agent or from own readings."""
+"""`rightsizer place`: best GPUs of this node now, from the agent or from own readings."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
 def place_text(document: Any, *, is_explained: bool) -> str:
-    """What was chosen and why, or why nothing was, from the answer as JSON has it.
+    """Format the choice and its reasons, or why there is none, from the JSON answer.
 
-    Where it is to be explained, other sets and other GPUs are told of too.
+    An explanation includes other sets and other GPUs.
     """
     lines = list(_chosen(document)) if document["is_met"] else ["Nothing fits."]
     lines += ["", "Why", *(line for each in document["reasons"] for line in wrapped(each, 2))]
@@ -68,7 +68,7 @@ def place_text(document: Any, *, is_explained: bool) -> str:
 
 
 def export_text(document: Any) -> str:
-    """The choice for a shell: `CUDA_VISIBLE_DEVICES`, and how to bind to CPUs and memory."""
+    """Format the choice for a shell: `CUDA_VISIBLE_DEVICES`, and the binding to CPUs and memory."""
     nodes = _nodes(document)
     bind = f"numactl --cpunodebind={nodes} --membind={nodes}" if nodes else ""
     values = {
@@ -81,7 +81,7 @@ def export_text(document: Any) -> str:
 
 
 def refused_export_text() -> str:
-    """What lets a shell see no GPU at all, and ends what it was about to start."""
+    """Return commands that hide all GPUs from the shell, and fail."""
     return "export CUDA_VISIBLE_DEVICES=''\nfalse"
 
 
@@ -101,22 +101,21 @@ def _chosen(document: Any) -> Iterator[str]:
 
 
 def _nodes(document: Any) -> str:
-    """The NUMA nodes, if that of each slot is known; to bind by some would keep the rest far."""
+    """Return the NUMA nodes if all are known; a partial binding would keep the others remote."""
     if any(slot["numa_node"] is None for slot in document["seats"]):
         return ""
     return ",".join(map(str, document["numa_nodes"]))
 
 
 def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> JsonObject:
-    """The answer by a few looks at the driver, a second apart.
+    """Return the placement from a few readings of the driver, a second apart.
 
-    It knows the states of this moment alone: not for how long a GPU has been idle, what was
-    measured before, nor what is lent.
+    It knows the states of this moment alone: no idle time, earlier measurements or leases.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
-    # An agent's answer needs none of it.
+    # Imported on use: not needed with an agent.
     from rightsizer.agent.scheduler_documents import first_reports, seats_over  # noqa: PLC0415
     from rightsizer.broker.placement import LeasedSlots, chosen_of, encode_placement  # noqa: PLC0415
 
@@ -149,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
-    """The agent's answer, else that of a look: where no agent runs, or this user may not ask it."""
+    """Ask the agent, or read the driver if none runs or this user has no access."""
     request = request_of(words)
     socket = socket_of(arguments)
     if socket and not arguments.scenario:

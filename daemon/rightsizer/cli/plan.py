@@ -1,4 +1,4 @@
-"""`rightsizer plan`: GPUs that fit a requirement; predictions beside recordings and profiles."""
+"""`rightsizer plan`: GPUs that fit a requirement; predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""Of files of requirements."""
+"""File name extensions of requirements."""
 _WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
 
 
@@ -72,8 +72,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:
-    """The answers as JSON, the first with what was measured beside it."""
-    # No text needs it.
+    """Encode the answers as JSON, the first one with the measurements."""
+    # Imported on use: not needed for text.
     from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check  # noqa: PLC0415
 
     forms: list[dict[str, Any]] = [
@@ -91,7 +91,7 @@ def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
 
 
 def _names_model(word: Path) -> bool:
-    """Whether it is a name, or the configuration or folder of a model, and no file to read."""
+    """Whether it is a model's name, configuration or folder, not a requirements file."""
     is_absent = word.suffix not in _SUFFIXES and not word.exists()
     return is_absent or word.name == "config.json" or word.is_dir()
 
@@ -99,7 +99,7 @@ def _names_model(word: Path) -> bool:
 def _answered(
     arguments: argparse.Namespace, planner: Planner
 ) -> tuple[PlanFile, tuple[PlanAnswer, ...]]:
-    """What is asked in a file or in flags, and what came of it."""
+    """Return the requirements of file or flags, with the answers."""
     flags = {
         word: getattr(arguments, f"{word}_" * keyword.iskeyword(word) or word) for word in _WORDS
     }
@@ -149,7 +149,7 @@ def _measured(
     requirement = asked.requirement
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")
-    # Readers of recordings and profiles are half of all that would be loaded.
+    # Imported on use: readers of recordings and profiles double the load.
     from rightsizer.cli.plan_measured import check_plan  # noqa: PLC0415
     from rightsizer.planner.plan_check import Prediction  # noqa: PLC0415
 

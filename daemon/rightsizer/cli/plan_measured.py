@@ -1,4 +1,4 @@
-"""Predictions of a plan beside recordings, profiles and results of benchmarks."""
+"""Predictions of a plan compared with recordings, profiles and benchmark results."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -83,7 +83,7 @@ def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
         if each.candidate.gpu != first.candidate.gpu:
             files = f"files of {first.candidate.gpu} and of {each.candidate.gpu}"
             raise UsageError(f"--measured: {files}; give those of one run")
-    # Of one figure that two measured, the first is kept: a recording's window is the longest.
+    # If two sources measured a figure, the first wins: a recording's window is the longest.
     figures = (figure for each in reversed(found) for figure in each.comparisons)
     comparisons = {figure.what: figure for figure in figures}
     return PlanCheck(first.candidate, tuple(comparisons.values()))

@@ -1,4 +1,4 @@
-"""`rightsizer project`: how a measured workload would do on other GPUs."""
+"""`rightsizer project`: performance of a measured workload on other GPUs."""
 
 import argparse
 from collections.abc import Sequence

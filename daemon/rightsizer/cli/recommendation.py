@@ -150,12 +150,12 @@ def _decision(verb: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _user() -> str:
-    """Who types, before `sudo`."""
+    """Return the user name, from before `sudo`."""
     if sudo_user := os.environ.get("SUDO_USER"):
         return sudo_user
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # A user without an entry, as in a container.
+    except (OSError, KeyError):  # A user without a passwd entry, as in a container.
         return f"uid:{os.getuid()}"
 
 

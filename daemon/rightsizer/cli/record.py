@@ -1,4 +1,4 @@
-"""`rightsizer record`: keep what is read, to replay it elsewhere."""
+"""`rightsizer record`: write readings to a file, for replay elsewhere."""
 
 import argparse
 import sys
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 class _Recorder:
-    """Writes snapshots until it is time to stop, or the disk takes no more."""
+    """Writes snapshots until the time is over or the disk is full."""
 
     def __init__(
         self, writer: RecordingWriter, clock: Clock, stop: threading.Event, until: float
@@ -71,10 +71,10 @@ class _Recorder:
         self.kept = 0
         self.failure: RecordingError | None = None
         self.trouble: str | None = None
-        """Why the last snapshot had no devices, `None` where it had."""
+        """Why the last snapshot had no devices, or `None`."""
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Write one snapshot."""
+        """Write a snapshot."""
         try:
             self._writer.write(snapshot)
             self.kept += 1

@@ -1,4 +1,4 @@
-"""`rightsizer release` and `rightsizer resume`: ask the running agent to let the GPUs go."""
+"""`rightsizer release` and `rightsizer resume`: ask the running agent to release its GPUs."""
 
 import argparse
 import threading
@@ -73,10 +73,10 @@ def wait_until_done(
     patience_seconds: float,
     clock: Clock,
 ) -> JsonObject:
-    """The release once it is carried out; `ask` gives it as it stands, `None` without one.
+    """Wait until a release is complete; `ask` returns its present state, or `None` without one.
 
     Raises:
-        RightsizerError: it is not carried out in time, or was taken back.
+        RightsizerError: it is not complete in time, or was resumed.
     """
     deadline = clock.time() + nanoseconds(patience_seconds)
     never = threading.Event()

@@ -1,4 +1,4 @@
-"""Command `rightsizer replay`: accounts and advice of a recording."""
+"""Command `rightsizer replay`: accounts and advice from a recording."""
 
 import argparse
 import contextlib
@@ -33,11 +33,11 @@ _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 20_000
 """Readings hold no cycles: the interpreter's 700 is reached every few polls, and finds nothing."""
 _STATES_SHOWN = 4
 _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
-"""A utilization is of a second at most: a reading so far from the next stands for more."""
+"""Utilization covers at most a second; sparser readings stand for more."""
 
 
 def replay_text(result: Replay) -> str:
-    """The replay in a few lines for each device."""
+    """Format the replay in a few lines per device."""
     lines = [line for summary in result.devices for line in _device_lines(summary)]
     found = complaints(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
@@ -78,7 +78,7 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
 
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:
-    """How much of the GPU the states used: to be productive is not to be used."""
+    """Yield how much of the GPU was used: productive time need not use all of it."""
     window, totals = summary.window, summary.totals
     used, headroom = window.effective_utilization, window.headroom_ratio
     if used is None or headroom is None:
@@ -152,7 +152,7 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
         if output is not None and output.resolve() in inputs:
             raise UsageError(f"{flag} {output}: is a file of the recording; name another")
     into = arguments.into
-    # The agent makes its own folder; one that a person has mistyped is not to be made.
+    # The agent creates its own folder; a mistyped one must not be created.
     if into is not None and not into.parent.exists():
         fault = f"history '{into}' cannot be written: there is no folder '{into.parent}'"
         raise HistoryError(f"{fault}; make it, or name another")

@@ -23,7 +23,7 @@ from rightsizer.model.errors import UsageError
 
 _HELP: Final = help_of(__file__)
 _PATIENCE_SECONDS: Final = 60.0
-"""An agent reads up to a year of its history first."""
+"""Time for an agent to read up to a year of its history."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Flag that names a simulated node, and settings with that node in them."""
+"""Flag that selects a simulated node, and settings with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
-    """The flag of a simulated node that is looked at in place of something."""
+    """Add the flag that selects a simulated node instead of something else."""
     known = ", ".join(packaged_scenarios())
     help_text = (
         f"look at a simulated node in place of {instead_of}: one of {known}, or a scenario file"
@@ -27,11 +27,11 @@ def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
 
 @contextlib.contextmanager
 def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
-    """Settings to look by: with a simulated node in them, whose driver is taken away afterwards.
+    """Yield settings with the simulated node; its driver is removed afterwards.
 
-    Nothing but errors is logged meanwhile: the answer is what the command prints.
+    Meanwhile only errors are logged: the output is the command's.
     """
-    # A command that gets its answer of the agent loads nothing to look with.
+    # Imported on use: not needed with an agent.
     from rightsizer.io.log import configure as configure_log  # noqa: PLC0415
     from rightsizer.io.log_settings import LogLevel  # noqa: PLC0415
     from rightsizer.telemetry.nvml.library import use_library  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""What commands share: tables, wrapped text, flags, output, errors."""
+"""Shared parts of commands: tables, wrapped text, flags, output, errors."""

@@ -1,4 +1,4 @@
-"""Recommendations in a terminal: their order, and their lines."""
+"""Recommendations in a terminal: order and lines."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ from rightsizer.report.labels import (
 )
 
 _LEAST_GPUS: Final = 0.005
-"""Fewer are none in two decimals."""
+"""Smaller values round to 0 in two decimals."""
 
 
 def dearest_first(advice: Mapping[str, Any]) -> Rank:
@@ -24,17 +24,17 @@ def dearest_first(advice: Mapping[str, Any]) -> Rank:
 
 
 def dollars_per_day(advice: Mapping[str, Any]) -> float:
-    """What it typically saves; 0 without a price."""
+    """Return the typical savings; 0 without a price."""
     return typical(*_hourly_dollars(advice["savings"])) * HOURS_A_DAY
 
 
 def _hourly_dollars(savings: Mapping[str, Any]) -> tuple[float | None, ...]:
-    """The ends, and the point where the agent states it."""
+    """Return the ends of the range, and the point if the agent states it."""
     return tuple(savings.get(f"dollars_per_hour_{end}") for end in ("low", "high", "typical"))
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
-    """What to do to what, why, what it saves and how sure that is."""
+    """Yield lines: action and subject, reason, savings and confidence."""
     by = f" by {advice['actor']}" if advice["actor"] else ""
     title = f"{action[:1].upper()}{action[1:]}" + (f": {subject}" if subject else "")
     yield from wrapped(f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", 2)
@@ -47,7 +47,7 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding in one line."""
+    """Format a finding in one line."""
     action = (
         "" if finding.action is Action.NONE else f"{action_label(finding.action, finding.kind)}; "
     )

@@ -1,4 +1,4 @@
-"""Client of the running agent for commands: its flags, its socket."""
+"""Client of the running agent for commands: flags and socket."""
 
 import argparse
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from rightsizer.model.frozen import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AgentClientSettings:
-    """Sections that commands of an agent read."""
+    """Settings sections of commands that ask an agent."""
 
     path: PathSettings = field(default_factory=PathSettings)
 
 
 def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the agent's socket") -> None:
-    """`--path.api-socket`."""
+    """Add `--path.api-socket`."""
     flags = f"""
 --path.api-socket FILE: {what}; setting: path.api_socket
   (default: {PathSettings().api_socket})
@@ -30,19 +30,19 @@ def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the agent's so
 
 
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the agent is."""
+    """Add the flags that locate the agent."""
     add_socket_flag(parser, "the agent's socket")
     add_config_flag(parser)
 
 
 def socket_of(arguments: argparse.Namespace) -> str:
-    """The agent's socket by the flags or the configuration; empty where that names none."""
+    """Return the agent's socket from flags or configuration; empty if neither has one."""
     named = arguments.path_api_socket
     return str(named or settings_of(arguments, AgentClientSettings).path.api_socket)
 
 
 def asked_at(path: str | Path, ask: Callable[[LocalClient], Any]) -> Any | None:
-    """What the process at a socket answers; `None` where there is none."""
+    """Return the answer of the process at a socket, or `None` if there is none."""
     try:
         return ask(LocalClient(Path(path))) if path else None
     except AgentAbsentError:
@@ -50,7 +50,7 @@ def asked_at(path: str | Path, ask: Callable[[LocalClient], Any]) -> Any | None:
 
 
 def client_of(arguments: argparse.Namespace) -> LocalClient:
-    """The running agent at its socket; raises `RightsizerError` where none is named."""
+    """Return a client of the running agent; raises `RightsizerError` without a socket."""
     path = socket_of(arguments)
     if not path:
         raise RightsizerError(

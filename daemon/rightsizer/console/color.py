@@ -1,4 +1,4 @@
-"""Colors of an answer on a terminal: headings, severities, money, commands to copy."""
+"""Terminal colors of output: headings, severities, money, commands to copy."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _STYLES: Final = {
     "money": "32",
     "command": "36",
 }
-"""Parameters of SGR (ECMA-48), of the sixteen colors that every terminal's theme has."""
+"""SGR parameters (ECMA-48) of the sixteen colors that every terminal theme defines."""
 _PARTS: Final = re.compile(
     r"""(?P<heading>^[A-Z][^.:;,]{0,60}:$)
     |(?P<title>^[ ]{2}[A-Z][^\n]*?(?=[ ]{2}(?:critical|high|medium|low),[ ]))
@@ -29,19 +29,19 @@ _PARTS: Final = re.compile(
 
 
 def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The text in colors by what it says, unless a terminal's user wants none."""
+    """Color a text by its content, unless the user disabled colors."""
     if not _are_wanted(environ):
         return text
     return _PARTS.sub(lambda found: _in(_STYLES[found.lastgroup or "heading"], found[0]), text)
 
 
 def styled(text: str, style: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The text in a style, parameters of SGR, unless a terminal's user wants none."""
+    """Style a text by SGR parameters, unless the user disabled colors."""
     return _in(style, text) if style and _are_wanted(environ) else text
 
 
 def _are_wanted(environ: Mapping[str, str]) -> bool:
-    """https://no-color.org."""
+    """Implements https://no-color.org."""
     return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 

@@ -1,4 +1,4 @@
-"""A command: name, function, table of flags; and its standard output, which may be closed."""
+"""Commands: name, function, table of flags; and standard output, which may be closed."""
 
 import argparse
 import json
@@ -18,14 +18,14 @@ _PROGRAM: Final = "rightsizer"
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What a terminal would do something at, turn around, or choke on; names of others may hold it."""
+"""Characters that control a terminal or its text direction; foreign names may contain them."""
 
 
 def say(text: str, *, may_color: bool = False) -> None:
-    """Print a text at once, so that a fault can still be told; in colors on a terminal.
+    """Print a text and flush it, so that faults can be reported; in colors on a terminal.
 
     Raises:
-        BrokenPipeError: the reader is gone.
+        BrokenPipeError: the reader has closed the pipe.
         RightsizerError: it cannot be written.
     """
     shown = harmless(text)
@@ -37,14 +37,14 @@ def say(text: str, *, may_color: bool = False) -> None:
 
 
 def write(text: str) -> None:
-    """Print what is harmless as it is; raises as `say`."""
+    """Print a trusted text unchanged; raises as `say`."""
     with explained_output("send it elsewhere"):
         print(text, flush=True)
 
 
 def program() -> str:
-    """How this command was called, for hints that can be typed as they stand."""
-    from shutil import which  # noqa: PLC0415 - an agent hints at nothing.
+    """Return how this command was called, for hints that can be copied."""
+    from shutil import which  # noqa: PLC0415 - not needed by an agent.
 
     called = sys.argv[0]
     is_found = which(_PROGRAM) == which(called)
@@ -53,7 +53,7 @@ def program() -> str:
 
 @contextmanager
 def explained_output(otherwise: str) -> Iterator[None]:
-    """Standard output, whose faults are told with what may be done instead; raises as `say`."""
+    """Report faults of standard output with a remedy; raises as `say`."""
     try:
         yield
     except BrokenPipeError:
@@ -67,7 +67,7 @@ def explained_output(otherwise: str) -> Iterator[None]:
 def answer(
     arguments: argparse.Namespace, document: object, text: str, *, may_color: bool = True
 ) -> None:
-    """Print an answer as JSON where `--json` asks for it, else as text."""
+    """Print an answer as JSON with `--json`, else as text."""
     if arguments.json:
         say(json.dumps(document, indent=1))
     else:
@@ -75,12 +75,12 @@ def answer(
 
 
 def harmless(text: str) -> str:
-    """A text that does nothing to a terminal."""
+    """Replace characters that control a terminal."""
     return _OBEYED.sub("?", text)
 
 
 def discard_output() -> None:
-    """Let what waits in standard output go nowhere, so that leaving has nothing to fail at."""
+    """Redirect standard output to nowhere, so that flushing at exit cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -88,19 +88,19 @@ def discard_output() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One word after `rightsizer`."""
+    """A subcommand of `rightsizer`."""
 
     name: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-    """The exit code, or a RightsizerError, which is printed."""
+    """Returns the exit code, or raises a RightsizerError, which is printed."""
     description: str = ""
     meant: Mapping[str, str] = field(default_factory=dict)
-    """What to write for words that other tools have for flags, without `--`."""
+    """Hints for flag names of other tools, keyed without `--`."""
 
 
 def help_of(module_file: str) -> dict[str, str]:
-    """The texts beside a command's module: its description, and tables for `add_flags`."""
+    """Read the texts of a command's module: its description, and tables for `add_flags`."""
     text = Path(module_file).with_suffix(".txt").read_text(encoding="utf-8")
     description, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
     sections = {"description": description, **dict(zip(parts[::2], parts[1::2], strict=True))}
@@ -108,10 +108,10 @@ def help_of(module_file: str) -> dict[str, str]:
 
 
 def add_flags(add: Callable[..., object], table: str, **kinds: Any) -> None:
-    """Add flags from a table: `--name VALUE: help` each, which indented lines continue.
+    """Add flags from a table of `--name VALUE: help`, continued by indented lines.
 
-    Its destination is the name with `_` for `.` and `-`, and after a Python keyword. A flag without
-    a value is a switch.
+    The destination is the name with `_` for `.` and `-`, and with `_` appended to a Python keyword.
+    A flag without a value is a switch.
 
     Args:
         add: `add_argument` of a parser or of a group.

@@ -1,4 +1,4 @@
-"""An explanation for a person: headings, and lines that fit a terminal of 100 columns."""
+"""Explanation as text: headings, and lines for a terminal of 100 columns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,11 +13,11 @@ from rightsizer.report.labels import action_label, dollars_label, gpus_label
 
 _INDENT: Final = "  "
 _SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
-"""Evidence that the first line has."""
+"""Evidence shown in the first line."""
 
 
 def explanation_text(document: JsonObject) -> str:
-    """The whole explanation; sections that have nothing to say are left out."""
+    """Format the whole explanation; empty sections are omitted."""
     advice = document["advice"]
     options = (
         f"{each['rank']}. {each['description']}: {each['why']}" for each in document["options"]
@@ -101,7 +101,7 @@ def _savings(savings: JsonObject) -> Iterator[str]:
 def _instructions(instructions: Sequence[JsonObject]) -> Iterator[str]:
     for each in instructions:
         yield f"{each['title']}:"
-        # What is to be typed is never wrapped.
+        # Commands are never wrapped.
         yield from (f"\t{line}" for line in each["text"].splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Flags that commands share, of configuration and history; values of flags."""
+"""Flags shared by commands, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _CONFIG: Final = """
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
-"""In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
+"""In the year 2242, shortly before 64-bit nanoseconds overflow."""
 
 
 def add_config_flag(parser: argparse.ArgumentParser) -> None:
-    """The flag that every command with settings has."""
+    """Add the flag of the configuration file."""
     add_flags(parser.add_argument, _CONFIG, config_file=Path)
 
 
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
-    """The sections of the file that the flag names, and of the environment over it.
+    """Load the sections of the configuration file, overridden by the environment.
 
-    The fields of the frozen dataclass `root` are the sections; others are passed over.
+    Fields of the frozen dataclass `root` are the sections; others are ignored.
 
     Raises:
         ConfigurationError: file or environment have faults.
     """
-    # What has its socket named asks for no setting.
+    # Imported on use: not needed if the socket is given.
     from rightsizer.config.loader import load_sections  # noqa: PLC0415
 
     return load_sections(root, arguments.config_file, os.environ)
 
 
 def with_values(settings: _Settings, values: Mapping[str, object]) -> _Settings:
-    """Settings with other values by the paths of their keys; `None` leaves one as it is."""
+    """Replace values by dotted key; `None` keeps a value."""
     for path, value in values.items():
         if value is not None:
             settings = _with_value(settings, path, value)
@@ -68,7 +68,7 @@ def _with_value(settings: Any, path: str, value: object) -> Any:
 
 
 def add_history_flag(parser: argparse.ArgumentParser) -> None:
-    """`--history.path`."""
+    """Add `--history.path`."""
     from rightsizer.accounting.settings import HistorySettings  # noqa: PLC0415 - 30 ms.
 
     flags = f"""
@@ -79,7 +79,7 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Path:
-    """The history that the flag or the configuration names; raises `HistoryError` without one."""
+    """Return the history's path from flag or configuration; raises `HistoryError` without one."""
     path = arguments.history_path or settings.path
     if not path:
         raise HistoryError("no history is kept; set history.path or give --history.path")
@@ -87,20 +87,20 @@ def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Pa
 
 
 def write_up_to_now(settings: PathSettings) -> None:
-    """Ask a running agent to write what it knows; without one the history is as it is."""
+    """Ask a running agent to flush its history; without one do nothing."""
     if not settings.api_socket:
         return
-    from rightsizer.io.local import LocalClient  # noqa: PLC0415 - few commands ask.
+    from rightsizer.io.local import LocalClient  # noqa: PLC0415 - few commands need it.
 
     try:
         LocalClient(Path(settings.api_socket)).post(FLUSH_PATH, {})
     except RightsizerError:
-        return  # No agent runs, or not for us: what it wrote last is a minute old at most.
+        return  # No agent, or no access: its last flush is at most a minute old.
 
 
 def checked_address(text: str) -> str:
-    """An address of the command line, as it was written; raises `UsageError` where it is none."""
-    # Only commands that serve load what that takes.
+    """Validate an address from the command line; raises `UsageError`."""
+    # Imported on use: only by commands that serve.
     from rightsizer.web.settings import parse_address  # noqa: PLC0415
 
     try:
@@ -111,7 +111,7 @@ def checked_address(text: str) -> str:
 
 
 def duration(text: str) -> float:
-    """Seconds of a duration on the command line, longer than none."""
+    """Parse a positive duration in seconds."""
     try:
         value = parse_duration(text)
     except ValueError as error:
@@ -122,7 +122,7 @@ def duration(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """A number of things on the command line, one at least."""
+    """Parse a positive integer."""
     try:
         value = int(text)
     except ValueError:
@@ -133,21 +133,21 @@ def whole_number(text: str) -> int:
 
 
 def duration_text(text: str) -> str:
-    """A duration that was checked, as it was written: the agent reads it too."""
+    """Validate a duration and return it as written: the agent parses it, too."""
     duration(text)
     return text
 
 
 def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
-    """A time of the command line in nanoseconds since the epoch.
+    """Parse a time as nanoseconds since the epoch.
 
-    The text is ISO 8601, in the time zone unless it says otherwise, or seconds since the epoch.
+    The text is ISO 8601, by default in the time zone, or seconds since the epoch.
     """
     from decimal import Decimal, InvalidOperation  # noqa: PLC0415 - few commands take a time.
 
     with contextlib.suppress(InvalidOperation):
         number = Decimal(text)
-        # What is no number, or beyond what the history can hold, is refused below.
+        # NaN and values beyond the history's range are rejected below.
         if number.is_finite() and -_LAST_SECOND < number < _LAST_SECOND:
             return int(number * NANOSECONDS_PER_SECOND)
     try:
@@ -158,6 +158,6 @@ def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
     if time.tzinfo is None:
         time = time.replace(tzinfo=timezone)
     whole = int(time.replace(microsecond=0).timestamp())
-    # Whatever the history holds begins after one end and before the other.
+    # Clamped to the history's range.
     whole = max(-_LAST_SECOND, min(whole, _LAST_SECOND))
     return whole * NANOSECONDS_PER_SECOND + time.microsecond * _MICROSECOND

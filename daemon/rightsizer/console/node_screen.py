@@ -1,4 +1,4 @@
-"""The GPUs of a node on a terminal: printed once, or live with keys."""
+"""Table of a node's GPUs in a terminal: printed once, or live with keys."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _SPAN: Final = "24h"
 
 
 def frame_of(agent: RemoteAgent) -> NodeFrame:
-    """What the agent answers now; raises `RightsizerError` where that is nothing yet."""
+    """Fetch the agent's present answer; raises `RightsizerError` before its first sample."""
     report = agent.get("/api/v1/report", "devices")
     if report is None:
         raise RightsizerError("the agent has taken no sample yet; try again in a moment")
@@ -36,13 +36,13 @@ def frame_of(agent: RemoteAgent) -> NodeFrame:
 
 
 def print_node(agent: RemoteAgent) -> None:
-    """One table, as wide as the terminal."""
+    """Print one table in the terminal's width."""
     console = Console()
     console.print(node_view(frame_of(agent), TableView(width=console.width)))
 
 
 class NodeScreen:
-    """A screen of its own, renewed at intervals and at each key."""
+    """Full-screen table, refreshed at intervals and on each key."""
 
     def __init__(self, agent: RemoteAgent, interval_seconds: float) -> None:
         self._agent, self._interval_seconds = agent, interval_seconds
@@ -51,7 +51,7 @@ class NodeScreen:
         self._trouble = ""
 
     def run(self) -> None:
-        """Until it is quit; an agent that goes away later is waited for.
+        """Run until quit; keep waiting if the agent goes away later.
 
         Raises:
             RightsizerError: there is no agent at the start.
@@ -66,7 +66,7 @@ class NodeScreen:
                 self.press(next(keys), frame)
 
     def press(self, key: str, frame: NodeFrame) -> None:
-        """Do what a key stands for; nothing at an empty one."""
+        """Handle a key; empty keys are ignored."""
         if self._is_typing:
             self._type(key)
         elif key in {"q", _ESCAPE}:
@@ -119,7 +119,7 @@ class NodeScreen:
 
 @contextmanager
 def _keys() -> Iterator[Iterator[str]]:
-    """Keys as they are pressed, empty where none was for a moment; the terminal is given back."""
+    """Yield keys as pressed, empty on timeout; restores the terminal at the end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -130,7 +130,7 @@ def _keys() -> Iterator[Iterator[str]]:
                 yield ""
                 continue
             raw = os.read(descriptor, 64).decode(errors="replace")
-            # A terminal that is gone answers with nothing for ever.
+            # A closed terminal reads as empty forever: quit.
             yield from (_ARROWS.get(key, key) for key in _KEY.findall(raw) or ["q"])
 
     try:

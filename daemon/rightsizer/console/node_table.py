@@ -1,4 +1,4 @@
-"""Table of a node's GPUs for a terminal: state, past, figures, holder, the one thing to do."""
+"""Table of a node's GPUs for a terminal: state, past, figures, holder, recommended action."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,36 +36,36 @@ COLORS: Final = {
     "idle_empty": "bright_blue",
     "unknown": "bright_black",
 }
-"""Of states, as on the page."""
+"""Colors of states, as on the page."""
 _SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
 _IDLE: Final = ("idle_held", "idle_empty")
 _GIB: Final = 2**30
 _STRIP_CELLS: Final = 24
 _WIDE: Final = 120
-"""Columns of a terminal, below which boards' names, strips and holders are left out."""
+"""Width below which board names, strips and holders are omitted."""
 _WIDER: Final = 140
-"""Columns below which half of a strip makes room for what there is to do."""
+"""Width below which strips are halved for the recommendation."""
 _COLUMNS: Final = (
     *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
 )
 _NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "To do", "Saves")
 _NARROW: Final = 76
-"""Columns below which there is room for what matters most alone."""
+"""Width below which only the main columns are shown."""
 _NARROWEST_COLUMNS: Final = ("GPU", "Wasted", "To do", "Saves")
 _FRAME_LINES: Final = 6
-"""Headline, table's head, what is left out, and the footer."""
+"""Headline, table header, omitted rows, footer."""
 _MOST_INSTRUCTIONS: Final = 2
 _CHOSEN: Final = "on grey23"
-"""Of the selected row, whose states keep their colors."""
+"""Background of the selected row; states keep their colors."""
 _FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power", "Saves"})
 
 _SHORTENED: Final = frozenset({"Now", "To do"})
-"""Columns that make room for the others where a terminal is narrow."""
+"""Columns that shrink in a narrow terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFrame:
-    """What an agent answered at one moment."""
+    """An agent's answers at one time."""
 
     report: JsonMapping
     strip: JsonMapping
@@ -80,23 +80,23 @@ class NodeRow:
     board: str
     state: str
     cells: tuple[str, ...]
-    """The state that took most of each stretch; empty where nothing is known of one."""
+    """Dominant state of each interval; empty if unknown."""
     wasted_ratio: float | None
-    """Of its known past, the part that was idle, stalled or held up; `None` where none is known."""
+    """Wasted share of the known past: idle, stalled or throttled; `None` if unknown."""
     signals: JsonMapping
     holders: tuple[str, ...]
     down: str
     advice: JsonMapping | None
-    """The first that is open, in the order of `advise`."""
+    """First open recommendation, in the order of `advise`."""
 
     @property
     def text(self) -> str:
-        """What a filter looks at."""
+        """Text that a filter searches."""
         return " ".join((self.title, self.board, self.state, *self.holders)).lower()
 
 
 def node_rows(frame: NodeFrame) -> list[NodeRow]:
-    """A row for each device that has states of its own."""
+    """Return a row for each device with states of its own."""
     past = {each["uuid"]: each for each in frame.strip["devices"]}
     opened = [each for each in frame.report["advice"] if each["closed"] is None]
     return [
@@ -128,7 +128,7 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
 
 
 def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
-    """The strip in as many stretches as fit a row."""
+    """Reduce the strip to the number of cells that fit a row."""
     size, found = max(1, -(-len(cells) // _STRIP_CELLS)), list[str]()
     for at in range(0, len(cells), size):
         seconds = Counter[str]()
@@ -139,7 +139,7 @@ def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
 
 
 def _most_to_save_first(row: NodeRow) -> tuple[bool, Rank, bool, float, str]:
-    """As on the page."""
+    """Sort key of the page's order."""
     rank = dearest_first(row.advice) if row.advice else UNADVISED
     is_cause = row.advice is not None and row.uuid in row.advice["culprits"]
     return not row.down, rank, not is_cause, -(row.wasted_ratio or 0.0), row.title
@@ -153,35 +153,35 @@ SORTS: Final = {
     "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
     "power": lambda row: -float(row.signals.get("power_watts", 0.0)),
 }
-"""How the rows may be sorted, by name, the first at the start."""
+"""Sort orders by name; the first one is the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What of a node is shown, and how."""
+    """Selection and layout of the table."""
 
     sort: str = "savings"
-    """One of `SORTS`."""
+    """A key of `SORTS`."""
     wanted: str = ""
-    """Part of a GPU's name, board, state or holder; all GPUs where empty."""
+    """Substring of name, board, state or holder; empty for all GPUs."""
     selected: str = ""
-    """UUID of the GPU whose advice is told."""
+    """UUID of the GPU whose advice is shown."""
     width: int = 120
     height: int | None = None
-    """Lines there are; `None` where all GPUs are to be told."""
+    """Available lines; `None` for no limit."""
     footer: str = ""
     flags: str = ""
-    """What a command needs to ask the same agent."""
+    """Flags by which a command asks the same agent."""
 
 
 def shown_rows(frame: NodeFrame, view: TableView) -> list[NodeRow]:
-    """The rows that are wanted, sorted."""
+    """Return the filtered rows, sorted."""
     rows = sorted(node_rows(frame), key=SORTS[view.sort])
     return [row for row in rows if view.wanted.lower() in row.text]
 
 
 def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
-    """The headline, the table, and what is told of the selected GPU."""
+    """Return headline, table and details of the selected GPU."""
     shown = shown_rows(frame, view)
     chosen = next((row for row in shown if row.uuid == view.selected), None)
     details = _details(chosen, view.flags) if chosen else []
@@ -210,7 +210,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
 def _visible(
     rows: Sequence[NodeRow], chosen: NodeRow | None, height: int | None, detail_lines: int
 ) -> Sequence[NodeRow]:
-    """As many as there is room for, the chosen one among them."""
+    """Return the rows that fit, including the selected one."""
     if height is None:
         return rows
     room = max(1, height - detail_lines - _FRAME_LINES)
@@ -282,7 +282,7 @@ def _of(signals: JsonMapping, part: str, whole: str, size: float, unit: str) -> 
 
 
 def _details(row: NodeRow, flags: str) -> list[RenderableType]:
-    """What is known of one GPU, its advice in full with the command to copy, a line each."""
+    """Return the lines on one GPU: its full advice, with the command to copy."""
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
     advice = row.advice

@@ -1,4 +1,4 @@
-"""Progress of a long command on a terminal."""
+"""Progress of a long command in a terminal."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FIRST_SECONDS: Final = 1.0
 
 
 class ProgressLine:
-    """A line that is overwritten, and erased in the end."""
+    """A line that is overwritten, and erased at the end."""
 
     def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal, self._clock, self._due = terminal, clock, 0.0
@@ -26,7 +26,7 @@ class ProgressLine:
         self._terminal.flush()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how many parts of a stage are done, how fast, and how long the rest takes."""
+        """Show the progress of a stage, its rate, and the remaining time."""
         now = self._clock()
         if stage != self._stage:
             self._stage, self._begin, self._before = stage, now, done
@@ -40,7 +40,7 @@ class ProgressLine:
         self._terminal.flush()
 
     def _rest(self, now: float, done: int, total: int) -> str:
-        """Nothing in a stage's first second, which tells little of the others."""
+        """Return rate and time left; empty in a stage's first second, which predicts little."""
         elapsed = now - self._begin
         if elapsed < _FIRST_SECONDS or done <= self._before:
             return ""

@@ -1,4 +1,4 @@
-"""Client of an agent at an address, for commands: its flags, its credentials."""
+"""HTTP client of an agent for commands: flags and credentials."""
 
 import argparse
 import base64
@@ -23,7 +23,7 @@ _NO_AGENT: Final = (
 
 
 def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """`--url`, and what an agent behind TLS and users needs."""
+    """Add `--url`, and flags for TLS and users."""
     flags = """
 --url URL: the address of an agent, such as http://node:19400
 --user NAME: the user to ask as
@@ -34,7 +34,7 @@ def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -
 
 
 class RemoteAgent:
-    """Asks one agent over HTTP; every fault is a RightsizerError with its remedy."""
+    """Client of one agent over HTTP; every fault is a RightsizerError with its remedy."""
 
     def __init__(self, client: HttpClient, user: str = "") -> None:
         self._client, self._user = client, user
@@ -47,7 +47,7 @@ class RemoteAgent:
         accept: str = "application/json",
         timeout_seconds: float = HttpSettings().timeout_seconds,
     ) -> "RemoteAgent":
-        """The agent that the flags name; raises `UsageError` where the address is none."""
+        """Create the client from flags; raises `UsageError` for an invalid address."""
         if arguments.password_file and not arguments.user:
             raise UsageError("--password-file: whose password it is, --user tells; give both")
         file = arguments.ca_file or ""
@@ -61,15 +61,15 @@ class RemoteAgent:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Address of the agent."""
         return self._client.base_url
 
     def get(self, target: str, key: str = "") -> Any:
-        """The answer to a GET, which has a key if one is named."""
+        """Return the answer to a GET; it must have `key` if given."""
         return self._asked("GET", target, key, None)
 
     def post(self, target: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a POST, which is sent once."""
+        """Return the answer to a POST, which is never retried."""
         return self._asked("POST", target, "advice", body)
 
     def _asked(self, method: str, target: str, key: str, body: Mapping[str, Any] | None) -> Any:

@@ -11,7 +11,7 @@ _LEAST_WIDTH: Final = 40
 
 
 def width() -> int:
-    """Columns to fill: those of a terminal, 100 at most, and 100 elsewhere."""
+    """Return the width of output: that of a terminal up to 100, else 100."""
     if not sys.stdout.isatty():
         return _WIDTH
     return max(_LEAST_WIDTH, min(_WIDTH, shutil.get_terminal_size().columns))
@@ -20,7 +20,7 @@ def width() -> int:
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]
 ) -> list[str]:
-    """A line each, the header first; columns of `left` begin at their left edge."""
+    """Align rows, header first; columns in `left` are left-aligned."""
     every = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     return [
@@ -33,7 +33,7 @@ def aligned(
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
-    """Lines of a text, the first indented by some blanks, the others by `hanging` more."""
+    """Wrap a text, the first line indented by `indent`, the others by `hanging` more."""
     return textwrap.wrap(
         text,
         width(),
@@ -45,5 +45,5 @@ def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A count with its noun: `1 finding`, `2 findings`; `many` where an `s` does not make it."""
+    """Format a count with its noun, as in `2 findings`; `many` is an irregular plural."""
     return f"{count} {one if count == 1 else many or one + 's'}"

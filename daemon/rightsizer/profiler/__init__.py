@@ -1,1 +1,1 @@
-"""Profiler: files of profilers, findings, capture."""
+"""Profiler: files of profilers, findings over them, capture of profiles."""

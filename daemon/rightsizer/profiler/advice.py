@@ -1,4 +1,4 @@
-"""Judgements of profiles combined with those of telemetry: one recommendation per reason."""
+"""Judgements of profiles merged with those of telemetry: one recommendation per reason."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,11 +14,11 @@ from rightsizer.model.workload import Workload
 from rightsizer.profiler.taken_profile import TakenProfile
 
 _PREFIX: Final = "profile_"
-"""Before the name of the rule over telemetry that asks the same."""
+"""Prefix of the name of the corresponding rule over telemetry."""
 _HOLDS: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=86400.0)
-"""A night's rest, in which another rule holds it back, is no end of it."""
+"""Lets a complaint survive a night in which another rule suppresses it."""
 _OVER: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=0.0)
-"""A newer profile leaves no doubt to wait for."""
+"""A newer profile leaves no doubt, so it closes advice at once."""
 
 
 def judgements_of(
@@ -27,12 +27,12 @@ def judgements_of(
     advice: Sequence[Advice],
     since: Nanoseconds,
 ) -> tuple[Judgement, ...]:
-    """What the latest profile of each workload says of it, where that still counts.
+    """Return the judgements of the latest valid profile of each workload.
 
-    A complaint is silent once advice for its reason has ended after the profile was made: what was
-    settled since, an old profile does not open again. A newer one that could not judge leaves what
-    an older one said. Workloads that are present are by key; profiles from before `since`, wall
-    time, count no longer.
+    A complaint is dropped if advice for its reason was closed after the profile was made: an old
+    profile does not reopen what was settled since. A newer profile that abstains leaves an older
+    judgement in force. `present` are workloads by key; profiles from before `since`, wall time,
+    are ignored.
     """
     found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
@@ -60,10 +60,10 @@ def with_profiles(
     profiled: Sequence[Judgement],
     open_now: AbstractSet[tuple[str, str]],
 ) -> tuple[Judgement, ...]:
-    """The rules' judgements with those of profiles among them, without contradictions.
+    """Merge the judgements of profiles into those of the rules, without contradictions.
 
-    Of a workload's complaints with one reason, one may be advice: that which is open already, else
-    that of telemetry; the other stands in its evidence.
+    Of a workload's complaints with one reason, one may become advice: the one already open, else
+    telemetry's; the other becomes part of its evidence.
     """
     judgements = list(found)
     for judgement in profiled:
@@ -77,7 +77,7 @@ def with_profiles(
 def _is_settled(
     key: str, profile: TakenProfile, finding: Finding, advice: Sequence[Advice]
 ) -> bool:
-    """Whether advice for the same reason on the same workload ended after the profile."""
+    """Whether advice for the same reason on the same workload was closed after the profile."""
     reasons = set(finding.reasons)
     return any(
         each.closed is not None
@@ -90,7 +90,7 @@ def _is_settled(
 
 
 def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
-    """The judgement of telemetry that asks the same, or that complains for the same reason."""
+    """Return the position of telemetry's judgement with the same reason or rule, or `None`."""
     same, reasons = judgement.finding.rule.removeprefix(_PREFIX), set(judgement.finding.reasons)
     known = [
         (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
@@ -103,7 +103,7 @@ def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
 def _as_one(
     telemetry: Judgement, profile: Judgement, open_now: AbstractSet[tuple[str, str]]
 ) -> tuple[Judgement, Judgement]:
-    """Both, of which one at most may open or stay open."""
+    """Return both judgements, of which at most one may open or stay open."""
     if not profile.finding.is_complaint:
         return telemetry, profile
     is_open = (telemetry.key, telemetry.finding.rule) in open_now
@@ -113,14 +113,14 @@ def _as_one(
         named = {"rule": profile.finding.rule, "summary": profile.finding.summary}
         combined = _beside(telemetry, "profile", {**named, **profile.finding.evidence})
         if telemetry.finding.is_complaint:
-            # With what the profile names: its kernels, spans and copies.
+            # Include what the profile names: kernels, spans and copies.
             known = {each.title for each in combined.finding.instructions}
             more = (each for each in profile.finding.instructions if each.title not in known)
             instructions = (*combined.finding.instructions, *more)
             finding = replace(combined.finding, instructions=instructions)
             combined = replace(combined, finding=finding)
         return combined, profile.suppressed_by_conflict(_named(telemetry.finding))
-    # Of the rule's own span, which goes on to now.
+    # Over the rule's own span, which reaches the present.
     of_telemetry = {
         "rule": telemetry.finding.rule,
         "finding": str(telemetry.finding.kind),

@@ -1,4 +1,4 @@
-"""`rightsizer profile`: what profilers wrote, where the time goes, and what to change."""
+"""`rightsizer profile`: reads profilers' files, shows where time goes and what to change."""
 
 import argparse
 import json
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _tell(
     progress: Callable[[str, int, int], None], name: str, done_bytes: int, total_bytes: int
 ) -> None:
-    """Show how far a large file was read; a small one is there before it could be seen."""
+    """Show progress for large files only."""
     if total_bytes > _SMALL_BYTES:
         progress(f"{name}, MB", done_bytes // 10**6, total_bytes // 10**6)
 
@@ -82,7 +82,7 @@ def _tell(
 def _joined(
     path: Path | None, found: Sequence[ProfiledWorkload], settings: _ProfileCommandSettings
 ) -> tuple[ProfileJoin, ...]:
-    """Each workload's profiles beside a history, which stays as it is."""
+    """Join each workload's profiles with a history, which is only read."""
     if path is None:
         return ()
     write_up_to_now(settings.path)

@@ -16,44 +16,44 @@ from rightsizer.profiler.settings import ProfileComparisonSettings
 _WHOLE_RATIO: Final = 0.9
 _LEAST_RATIO: Final = 0.5
 _SAME_RATIO: Final = 0.8
-"""Covered by the profile, beyond which telemetry's time is as good as the same."""
+"""Coverage from which telemetry's time counts as the profile's."""
 _A_THOUSANDTH: Final = 0.001
 _A_MINUTE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileTelemetry:
-    """All windows of a device that overlap a span of time; shares are of the active time."""
+    """All windows of a device that overlap a span; shares are of the active time."""
 
     window: Window
     workload: str | None = None
-    """The key of the workload that held it then; `None` where none is known to."""
+    """Key of the workload that held it then, or `None`."""
     memory_total_bytes: float | None = None
     unseen_seconds: float = 0.0
-    """Of the time that was asked for, what is before or after all windows."""
+    """Part of the requested span outside all windows."""
 
     @property
     def span_seconds(self) -> float:
-        """From where the first window begins to where the last one ends."""
+        """Time from the start of the first window to the end of the last."""
         return seconds(self.window.end - self.window.start)
 
     @property
     def active_seconds(self) -> float:
-        """Neither idle nor unknown."""
+        """Time neither idle nor unknown."""
         return seconds(self.window.active)
 
     @property
     def unknown_seconds(self) -> float:
-        """Without a reading."""
+        """Time without a reading."""
         lost = self.window.end - self.window.start - self.window.accounted
         unknown = max(0, lost) + self.window.states.get(State.UNKNOWN, 0)
         return seconds(unknown) + self.unseen_seconds
 
     @property
     def busy_ratio(self) -> float | None:
-        """Part of the active time with a kernel resident; `None` where that was not read."""
+        """Share of the active time with a kernel resident; `None` if not measured."""
         series = self.window.blocks.series(Measure.BUSY)
-        # A running window has no block yet, so that its time would count as idle.
+        # A window still open has no block yet, and its time would count as idle.
         is_whole = sum(series.known_seconds) >= _WHOLE_RATIO * self.window.known_seconds
         if not is_whole or self.active_seconds <= 0:
             return None
@@ -62,48 +62,48 @@ class ProfileTelemetry:
 
     @property
     def memory_peak_bytes(self) -> float | None:
-        """The most that was in use; `None` where that was not read."""
+        """Peak memory use; `None` if not measured."""
         held, total = self.window.demands.get(Resource.MEMORY), self.memory_total_bytes
         highest = None if held is None else held.maximum()
         return None if highest is None or total is None else highest * total
 
     def share(self, *states: State) -> float:
-        """The part of the active time in any of these states; 0 where there was none."""
+        """Return the share of the active time in any of the states; 0 without active time."""
         active = self.window.active
         held = sum(self.window.states.get(state, 0) for state in states)
         return held / active if active > 0 else 0.0
 
     def condition_share(self, condition: Condition) -> float:
-        """The part of the active time during which a condition held, at most 1."""
+        """Return the share of the active time with a condition, at most 1."""
         active = self.window.active
         return min(1.0, self.window.conditions.get(condition, 0) / active) if active > 0 else 0.0
 
 
 ProfileTelemetryOf = Callable[[str, Nanoseconds, Nanoseconds], ProfileTelemetry | None]
-"""What is known of a device (uuid) from a wall time to another; `None` where nothing is."""
+"""Returns telemetry of a device (uuid) between two wall times, or `None`."""
 
 ACTIVE_SECONDS: Final = "active_seconds"
 PCIE_BOUND_RATIO: Final = "pcie_bound_ratio"
 TENSOR_CORE_RATIO: Final = "tensor_core_ratio"
-"""Figures that others ask for by name."""
+"""Figures that other modules refer to."""
 
 _WAITING: Final = frozenset(
     (State.HOST_BOUND, State.STORAGE_BOUND, State.LAUNCH_BOUND, State.HIDDEN_STALL)
 )
-"""States in which the GPU is held by a workload and waits."""
+"""States in which a workload holds the GPU, which waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileComparison:
-    """One figure of both."""
+    """One figure from both."""
 
     figure: str
     profile: float
     telemetry: float
-    """In the same unit: a ratio of the time, or bytes for `memory_bytes`."""
+    """In the same unit: a ratio of time, or bytes for `memory_bytes`."""
     is_contradiction: bool
     text: str
-    """Both figures in one sentence."""
+    """Sentence with both figures."""
 
 
 def compare(
@@ -112,11 +112,11 @@ def compare(
     telemetry: ProfileTelemetry,
     settings: ProfileComparisonSettings,
 ) -> tuple[ProfileComparison, ...]:
-    """Every figure that both know.
+    """Compare every figure known to both.
 
-    A profile lasts from its first kernel to its last, telemetry's windows hold whatever else was:
-    shares are of the active time. Where telemetry saw less activity than the profile has kernels,
-    only that is said.
+    A profile spans its first to its last kernel, while telemetry's windows include other time, so
+    shares are of the active time. If telemetry saw less activity than the profile has kernels, only
+    that is reported.
     """
     both = _Both(member, name, telemetry, settings)
     if (idle := _idle(both)) is not None:
@@ -135,7 +135,7 @@ class _Both:
 
     @property
     def around(self) -> str:
-        """What telemetry's figures are of, and how much of that the profile covers."""
+        """Describe telemetry's time, and how much of it the profile covers."""
         ours, theirs = self.member.time.span_seconds, self.telemetry.span_seconds
         covered = ours / theirs if theirs > 0 else 1.0
         if covered >= _SAME_RATIO:
@@ -158,7 +158,7 @@ class _Both:
 
 
 def _idle(both: _Both) -> ProfileComparison | None:
-    """Kernels where telemetry saw no activity that could be theirs."""
+    """Report kernels where telemetry saw too little activity for them."""
     telemetry, kernels, settings = both.telemetry, both.member.time.kernel_seconds, both.settings
     active, whole = telemetry.active_seconds, telemetry.span_seconds
     unseen = settings.tick_seconds if active > 0 else settings.idle_tolerance_seconds
@@ -201,7 +201,7 @@ def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
         return
     ours = sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole
     theirs = 1.0 - both.telemetry.condition_share(Condition.NO_TENSOR_CORES)
-    # Whatever uses them now and then uses them in every second, so that the shares differ.
+    # Occasional use reaches every second of telemetry, so that shares differ.
     least = both.settings.difference_minimum_ratio
     is_unused = ours <= both.settings.tensor_maximum_ratio
     yield ProfileComparison(

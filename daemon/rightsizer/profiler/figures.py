@@ -1,4 +1,4 @@
-"""Figures and rows of a profile as people read them, in the terminal and in the report alike."""
+"""Figures and rows of a profile as text, for terminal and report."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from rightsizer.report.labels import readable_name
 ProfileDocument: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3
 _NUMBA_TAG: Final = re.compile(r"\[(?:abi:)?v\d+,c\w+\]")
-"""Version and flags that Numba writes into the names of its kernels."""
+"""Version and flags that Numba puts into kernel names."""
 
 CAUSES: Final = {
     "compute": "kernels",
@@ -23,7 +23,7 @@ CAUSES: Final = {
     "kernel_wait": "between kernels",
     "other_idle": "idle for other causes",
 }
-"""Where the time of a device goes, in the order in which it is drawn."""
+"""Uses of a device's time, in drawing order."""
 
 FIGURES: Final = {
     "step_seconds": "a step",
@@ -47,7 +47,7 @@ _MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
 def time_text(value: float | None) -> str:
-    """`1.23 s`, `45.6 ms`, `7.8 µs`."""
+    """Format seconds, as in `1.23 s`, `45.6 ms`, `7.8 µs`."""
     if not value:
         return NOTHING if value is None else "0 s"
     scale, unit = next((each for each in _SCALES if value >= each[0]), _SCALES[-1])
@@ -55,7 +55,7 @@ def time_text(value: float | None) -> str:
 
 
 def size_text(value: float | None) -> str:
-    """`1.2 GB`."""
+    """Format bytes, as in `1.2 GB`."""
     if value is None:
         return NOTHING
     sizes = (f"{value / scale:,.3g} {unit}" for scale, unit in _SIZES if value >= scale)
@@ -63,10 +63,10 @@ def size_text(value: float | None) -> str:
 
 
 def idle_parts(time: ProfileDocument) -> dict[str, float]:
-    """Parts of a span that sum to it, by their causes.
+    """Return the parts of a span by cause; they sum to the span.
 
-    Copies and fills beside no kernel take time that would be idle; they are taken off the causes
-    in their order, for it is not known which of them a copy stood in for.
+    Copies and fills without a kernel overlap idle time of unknown cause; they are subtracted from
+    the causes in order.
     """
     parts = {
         "compute": time["kernel_seconds"] - time["exposed_collective_seconds"],
@@ -84,15 +84,15 @@ def idle_parts(time: ProfileDocument) -> dict[str, float]:
 
 
 def judged_time(device: ProfileDocument) -> ProfileDocument | None:
-    """Where the time of a device went, with what its first step waited before the first kernel."""
+    """Return the time use of a device, including the wait of its first step for a kernel."""
     found: ProfileDocument | None = device["steps_time"] or device["time"]
     return found
 
 
 def lost_text(workload: ProfileDocument) -> str:
-    """What the device that computes least does with its time; empty where that is nearly all.
+    """Describe the time of the device that computes least; empty if it nearly always computes.
 
-    No rule need complain of any single cause for the sum of them to matter.
+    The sum of causes may matter even if no rule complains of a single one.
     """
     parts_of = [
         {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
@@ -112,7 +112,7 @@ def lost_text(workload: ProfileDocument) -> str:
 
 
 def gain_text(finding: dict[str, Any]) -> str:
-    """What acting would give; empty where that is not known."""
+    """Describe the possible gain; empty if unknown."""
     for option in finding["options"]:
         low, high = option["time_ratio_low"], option["time_ratio_high"]
         if low is not None and high is not None:
@@ -131,7 +131,7 @@ def _per_step(evidence: dict[str, Any]) -> str:
 
 
 def change_row(document: ProfileDocument) -> Sequence[str]:
-    """A figure of the comparison: its name, before, after, and the ratio."""
+    """Return a row of the comparison: name, before, after, ratio."""
     figure, ratio = document["figure"], document["ratio"]
     ends = (_change_text(figure, document[end]) for end in ("before", "after"))
     return (FIGURES[figure], *ends, "-" if ratio is None else f"{ratio:.2f}")
@@ -144,19 +144,19 @@ def _change_text(figure: str, value: float | None) -> str:
 
 
 def family_change_row(document: ProfileDocument) -> Sequence[str]:
-    """A family of kernels, or a kernel: its name, before, after, and the ratio."""
+    """Return a row of a kernel family or kernel: name, before, after, ratio."""
     ends = time_text(document["before"] or 0.0), time_text(document["after"] or 0.0)
     ratio = "new" if document["ratio"] is None else f"{document['ratio']:.2f}"
     return (document.get("name") or readable_name(document["family"]), *ends, ratio)
 
 
 def kernels_changed_text(against: ProfileDocument) -> str:
-    """The family whose time changed most, and the kernel of it; empty where next to none did."""
+    """Name the family that changed most, and its kernel; empty without a notable change."""
     families = against["families"]
     whole = sum(each["before"] for each in families)
     if not families or abs(families[0]["after"] - families[0]["before"]) < _HALF_PERCENT * whole:
         return ""
-    # A regression is what is looked for, even where another family gained more.
+    # Regressions first, even if another family gained more.
     slower = [each for each in families if each["after"] - each["before"] >= _HALF_PERCENT * whole]
     first = (slower or families)[0]
     change = first["after"] - first["before"]
@@ -171,7 +171,7 @@ def kernels_changed_text(against: ProfileDocument) -> str:
 
 
 def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequence[str]]:
-    """Name, runs, time, share of all kernels, tensor cores, occupancy and DRAM of each."""
+    """Return rows of kernels: name, runs, time, share, tensor cores, occupancy, DRAM."""
     whole = sum(each["seconds"] for each in kernels) or 1.0
     return [
         (
@@ -187,7 +187,7 @@ def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequen
 
 
 def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
-    """Name, kind, times and time of spans of the host: annotations last, else the longest first."""
+    """Return rows of host spans: name, kind, count, time; longest first, annotations last."""
     ranked = sorted(spans, key=lambda each: (each["kind"] == "annotation", -each["seconds"]))
     return [
         (each["name"], each["kind"], f"{each['count']:,}", time_text(each["seconds"]))
@@ -196,23 +196,23 @@ def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
 
 
 def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
-    """Name, time, and time in loader and collectives, of steps that no device shows."""
+    """Return rows of steps without device: name, time, time in loader and collectives."""
     keys = "seconds", "loader_seconds", "collective_seconds"
     return [(each["name"], *(time_text(each[key]) for key in keys)) for each in steps]
 
 
 def is_contradicted(finding: ProfileDocument) -> bool:
-    """Whether a verdict is less sure because of telemetry."""
+    """Whether telemetry lowered the confidence of a finding."""
     return "telemetry" in finding["confidence_factors"]
 
 
 def rule_text(finding: ProfileDocument) -> str:
-    """The name of the rule."""
+    """Return the display name of the rule."""
     return readable_name(str(finding["rule"]).removeprefix("profile_"))
 
 
 def family_times(kernels: Sequence[ProfileDocument]) -> list[tuple[str, float, float]]:
-    """Each family in words, its seconds, and its share in the time of all kernels, most first."""
+    """Return families with seconds and share of all kernels' time, largest first."""
     sums: Counter[str] = Counter()
     for each in kernels:
         sums[each["family"]] += each["seconds"]
@@ -221,18 +221,18 @@ def family_times(kernels: Sequence[ProfileDocument]) -> list[tuple[str, float, f
 
 
 def family_text(kernels: Sequence[ProfileDocument]) -> str:
-    """The share of each family, most first."""
+    """Return the families with their shares, largest first."""
     return ", ".join(f"{name} {percent(share)}" for name, _, share in family_times(kernels))
 
 
 def short_text(name: str, longest: int) -> str:
-    """A name cut to a length; signatures of templates go on for lines, the JSON has them whole."""
+    """Shorten a name; template signatures can be very long, and JSON has them in full."""
     name = _NUMBA_TAG.sub("", name)
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
 def beside(document: ProfileDocument | None) -> list[ProfileDocument]:
-    """Every device with what telemetry says of it; none where no history was looked at."""
+    """Return devices with telemetry's statements; empty without a history."""
     found: list[ProfileDocument] = []
     for each in document["devices"] if document else ():
         texts: dict[bool, list[str]] = {True: [], False: []}
@@ -271,7 +271,7 @@ def _details(device: ProfileDocument, workload: str | None) -> list[str]:
 
 
 def no_roof_text(device: ProfileDocument) -> str:
-    """Why there is nothing to draw below the roofs of a board."""
+    """Explain why there is no roofline."""
     if device["products"] or any(each["flops_per_second"] for each in device["kernels"]):
         if not device["name"]:
             return "the profile does not name the board"

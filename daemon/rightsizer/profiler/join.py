@@ -1,4 +1,4 @@
-"""Join of a profile with the accounts: its GPU, its holder, telemetry of the same time."""
+"""Join of a profile with the accounts: GPU, holder, telemetry of the same time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,39 +23,39 @@ _LATEST: Final[Nanoseconds] = 2**62
 
 @dataclass(frozen=True, slots=True)
 class JoinedDevice:
-    """One device of one file."""
+    """A device of a file, matched with the node."""
 
     device: Device | None
-    """Of the node; `None` where the profile does not tell which, or that of another node."""
+    """Device of the node; `None` if unknown or of another node."""
     matched_by: str = ""
-    """What told it: `uuid`, `index and name`, `only GPU`."""
+    """How it was matched: `uuid`, `index and name`, `only GPU`."""
     unmatched: str = ""
-    """Why there is no telemetry beside it; empty where there is."""
+    """Why it has no telemetry; empty if it has."""
     is_foreign: bool = False
-    """Whether it is none of this node's GPUs, rather than any of them."""
+    """Whether it is none of this node's GPUs, rather than an unknown one."""
     note: str = ""
-    """What makes the match less than sure; empty where nothing does."""
+    """Doubt about the match; empty if there is none."""
     key: str = ""
-    """What findings over profiles call it."""
+    """Key of the device in findings over profiles."""
     start: Nanoseconds | None = None
-    """Wall time of its first kernel; `None` where that is not known."""
+    """Wall time of its first kernel; `None` if unknown."""
     end: Nanoseconds | None = None
     telemetry: ProfileTelemetry | None = None
     comparisons: tuple[ProfileComparison, ...] = ()
 
     @property
     def contradictions(self) -> tuple[ProfileComparison, ...]:
-        """What both cannot be right about."""
+        """Figures on which profile and telemetry disagree."""
         return tuple(each for each in self.comparisons if each.is_contradiction)
 
     @property
     def was_idle(self) -> bool:
-        """Whether telemetry saw nothing of its kernels, so that it may be another GPU's."""
+        """Whether telemetry saw none of its kernels, so that it may be another GPU."""
         return any(each.figure == ACTIVE_SECONDS for each in self.contradictions)
 
 
 def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
-    """The device of a node that a profile's device is, as far as the profile tells."""
+    """Match a profile's device with a device of the node, as far as the profile allows."""
     if found.uuid:
         same = next((each for each in node if _uuid(each.uuid) == _uuid(found.uuid)), None)
         if same is None:
@@ -84,7 +84,7 @@ def _foreign(why: str) -> JoinedDevice:
 
 
 def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "") -> JoinedDevice:
-    """A GPU that is cut has no states; its only instance stands for it."""
+    """Match a GPU, or its only MIG instance: a divided GPU has no states."""
     parts = [device]
     if device.has_mig_instances:
         parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
@@ -95,7 +95,7 @@ def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "")
 
 
 def _differs(found: ProfiledDevice, device: Device) -> bool:
-    """Whether the names cannot be of one GPU; some profilers shorten them."""
+    """Whether two names cannot be of the same GPU; some profilers shorten them."""
     one, other = (each.name.casefold().removeprefix("nvidia ").strip() for each in (found, device))
     return one not in other and other not in one
 
@@ -106,26 +106,26 @@ def _uuid(uuid: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProfileJoin:
-    """All devices of the profiles of one workload."""
+    """All devices of one workload's profiles."""
 
     devices: tuple[JoinedDevice, ...]
     key: str | None = None
-    """The workload that held them then, or the uuid of the only one, which had no holder."""
+    """The workload that held them, or the uuid of a single device without a holder."""
     unmatched: str = ""
-    """Why no workload can be named; empty where one is."""
+    """Why the workload is unknown; empty if known."""
 
     @property
     def contradictions(self) -> tuple[str, ...]:
-        """A sentence each."""
+        """Contradictions as sentences."""
         return tuple(found.text for each in self.devices for found in each.contradictions)
 
     def contradicts(self, figure: str | None) -> bool:
-        """Whether telemetry contradicts a figure of any device."""
+        """Whether telemetry contradicts a figure on any device."""
         return any(found.figure == figure for each in self.devices for found in each.contradictions)
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds] | None:
-        """From the first kernel of any device to the last, wall time; `None` where not known."""
+        """Wall time from the first to the last kernel of all devices; `None` if unknown."""
         starts = [each.start for each in self.devices if each.start is not None]
         ends = [each.end for each in self.devices if each.end is not None]
         return (min(starts), max(ends)) if starts and ends else None
@@ -137,7 +137,7 @@ def join(
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> ProfileJoin:
-    """The profiles of one workload, one for each rank, beside what is known of the node."""
+    """Join the profiles of one workload, one per rank, with telemetry of the node."""
     devices = tuple(
         _joined(profile, each, node, telemetry_of, settings)
         for profile in profiles
@@ -195,14 +195,14 @@ def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
         names = ", ".join(sorted(map(str, held)))
         return None, f"its GPUs were held by {len(held)} workloads: {names}"
     uuids = {each.device.uuid for each in seen if each.device}
-    # Without a holder, advice is of a device.
+    # Without a holder, advice is about a device.
     return (uuids.pop(), "") if len(uuids) == 1 else (None, "the holder of its GPUs is unknown")
 
 
 def _only_holder(
     devices: Sequence[JoinedDevice], node: Sequence[Device], telemetry_of: ProfileTelemetryOf
 ) -> tuple[str, str] | None:
-    """Who held all GPUs that were held at all, where the profile does not tell its own."""
+    """Return the only holder of GPUs at that time, if the profile does not identify its GPUs."""
     span = ProfileJoin(tuple(devices)).span
     if span is None or any(each.device is not None or each.is_foreign for each in devices):
         return None

@@ -1,4 +1,4 @@
-"""Page of profiles as one HTML document, from their JSON."""
+"""HTML page of profiles, from their JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -28,7 +28,7 @@ from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered, scripts
 
 _ALIKE_POINTS: Final = 2
-"""Percentage points by which GPUs of one program may differ and be folded into one."""
+"""Difference in percentage points up to which GPUs of one program are shown as one."""
 _MOST_DEVICES: Final = 64
 _TILES: Final = (
     ("kernel_seconds", "With a kernel", "of {span}, all GPUs"),
@@ -39,7 +39,7 @@ _NamedDevice = tuple[str, ProfileDocument]
 
 
 def profile_document(answer: ProfileDocument) -> str:
-    """All workloads of an answer, one after the other."""
+    """Render all workloads of an answer."""
     return rendered(
         "profile.html",
         {
@@ -83,7 +83,7 @@ def _tiles(devices: Sequence[ProfileDocument]) -> Iterator[tuple[str, str, str]]
 
 
 def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:
-    """Devices with their names, those together that spend their time alike."""
+    """Group devices that spend their time alike."""
     devices = (
         (f"{'' if rank is None else f'rank {rank}, '}GPU {device['key']}", device)
         for profile in profiles
@@ -100,7 +100,7 @@ def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:
 
 
 def _are_alike(one: ProfileDocument, other: ProfileDocument) -> bool:
-    """Whether two devices are of one board and spend their time in the same way."""
+    """Whether two devices have the same board and spend their time alike."""
     ours, theirs = (colored(judged_time(each)) for each in (one, other))
     our_span, their_span = sum(ours.values()), sum(theirs.values())
     if one["name"] != other["name"] or not our_span or not their_span:

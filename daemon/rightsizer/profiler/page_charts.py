@@ -1,4 +1,4 @@
-"""Charts of the page of profiles, from their JSON."""
+"""Charts of the profile page, from its JSON."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _COLORS: Final = {
     "kernel_wait": "free",
     "other_idle": "no_data",
 }
-"""Classes of the style sheet, which have a light and a dark form."""
+"""CSS classes with light and dark variants."""
 WORDS: Final = {_COLORS[part]: words for part, words in CAUSES.items()}
 _LANES: Final = {
     "compute": ("kernels", "working"),
@@ -45,10 +45,10 @@ _LANES: Final = {
     "host_wait": ("waits for the host", "stalled"),
     "other_idle": ("idle otherwise", "no_data"),
 }
-"""Words and color of each lane, from the top."""
+"""Label and color of each lane, from the top."""
 _TIMES: Final = 4
 _MOST_FRAMES: Final = 1000
-"""On a page."""
+"""Limit of a page."""
 _FEWEST_FRAMES: Final = 20
 _SMALLEST_FRAME: Final = 0.002
 _MOST_ROWS: Final = 30
@@ -56,17 +56,17 @@ _LONGEST_FRAME: Final = 80
 _MOST_NAMES: Final = 6
 _MOST_POINTS: Final = 60
 _PEAKS_OF: Final = {"fp32": ("fp32", "tf32"), "fp16": ("bf16",)}
-"""Other names of a format's peaks: fp16 and bf16 have the same."""
+"""Other names of a format's peak: fp16 and bf16 have the same."""
 
 
 def colored(time: ProfileDocument | None) -> dict[str, float]:
-    """Parts of a time by the class of their color."""
+    """Return the parts of a time by the CSS class of their color."""
     parts = {} if time is None else idle_parts(time)
     return {_COLORS[part]: value for part, value in parts.items()}
 
 
 def timeline(name: str, document: ProfileDocument) -> str:
-    """What went on in each moment."""
+    """Render the timeline of a device."""
     found = {lane: document["lanes"][lane] for lane in _LANES if lane in document["lanes"]}
     rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
     rows += [ChartLane(each, "working", row) for each, row in document["streams"].items()]
@@ -83,7 +83,7 @@ def timeline(name: str, document: ProfileDocument) -> str:
 
 
 def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
-    """Where the time of each step went."""
+    """Render where the time of each step went."""
     columns = []
     for each in steps:
         parts = colored(each["time"])
@@ -97,7 +97,7 @@ def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
 
 
 def flame_chart(name: str, frames: Sequence[ProfileDocument], count: int) -> str:
-    """One of so many; of frames that launch all within one other, the innermost alone."""
+    """Render one of `count` flame charts; chains of single frames show only the innermost."""
     within: defaultdict[int | None, list[int]] = defaultdict(list)
     for place, frame in enumerate(frames):
         within[frame["parent"]].append(place)
@@ -143,7 +143,7 @@ def _frame_names(chain: Sequence[ProfileDocument]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
-    """A product or a kernel whose operations are known, below its roof."""
+    """A product or kernel with known operations, below its roof."""
 
     name: str
     number_format: str
@@ -155,18 +155,18 @@ class RooflinePoint:
 
     @property
     def reached(self) -> float:
-        """Of what the board would reach at most."""
+        """Rate relative to the board's maximum."""
         return self.rate / min(self.roof.peak, self.intensity * self.roof.bandwidth)
 
     def row(self) -> Sequence[str]:
-        """What a table says of it."""
+        """Return its table row."""
         time = f"{self.calls:,}", time_text(self.seconds)
         speed = rate_text(self.rate), f"{self.intensity:,.3g}", percent_text(self.reached)
         return (short_text(self.name, _LONGEST_FRAME), self.number_format, *time, *speed)
 
 
 def roofline_points(device: ProfileDocument) -> list[RooflinePoint]:
-    """The longest products, or kernels whose operations were counted; none without a roof."""
+    """Return the longest products, or counted kernels; empty without a roof."""
     if (roof := device["roof"]) is None:
         return []
     found = [
@@ -194,7 +194,7 @@ def roofline_points(device: ProfileDocument) -> list[RooflinePoint]:
 
 
 def _roof_over(roof: ProfileDocument, number_format: str, rate: float) -> ChartRoof | None:
-    """Of a format; numbers of 32 bits went through tensor cores where they are that fast."""
+    """Return a format's roof; fast 32-bit rates mean tensor cores."""
     peaks = roof["flops_per_second"]
     names = _PEAKS_OF.get(number_format, (number_format,))
     if not (known := [(peaks[name], name) for name in names if name in peaks]):
@@ -204,7 +204,7 @@ def _roof_over(roof: ProfileDocument, number_format: str, rate: float) -> ChartR
 
 
 def roofline_chart(name: str, points: Sequence[RooflinePoint]) -> str:
-    """Points below the roofs that are theirs."""
+    """Render points below their roofs."""
     whole = sum(each.seconds for each in points)
     return roofline(
         f"Roofline of {name}",

@@ -1,4 +1,4 @@
-"""JSON of profiles, and of what `rightsizer profile` answers."""
+"""JSON encoder of profiles and of the answer of `rightsizer profile`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
@@ -22,7 +22,7 @@ from rightsizer.telemetry.profiles.registry import BrokenFile
 
 
 def encode_profile(profile: Profile) -> JsonObject:
-    """One file, with the keys that docs/profiles.md tells."""
+    """Encode one file, with the keys of docs/profiles.md."""
     return {
         **asdict(replace(profile, devices=(), host_steps=())),
         "start": _seconds(profile.start),
@@ -48,7 +48,7 @@ def _device(found: DeviceProfile) -> JsonObject:
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
         "roof": _roof(found),
-        # Not by `asdict`, which copies number by number.
+        # Not by `asdict`, which copies each number.
         "timeline": None
         if found.timeline is None
         else {each.name: getattr(found.timeline, each.name) for each in fields(found.timeline)},
@@ -68,7 +68,7 @@ def _device(found: DeviceProfile) -> JsonObject:
 
 
 def _roof(found: DeviceProfile) -> JsonObject | None:
-    """Peaks of its board; `None` where it is not known, or no arithmetic to compare them with."""
+    """Encode the board's peaks; `None` if unknown, or without arithmetic to compare."""
     if not found.products and all(each.flops_per_second is None for each in found.kernels):
         return None
     if not found.device.name or (board := built_in().find(found.device.name)) is None:
@@ -85,7 +85,7 @@ def _time(time: TimeUse | None) -> JsonObject | None:
 
 
 def encode_joined_device(found: JoinedDevice) -> JsonObject:
-    """A device of a file beside telemetry, with the keys that docs/profiles.md tells."""
+    """Encode a device with telemetry, with the keys of docs/profiles.md."""
     device = found.device
     return {
         "key": found.key,
@@ -134,10 +134,10 @@ def encode_profile_answer(
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
 ) -> JsonObject:
-    """Every workload, and what became of it since an earlier profile, in the same order.
+    """Encode every workload with its changes since an earlier profile, in the same order.
 
     Raises:
-        UsageError: there are not as many earlier workloads as there are later ones.
+        UsageError: the numbers of earlier and later workloads differ.
     """
     if against and len(against) != len(found):
         raise UsageError(

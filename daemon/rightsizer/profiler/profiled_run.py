@@ -1,4 +1,4 @@
-"""What profilers' files of one program tell of its size: time, memory, and the GPU it ran on."""
+"""Measured run for sizing, from profilers' files of one program: time, memory, GPU."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ _STEADY: Final = ProfileSteadySettings()
 def profiled_run(
     profiles: Sequence[Profile], catalogue: Catalogue, settings: ProfileSteadySettings = _STEADY
 ) -> ProfiledRun:
-    """What the files of one program tell, one or one of each rank.
+    """Derive the run from the files of one program: one, or one per rank.
 
     Raises:
         ProfileError: they have no timeline of a GPU at work, or are of different GPUs.
@@ -79,13 +79,13 @@ def _refuse_unsteady(
 
 
 def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
-    """Of steps and what lies between where they are marked, else of all."""
+    """Return the time of steps and gaps if steps are marked, else of everything."""
     times = [time for member in members for time in member.step_times]
     span = sum(each.span_seconds for each in times)
     collective = sum(each.exposed_collective_seconds for each in times)
     copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
     work = sum(each.kernel_seconds for each in times) - collective
-    # Copies fill time that would be idle; they are taken off waits for the host first.
+    # Copies overlap idle time; subtract them from host waits first.
     host = max(0.0, sum(each.host_wait_seconds for each in times) - copy)
     at_work = [each for member in members for each in member.kernels_at_work]
     tensor, plain = (

@@ -1,4 +1,4 @@
-"""Profile service: joins each profile with the accounts, judges, stores and shows it."""
+"""Profile service: joins profiles with the accounts, judges, stores and publishes them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED: Final = 3
-"""Files in a line of the log."""
+"""Limit of files in a line of the log."""
 
 
 class ProfileService:
-    """Takes profiles from any thread, and gives what they say to the recommender."""
+    """Takes profiles from any thread, and passes their judgements to the recommender."""
 
     def __init__(
         self,
@@ -48,24 +48,24 @@ class ProfileService:
         self._lock = threading.Lock()
         self._breaks = storage.database.breaks
         self._is_saved = True
-        # As text, a tenth of what the objects would take for weeks.
+        # As text, which takes a tenth of the objects' memory for weeks.
         self._kept: dict[str, str] = {}
         try:
             self._kept = _latest(storage.profiles(), self._settings.kept_maximum)
         except HistoryError as error:
             self._log.warning("profiles_unreadable", error=str(error))
         self.counts: Counter[tuple[str, str]] = Counter()
-        """Profiles that were taken since the start, by format and by what came of them."""
+        """Profiles taken since the start, by format and outcome."""
 
     def follow(self, settings: ProfileSettings) -> None:
-        """Judge by other settings from the next profile on, and keep what is kept by them."""
+        """Apply other settings to the next profiles and to retention."""
         self._settings = settings
 
     def take(self, profiles: Sequence[Profile]) -> tuple[TakenProfile, ...]:
-        """Join, judge and keep profiles, in any order, one result a program; from any thread.
+        """Join, judge and store profiles in any order; return one result per program; thread-safe.
 
-        The same files taken again are kept once. What cannot be written now is tried again with
-        the next profile, or in the next run of the recommender.
+        Files taken again are stored once. A failed write is retried with the next profile, or in
+        the next run of the recommender.
         """
         from rightsizer.profiler.taken_profile import taken_profiles  # noqa: PLC0415 - see above.
 
@@ -76,7 +76,7 @@ class ProfileService:
             self._kept |= {each.id: each.text for each in found}
             self._kept = _latest(self._kept, settings.kept_maximum)
             self._is_saved = False
-            # A new one each time, for sampling reads it meanwhile.
+            # Replaced, not changed: the sampling thread reads it.
             self.counts = self.counts + Counter((each.format, each.outcome) for each in new)
             self._save()
         for each in new:
@@ -84,7 +84,7 @@ class ProfileService:
         return found
 
     def profiles(self) -> tuple[TakenProfile, ...]:
-        """All that is kept, the latest first; what a newer program kept is passed over."""
+        """Return all stored profiles, latest first; those of a newer version are skipped."""
         with self._lock:
             texts = tuple(self._kept.values())
         if not texts:
@@ -100,9 +100,9 @@ class ProfileService:
         now: Nanoseconds,
         advice: Sequence[Advice] = (),
     ) -> tuple[Judgement, ...]:
-        """The rules' judgements, with those of profiles that still count among them.
+        """Merge the judgements of valid profiles into those of the rules.
 
-        What has ended since a profile, by all advice of the ledger, is not opened by it.
+        A profile does not reopen advice of the ledger that was closed after it.
         """
         with self._lock:
             if not self._is_saved or self._storage.database.breaks != self._breaks:
@@ -153,7 +153,7 @@ def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
 
 
 def _taken(text: str) -> Nanoseconds:
-    """When, of text that need not be understood; what is not understood goes first."""
+    """Return the time of a stored text; 0, so that it is dropped first, if it is unreadable."""
     try:
         time = json.loads(text)["taken"]
     except (ValueError, KeyError, TypeError):
@@ -162,7 +162,7 @@ def _taken(text: str) -> Nanoseconds:
 
 
 def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
-    """The route that tells what was taken, the latest first; answers from any thread."""
+    """Return the route of the stored profiles, latest first; thread-safe."""
 
     def answer(*_: object) -> WebResponse:
         forms = [

@@ -1,4 +1,4 @@
-"""Settings of profiles: reading, thresholds of the rules, capture, how long a profile counts."""
+"""Settings of profiles: reading, thresholds of rules, capture, validity."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("profile_kernel_inefficient", ProfileKernelInefficientSettings),
     ("profile_rank_imbalance", ProfileRankImbalanceSettings),
 )
-"""Each rule's own by its name."""
+"""Settings classes by rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,13 +315,13 @@ class ProfileSettings:
 
     @property
     def read_limits(self) -> ReadLimits:
-        """What readers of files go by."""
+        """Limits for readers of files."""
         values = {each.name: getattr(self.limits, each.name) for each in fields(self.limits)}
         return ReadLimits(**values, time=self.time)
 
     @property
     def judges(self) -> tuple[ProfileRule[Any], ...]:
-        """The rules over profiles with an operator's settings; they are loaded by this."""
+        """Rules over profiles with an operator's settings; imported on use."""
         from rightsizer.profiler.rules import PROFILE_RULES  # noqa: PLC0415 - said above.
 
         return tuple(rule.with_settings(getattr(self.rules, rule.name)) for rule in PROFILE_RULES)

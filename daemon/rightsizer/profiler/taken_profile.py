@@ -1,4 +1,4 @@
-"""Taken profiles: judged beside telemetry of the same time, and as they are stored."""
+"""Taken profiles: judged with telemetry of the same time, and their stored form."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,21 +32,21 @@ from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSetti
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 
 _UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
-"""A holder is written down once a minute, so that one of a moment ago is seen no later."""
+"""Holders are stored once a minute; a recent one may be missing for this time."""
 _LONGEST: Final = 300
-"""Of a name that is kept; signatures of templates go on for lines."""
+"""Limit of a stored name; template signatures can be very long."""
 _LONGEST_TEXT: Final = 2000
 _MOST_NAMED: Final = 20
 _MEASURED: Final[Mapping[Reason, str]] = {
     Reason.PCIE_BOUND: PCIE_BOUND_RATIO,
     Reason.TENSOR_CORES_UNUSED: TENSOR_CORE_RATIO,
 }
-"""What telemetry measures itself. That a GPU waits for its host, or runs kernels too short, it
-may not see at all, and what it does not see is no counter-evidence."""
+"""Figures that telemetry measures itself. It may miss waits for the host and short kernels, so
+their absence is no counter-evidence."""
 
 
 def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
-    """The devices that a history knows, and their windows, those of long ago in hours.
+    """Return the devices of a history and their telemetry; old windows are hourly.
 
     Raises:
         HistoryError: it cannot be read.
@@ -63,7 +63,7 @@ def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], P
 def _accounts_telemetry(
     accountant: AccountingService, tenures: Sequence[HolderPeriod]
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
-    """The same of what an agent remembers now, and the holders that a history tells."""
+    """Return devices and telemetry of a running agent, with holders from the history."""
     queries = {each.uuid: each for each in accountant.remembered()[1]}
     known = tuple(accountant.known())
 
@@ -79,7 +79,7 @@ def _accounts_telemetry(
 def _holder(
     uuid: str, start: Nanoseconds, end: Nanoseconds, tenures: Sequence[HolderPeriod]
 ) -> str | None:
-    """The workload that held a device for most of a span of time; `None` where none is known."""
+    """Return the workload that held a device for most of a span, or `None`."""
     parts = {
         each.workload: min(end, each.seen + _UNSEEN) - max(start, each.since)
         for each in tenures
@@ -94,7 +94,7 @@ def _telemetry(
     window_of: Callable[[str, Nanoseconds, Nanoseconds], Window | None],
     present: Sequence[DeviceRecord] = (),
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
-    """Known devices, and what windows tell of them; those present have their holders now."""
+    """Combine devices with telemetry from windows; present devices have their current holders."""
     devices = {each.device.uuid: each.device for each in known}
 
     def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
@@ -115,29 +115,29 @@ def _telemetry(
 
 @dataclass(frozen=True, slots=True)
 class TakenProfile:
-    """One file, or one for each rank of a program, as it was judged when it was taken."""
+    """A file, or one per rank of a program, with its judgement."""
 
     id: str
-    """The same for the same files, whenever they are taken."""
+    """Stable: the same files always get the same id."""
     taken: Nanoseconds
     """Wall time."""
     moment: Nanoseconds
-    """What it is of: the end of its span where that is known, else when it was taken."""
+    """End of its span if known, else the time it was taken."""
     sources: tuple[str, ...]
-    """Names of files, without their folders."""
+    """File names without folders."""
     format: str
     key: str | None
-    """The workload, or the uuid of a device without a holder; `None` where it cannot be told."""
+    """The workload, or the uuid of a device without a holder; `None` if unknown."""
     unmatched: str
-    """Why no workload can be told; empty where one can."""
+    """Why the workload is unknown; empty if known."""
     devices: tuple[Mapping[str, Any], ...]
-    """Each with what telemetry says beside it, as in `rightsizer profile --json`."""
+    """Each with telemetry's statements, as in `rightsizer profile --json`."""
     contradictions: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a word."""
+        """Outcome as a label."""
         if self.key is None:
             return "unmatched"
         if any(each.is_complaint for each in self.findings):
@@ -147,17 +147,17 @@ class TakenProfile:
 
     @property
     def text(self) -> str:
-        """As JSON, for the history."""
+        """JSON for the history."""
         fields = asdict(self)
         fields["findings"] = [stored_finding(each) for each in fields["findings"]]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
-        """What `text` was written from; what a newer program added is left out.
+        """Decode a stored text; fields of newer versions are ignored.
 
         Raises:
-            ValueError, KeyError, TypeError: it is none.
+            ValueError, KeyError, TypeError: the text is no stored profile.
         """
         fields = json.loads(text)
         findings = tuple(map(finding_from, fields["findings"]))
@@ -170,17 +170,17 @@ def taken(
     settings: ProfileComparisonSettings,
     now: Nanoseconds,
 ) -> TakenProfile:
-    """What is kept of the profiles of one workload: one file, or one for each rank."""
+    """Return the stored form of one workload's profiles: one file, or one per rank."""
     profiles, written_by = workload.profiles, str(workload.profiles[0].format)
     sources = tuple(each.source[:_LONGEST] for each in profiles)
     parts = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
     profile: dict[str, object] = {"sources": list(sources[:_MOST_NAMED]), "format": written_by}
     profile |= {"start": None, "seconds": None}
-    # A clock that is ahead makes nothing valid for longer.
+    # A profile's clock that is ahead must not extend its validity.
     moment = now
     if join.span is not None:
         start, end = join.span
-        # A wall time for people, who read evidence.
+        # Formatted for people, who read the evidence.
         began = datetime.fromtimestamp(start // NANOSECONDS_PER_SECOND, UTC).isoformat(" ")
         profile |= {"start": began, "seconds": seconds(end - start)}
         moment = min(now, end)
@@ -202,9 +202,9 @@ def taken(
 def weighed(
     workload: ProfiledWorkload, join: ProfileJoin, settings: ProfileComparisonSettings
 ) -> ProfiledWorkload:
-    """The workload with verdicts that are less sure where telemetry says otherwise.
+    """Lower the confidence of findings that telemetry contradicts.
 
-    That is where it measured the same, or saw no activity on a GPU that the profile has at work.
+    It must have measured the same figure, or have seen no activity where the profile has kernels.
     """
     findings = tuple(_weighed(each, join, settings) for each in workload.findings)
     return replace(workload, findings=findings)
@@ -220,7 +220,7 @@ def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSet
 
 
 def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) -> Finding:
-    """A verdict on the node's own devices and workload, with what it rests on cut short."""
+    """Return a finding on the node's own devices and workload, with shortened evidence."""
     uuids = {each.key: each.device.uuid for each in join.devices if each.device is not None}
     evidence = {**_short(finding.evidence), "profile": dict(profile)}
     if finding.is_complaint and join.contradictions:
@@ -262,7 +262,7 @@ def taken_profiles(
     settings: ProfileSettings,
     now: Nanoseconds,
 ) -> tuple[TakenProfile, ...]:
-    """What is kept of profiles in any order, one for each program, beside the accounts."""
+    """Join and judge profiles in any order; return one result per program."""
     devices, telemetry = _accounts_telemetry(accountant, tenures)
     comparison = settings.comparison
     return tuple(
@@ -272,7 +272,7 @@ def taken_profiles(
 
 
 def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
-    """What was kept, the latest first; what a newer program kept is passed over."""
+    """Decode stored profiles, latest first; those of a newer version are skipped."""
     found: list[TakenProfile] = []
     for text in texts:
         with suppress(ValueError, KeyError, TypeError, AttributeError):

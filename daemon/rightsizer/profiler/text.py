@@ -18,7 +18,7 @@ _DOUBT: Final = "less sure: telemetry contradicts it"
 
 
 def profile_text(answer: ProfileDocument) -> str:
-    """Every workload, one after the other."""
+    """Format all workloads."""
     parts = []
     for document in answer["workloads"]:
         lines = [document["workload"]]
@@ -132,7 +132,7 @@ def _steps(steps: Sequence[ProfileDocument]) -> list[str]:
 def _table(
     header: Sequence[str], rows: Sequence[Sequence[str]], most: int | None = None, noun: str = ""
 ) -> list[str]:
-    """The first rows, indented as their header, and how many more there are; nothing of none."""
+    """Return the first rows, indented like the header, and the number of others; empty if none."""
     if not rows:
         return []
     indent = " " * (len(header[0]) - len(header[0].lstrip()))
@@ -168,7 +168,7 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     for each in fine:
         doubt = f" ({_DOUBT})" if figures.is_contradicted(each) else ""
         lines += wrapped(f"not {figures.rule_text(each)}: {each['summary']}{doubt}", 2)
-    # What cannot be said: rules with the same reason together.
+    # Group abstaining rules by reason.
     silent: dict[str, list[str]] = {}
     for each in findings:
         if each["abstained"] is not None:

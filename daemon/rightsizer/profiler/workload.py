@@ -1,4 +1,4 @@
-"""Profiles grouped by workload, judged, and the change between two of one workload."""
+"""Profiles grouped by workload and judged, and changes between two profiles of a workload."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -17,18 +17,18 @@ _Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class ProfiledWorkload:
-    """One file, or one for each rank, and what every rule says of it."""
+    """A file, or one per rank, with the findings of every rule."""
 
     name: str
     profiles: tuple[Profile, ...]
     findings: tuple[Finding, ...]
-    """Complaints first, those that would give most before others; abstentions last."""
+    """Complaints first, by gain; abstentions last."""
 
 
 def judged_workloads(
     profiles: Sequence[Profile], rules: Sequence[ProfileRule[Any]] = PROFILE_RULES
 ) -> tuple[ProfiledWorkload, ...]:
-    """Every workload of profiles that were read already, in any order."""
+    """Group profiles, given in any order, into workloads, and judge them."""
     return tuple(
         ProfiledWorkload(
             source_of(group),
@@ -40,7 +40,7 @@ def judged_workloads(
 
 
 def _grouped(profiles: Sequence[Profile]) -> list[list[Profile]]:
-    """Ranks of one program together, everything else by itself."""
+    """Group ranks of one program; other profiles stay single."""
     groups: list[list[Profile]] = []
     for profile in profiles:
         for group in groups:
@@ -71,7 +71,7 @@ def _urgency(finding: Finding) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class ProfileChange:
-    """One figure; `None` where a profile does not tell it."""
+    """A figure before and after; `None` if unknown."""
 
     figure: str
     before: float | None
@@ -79,21 +79,21 @@ class ProfileChange:
 
     @property
     def ratio(self) -> float | None:
-        """After, of before; `None` where either is unknown or nothing was before."""
+        """After, relative to before; `None` if either is unknown or before is 0."""
         return self.after / self.before if self.before and self.after is not None else None
 
 
 def profile_changes(
     before: Sequence[Profile], after: Sequence[Profile]
 ) -> tuple[ProfileChange, ...]:
-    """Every figure that one of two profiles of a workload tells, and that is not 0 in both."""
+    """Return all figures that at least one profile has, and that are not 0 in both."""
     first, second = members_of(before), members_of(after)
     found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
     return tuple(each for each in found if each.before or each.after)
 
 
 def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[str, ...]:
-    """What else changed than the program, a sentence each: boards, and how many work."""
+    """Return differences other than the program as sentences: boards, and number of GPUs."""
     first, second = ([each.device for each in members_of(side)] for side in (before, after))
     boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
     found = []
@@ -107,29 +107,29 @@ def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[st
 
 
 def _may_mean(name: str, longer: str) -> bool:
-    """Whether a name that says more may be of the same board: A100 and A100-SXM4, not A10."""
+    """Whether a longer name may be of the same board: A100 and A100-SXM4, not A10."""
     return longer == name or longer.startswith((f"{name} ", f"{name}-"))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelChange:
-    """A kernel or all of a family: its seconds of a step, or of a GPU where a file has no steps."""
+    """Seconds of a kernel or a family, per step, or per GPU in a file without steps."""
 
     family: KernelFamily
     name: str | None
-    """`None` of a family."""
+    """`None` for a family."""
     before: float
     after: float
 
     @property
     def ratio(self) -> float | None:
-        """After, of before; `None` of what is new."""
+        """After, relative to before; `None` if new."""
         return self.after / self.before if self.before else None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelChanges:
-    """Of families and of kernels; those that changed most first."""
+    """Changes of families and kernels, largest first."""
 
     per: str
     """`step` or `GPU`."""
@@ -138,7 +138,7 @@ class KernelChanges:
 
 
 def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> KernelChanges:
-    """Which kernels take more or less time than before."""
+    """Compare the time of kernels before and after."""
     sides = [
         [device for profile in each for device in profile.devices if device.kernels]
         for each in (before, after)

@@ -1,1 +1,1 @@
-"""The report of a node and its wordings: labels, documents, export, explanation, JSON encoders."""
+"""Report of a node, with labels, documents, export, explanation and JSON encoders."""

@@ -1,4 +1,4 @@
-"""Groups of recommendations: what excludes another one below it, what is like others folded."""
+"""Groups of recommendations: exclusive ones together, alike ones folded."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -9,14 +9,14 @@ from rightsizer.model.frozen import dataclass
 
 _Piece = TypeVar("_Piece")
 Unit = tuple[_Piece, ...]
-"""A recommendation, and those of which it or one of them can be applied."""
+"""Alike recommendations, each of which can be applied."""
 ALIKE_FROM: Final = 3
-"""As many recommendations of one kind, for idle GPUs without a workload, are folded into one."""
+"""Number of like recommendations, for idle GPUs without a workload, that are folded into one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What grouping a recommendation goes by."""
+    """Properties of a recommendation that determine its group."""
 
     id: str
     exclusive_group: str | None
@@ -27,7 +27,7 @@ class GroupKey:
 
     @property
     def alike(self) -> Hashable:
-        """What advice on idle GPUs has in common; its id where each says its own, as of faults."""
+        """Key of alike recommendations for idle GPUs; the id for others, such as faults."""
         is_alike = self.kind == FindingKind.IDLE and not self.workload
         return (self.action, self.reasons) if is_alike else self.id
 
@@ -35,7 +35,7 @@ class GroupKey:
 def advice_groups(
     advice: Sequence[_Piece], key_of: Callable[[_Piece], GroupKey]
 ) -> tuple[tuple[Unit[_Piece], ...], ...]:
-    """Groups in the order of their first; more than one unit in a group are to be folded."""
+    """Return the groups in the order of their first member; several units of a group are folded."""
     units: dict[str, list[_Piece]] = {}
     for piece in advice:
         key = key_of(piece)

@@ -1,4 +1,4 @@
-"""Advice that is open, ranked by what it saves, and what became of the rest."""
+"""Open advice ranked by savings, and outcomes of closed advice."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -23,7 +23,7 @@ HARDWARE: Final = frozenset(
 
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
-    """Advice that is open at the end of the span, by what it saves, most first."""
+    """Return the advice open at the end of the span, largest savings first."""
     labels = {each.device.uuid: each.label for each in facts.devices}
     return tuple(sorted((_row(each, labels) for each in _open_at_end(facts)), key=_rank))
 
@@ -37,7 +37,7 @@ def _open_at_end(facts: ReportFacts) -> Iterator[Advice]:
 
 
 def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
-    """Advice that ended, or whose outcome was measured, within the span; latest first."""
+    """Return advice closed or verified within the span, latest first."""
     rates = {each.device.uuid: each.rate for each in facts.devices}
     ended = (
         each
@@ -53,7 +53,7 @@ def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
 
 
 def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
-    """Of all of them; of pieces that exclude each other the first, which saves most."""
+    """Sum the savings; of mutually exclusive advice only the first, which saves most, counts."""
     taken: set[str] = set()
     counted = []
     for row in rows:
@@ -75,7 +75,7 @@ def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
 
 
 def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
-    """Ids of advice on failing hardware that stood at any time within the span."""
+    """Return the ids of advice on failing hardware that was open within the span."""
     return tuple(
         each.id
         for each in facts.advice
@@ -146,7 +146,7 @@ def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known, `None` where nothing is."""
+    """Sum the known values; `None` if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -156,9 +156,9 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
-    """What the rules say of the span and no open advice does, the surest first.
+    """Return findings over the span without open advice, most confident first.
 
-    What was closed still holds of the span as a whole; what was dismissed is not wanted.
+    Closed advice is included, since it holds for the whole span; dismissed advice is not.
     """
     labels = {each.device.uuid: each.label for each in facts.devices}
     known = {each.id for each in _open_at_end(facts)}

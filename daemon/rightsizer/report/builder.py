@@ -49,7 +49,7 @@ from rightsizer.report.model import (
 
 _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _MOST_CELLS: Final = 5760
-"""Of all strips together: 8 GPUs by the hour for 30 days, so that a document stays small."""
+"""Limit over all strips, 8 GPUs hourly for 30 days, to keep documents small."""
 _CELL_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, 24, 48, 168)
 
 
@@ -57,7 +57,7 @@ def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
     device, window = facts.device, facts.window
     part = device.capacity_ratio
     states = _hours_by_state(window.states, part)
-    # A parent of MIG instances should have no time but that before it was divided.
+    # A parent of MIG instances has time only from before it was divided.
     accounted = window.accounted
     total = accounted if device.has_mig_instances else max(report.until - report.since, accounted)
     total_hours = total * part / _HOUR
@@ -101,7 +101,7 @@ def _waste_hours(window: Window, part: float) -> dict[str, float]:
 
 
 def _hours_by_state(states: Mapping[State, Nanoseconds], part: float = 1.0) -> dict[str, float]:
-    """GPU-hours by state, in the order of the states; those that were not are left out."""
+    """Return GPU-hours by state, in the order of the states; without states of no time."""
     return {state: states[state] * part / _HOUR for state in State if states.get(state)}
 
 
@@ -123,14 +123,14 @@ def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
         for state, time in each.states.items():
             counts[GROUP_OF[state]] += time
     cells = range(-(-hours // cell))
-    # The first group of the most, and no data where there is none.
+    # Ties go to the first group; no data without any time.
     found = (times.get(place) or {StateGroup.NO_DATA: 1} for place in cells)
     mostly = (max(GROUPS, key=lambda group: each.get(group, 0)) for each in found)
     return StripRow(cell, tuple(mostly))
 
 
 def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
-    """Those that held anything, by what they wasted, most first."""
+    """Return the workloads that held anything, largest waste first."""
     devices = {each.device.uuid: each for each in facts.devices}
     rows = [_workload_row(each, devices) for each in facts.workloads if each.window.accounted]
     return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.workload)))
@@ -139,9 +139,9 @@ def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
 def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
     parts = [each.device.capacity_ratio for each in held]
-    # How much of a GPU its devices are; their mean, for which it held when is not kept apart.
+    # Capacity of its devices, as a mean: times of holding are not stored per device.
     window, part = facts.window, sum(parts) / len(parts) if parts else 1.0
-    # If its devices are not known, it held some of these.
+    # With unknown devices, use the range of all prices.
     rate = spanning_rate(each.rate for each in held or devices.values())
     states = _hours_by_state(window.states, part)
     total = sum(states.values())
@@ -162,7 +162,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
 
 
 def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
-    """Every day that the span touches; what begins on a day counts for it."""
+    """Return every day of the span; a slice counts for the day it begins on."""
     sums: dict[dt.date, Counter[State]] = defaultdict(Counter)
     for device in facts.devices:
         for each in device.slices:
@@ -203,7 +203,7 @@ _NO_RATE: Final[dict[str, Any]] = {
 
 
 def report_model(facts: ReportFacts) -> ReportModel:
-    """The report on a span."""
+    """Build the report of a span."""
     devices = tuple(_device_row(each, facts) for each in facts.devices)
     advice, outcomes, days = advice_rows(facts), outcome_rows(facts), days_of(facts)
     summary = _summary(facts, devices, advice, outcomes)

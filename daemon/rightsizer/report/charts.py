@@ -1,4 +1,4 @@
-"""Charts as inline SVG: bars, stacked columns, strips, colored by the style sheet."""
+"""Charts as inline SVG, colored by the style sheet."""
 
 import json
 import math
@@ -17,7 +17,7 @@ _STRETCHED: Final = ' preserveAspectRatio="none"'
 def figure(
     size: tuple[float, float], name: str, description: str, parts: Iterable[str], kind: str
 ) -> str:
-    """A drawing of escaped SVG parts, with its name and description for screen readers."""
+    """Return a drawing of escaped SVG parts, with name and description for screen readers."""
     width, height = size
     return (
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '
@@ -27,17 +27,17 @@ def figure(
 
 
 def box(x: float, y: float, width: float, height: float) -> str:
-    """A rectangle as a part of a path."""
+    """Return a rectangle as path data."""
     return f"M{_short(x)} {_short(y)}h{_short(width)}v{_short(height)}h-{_short(width)}z"
 
 
 def text(x: float, y: float, words: str, anchor: str = "start") -> str:
-    """A label."""
+    """Return a text label."""
     return f'<text x="{_short(x)}" y="{_short(y)}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def _stretches(values: Iterable[_T]) -> Iterator[tuple[_T, int, int]]:
-    """Each run of equal values with its place and its length."""
+    """Yield runs of equal values with position and length."""
     at = 0
     for value, same in groupby(values):
         length = len(list(same))
@@ -50,17 +50,17 @@ def _short(value: float) -> str:
 
 
 _WIDEST: Final = 1.25
-"""Of what there is; a need beyond is cut off, its figure stands beside."""
+"""Limit of the drawn need, relative to capacity; the figure beside it shows the value."""
 
 
 def bar(name: str, share: float, kind: str) -> str:
-    """A part of a whole."""
+    """Return a bar of a share."""
     drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
     return figure((100, 10), name, percent_text(share), drawn, "split")
 
 
 def fit_bar(name: str, demand: float | None, need: float | None) -> str:
-    """Demand, the need above it, and the line of what there is."""
+    """Return a bar of demand and need, with a line at the capacity."""
     scale = 100 / _WIDEST
     parts = []
     if need is not None:
@@ -82,7 +82,7 @@ _LINES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class ChartColumn:
-    """One bar: what it is called, and its parts in the order in which they are stacked."""
+    """A bar: label, and parts in stacking order."""
 
     label: str
     parts: Mapping[str, float]
@@ -90,7 +90,7 @@ class ChartColumn:
 
 
 def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn]) -> str:
-    """Bars from the ground up, each divided into its parts of a whole."""
+    """Return bars stacked from parts of a whole."""
     height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT) / max(1, len(columns))
     gap = step * _GAP if len(columns) <= 100 else 0.0  # noqa: PLR2004 - narrower is invisible.
     every = -(-len(columns) // _MOST_LABELS)
@@ -131,18 +131,18 @@ class ChartLane:
     words: str
     part: str
     shares: Sequence[float]
-    """Of each moment, 0 to 1."""
+    """For each moment, 0 to 1."""
     is_curve: bool = False
-    """Whether a share is drawn by its height, not by its strength."""
+    """Whether a share is drawn as height instead of strength."""
 
 
 def lanes(
     name: str, description: str, rows: Sequence[ChartLane], ends: Sequence[str], seconds: float
 ) -> str:
-    """What went on beside what; the stronger, the more of a moment.
+    """Return a timeline of lanes; stronger color means a larger share of a moment.
 
-    `ends` names times that are spread evenly over the whole. A script draws parts of it, for which
-    it is given each moment's shares by a digit of base 36, and how long a moment is.
+    `ends` are labels spread evenly over the width. A script draws zoomed parts from the shares of
+    all moments, encoded as base-36 digits, and the length of a moment.
     """
     every = max((len(row.shares) for row in rows), default=0)
     count = min(every, _MOST_CELLS)
@@ -168,7 +168,7 @@ def lanes(
         axis.append(text(x, height + 14, end, anchor))
     cells_json = [[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows]
     data = escape(json.dumps(cells_json))
-    # A cell is one wide, which is the shortest to write.
+    # Cells of width 1, the shortest to write.
     scaled = f"translate({_LANE_LEFT:g}) scale({_short(step)} 1)"
     parts = [*words, f'<g transform="{scaled}">{"".join(cells)}</g>', f"<g>{''.join(axis)}</g>"]
     chart = figure((_WIDTH, height + 20), name, description, parts, "chart")
@@ -176,7 +176,7 @@ def lanes(
 
 
 def _levels(row: ChartLane, count: int) -> Iterator[int]:
-    """A level for each cell: of the mean of its moments, or of the most on a curve."""
+    """Yield a level for each cell: mean of its moments, or maximum for a curve."""
     every = len(row.shares)
     for at in range(count):
         within = row.shares[every * at // count : every * (at + 1) // count]
@@ -185,14 +185,14 @@ def _levels(row: ChartLane, count: int) -> Iterator[int]:
 
 
 def _digits(shares: Iterable[float]) -> str:
-    """0 is nothing at all, the last is all."""
+    """Encode shares as digits: 0 for exactly nothing, the last digit for 1."""
     most = len(_DIGITS) - 1
     return "".join(_DIGITS[min(most, math.ceil(most * share))] for share in shares)
 
 
 @dataclass(frozen=True, slots=True)
 class ChartRoof:
-    """What a board reaches at most: its bandwidth below its ridge, a peak beyond."""
+    """Limits of a board: bandwidth below the ridge, peak beyond."""
 
     words: str
     bandwidth: float
@@ -201,7 +201,7 @@ class ChartRoof:
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """Operations a byte and a second, and a part of the time, 0 to 1."""
+    """Operations per byte and per second, and share of time, 0 to 1."""
 
     intensity: float
     rate: float
@@ -212,16 +212,16 @@ class ChartPoint:
 _ROOFLINE_HEIGHT: Final = 300.0
 _LARGEST_POINT: Final = 14.0
 _SLOPE: Final = 10.0
-"""Below the ridge, of which the chart shows at least so much."""
+"""Minimum intensity range shown below the ridge."""
 _PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]) -> str:
-    """Points below the roofs of a board, both axes by powers of ten."""
+    """Return a roofline chart with logarithmic axes."""
     ridges = [each.peak / each.bandwidth for each in roofs]
     slope = min(ridges) / _SLOPE, max(ridges) * 2
     across = _decades([*slope, *(each.intensity for each in points)])
-    # What is that slow is slow, whatever its place.
+    # Slower points are clipped here.
     peaks = [each.peak for each in roofs]
     least = max(peaks) / 1e5
     rates = (max(least, each.rate) for each in points)
@@ -267,7 +267,7 @@ def _decades(values: Iterable[float]) -> tuple[int, int]:
 
 
 def rate_text(rate: float) -> str:
-    """`617 TFLOP/s`."""
+    """Format a rate, as in `617 TFLOP/s`."""
     unit = next(((scale, prefix) for scale, prefix in _PREFIXES if rate >= scale), (1.0, ""))
     return f"{rate / unit[0]:,.3g} {unit[1]}FLOP/s"
 
@@ -277,7 +277,7 @@ _FRAME_HEIGHT: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class ChartFrame:
-    """A box of a flame graph, of a row from the top and a part of the width, 0 to 1."""
+    """A box of a flame graph: row from the top, start and share of the width, 0 to 1."""
 
     name: str
     tip: str
@@ -287,7 +287,7 @@ class ChartFrame:
 
 
 def flame(name: str, frames: Sequence[ChartFrame]) -> str:
-    """Frames below those around them, each before those within it; a script zooms into them."""
+    """Return a flame graph; each frame precedes those within it, and a script zooms."""
     height = _FRAME_HEIGHT * (1 + max((each.row for each in frames), default=0))
     drawn = (
         f'<svg role="treeitem" aria-level="{each.row + 1}" x="{_percent(each.start)}"'
@@ -311,7 +311,7 @@ def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
-    """One bar from left to right."""
+    """Return a bar of parts from left to right."""
     whole = sum(parts.values())
     texts, paths, reached = [], dict[str, list[str]](), 0.0
     for part, value in parts.items():
@@ -324,7 +324,7 @@ def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> s
 
 
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
-    """Cells of equal length; equal neighbors are drawn as one."""
+    """Return a strip of equal cells; runs of the same group are drawn as one."""
     paths: dict[str, list[str]] = {}
     for group, place, length in _stretches(cells):
         paths.setdefault(group, []).append(box(place, 0, length, 10))

@@ -1,4 +1,4 @@
-"""Documents of the report: HTML and Markdown by a template each, and a screenful of text."""
+"""Documents of the report: HTML and Markdown from templates, and a screen of text."""
 
 import datetime as dt
 import re
@@ -17,15 +17,15 @@ from rightsizer.report.template import rendered
 
 _FROM_ISO_YEAR: Final = 5
 _MOST_ROWS: Final = 50
-"""Of workloads and of outcomes, so that a document stays small; JSON has all."""
+"""Limit of workloads and outcomes, to keep documents small; JSON has all."""
 _SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
-"""What a renderer would take for more than text; the rest stays readable in a terminal."""
+"""Characters with a meaning in Markdown; others stay unescaped, for readers in a terminal."""
 _WIDEST: Final = 48
-"""Beyond this a cell is not made room for in the rows above and below."""
+"""Width beyond which a cell does not widen its column."""
 
 
 def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """All of it."""
+    """Render the full report as HTML."""
     cell_hours = model.devices[0].strip.cell_hours if model.devices else 1
     return rendered(
         "report.html",
@@ -38,7 +38,7 @@ def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 
 def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """All of it, in tables that read well in a terminal and in a wiki."""
+    """Render the full report as Markdown, with tables readable in a terminal and in a wiki."""
     return rendered(
         "report.md",
         {"moment": partial(figures.moment_text, timezone=timezone), "table": _table},
@@ -61,7 +61,7 @@ def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
 
 
 def _days_chart(days: Sequence[ReportDay]) -> str:
-    """All GPUs, a column a day."""
+    """Return a chart of all GPUs with a column for each day."""
     columns = []
     for day in days:
         parts = (
@@ -76,12 +76,12 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
 
 
 def _cell(value: object) -> str:
-    """A text that is nothing but text to a renderer of Markdown, in one line."""
+    """Escape a text for Markdown, in one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
 
 
 def _table(text: str, sides: str) -> str:
-    """Lines of ` | ` between cells as a table, the first its header; `l` or `r` for each column."""
+    """Format lines of ` | `-separated cells, header first; `sides` has `l` or `r` per column."""
     lines = [line.split(" | ") for line in text.strip("\n").split("\n")]
     widths = [
         max(3, *(min(_WIDEST, len(cell)) for cell in column)) for column in zip(*lines, strict=True)
@@ -106,12 +106,12 @@ def _padded(
 
 _WIDTH: Final = 100
 _DEVICES: Final = 16
-"""GPUs that are listed, most wasteful first; two nodes fit a screen."""
+"""GPUs listed, largest waste first; two nodes fit a screen."""
 _ADVICE: Final = 5
 
 
 def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """All of it; the other formats have the rest."""
+    """Format a summary; the other formats have the details."""
     parts = [
         f"GPU report, {figures.span_line(model.span, timezone)}",
         "\n".join(line for text in summary_of(model) for line in _wrapped(text)),

@@ -1,4 +1,4 @@
-"""Evidence of findings in words: names without units, values with them."""
+"""Evidence of findings as text: names without units, values with them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ _UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
 def evidence_labels(
     evidence: Mapping[str, object], names: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The evidence of a finding in words; devices go by their names, where these are known."""
+    """Return the evidence as text; devices have display names if known."""
     parts = ((*_split(name), value) for name, value in evidence.items())
     return tuple(
         (display_name(plain), value_label(unit, value, names)) for plain, unit, value in parts
@@ -21,14 +21,14 @@ def evidence_labels(
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A name without the unit at its end, and that unit; empty where there is none."""
+    """Split the unit off a name; empty if it has none."""
     plain, _, last = name.rpartition("_")
     is_unit = last in {"ratio", "seconds", "bytes", *_UNITS}
     return (plain or name, last) if is_unit else (name, "")
 
 
 def value_label(unit: str, value: object, names: Mapping[str, str]) -> str:
-    """A value of a unit, as `ratio` or `seconds`; empty where it has none."""
+    """Format a value of a unit such as `ratio` or `seconds`, or of none."""
     if value is None:
         return "not known"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Explanation of a verdict as plain values for JSON: evidence, thresholds, lifecycle, PromQL."""
+"""Explanation of a finding as JSON values: evidence, thresholds, lifecycle, PromQL."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ _ACTIVE: Final = 'state!~"unknown|idle_.*"'
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One number of the evidence and how the agent's own metrics lead to it again."""
+    """A number of the evidence, with the PromQL query that reproduces it."""
 
     name: str
     device: str
-    """A uuid; empty for a number of all devices."""
+    """Uuid; empty for a number over all devices."""
     resource: str
     value: float
     promql: str
@@ -44,7 +44,7 @@ _OF_KNOWN: Final[Mapping[str, str]] = {
     "thermal_ratio": Condition.THERMAL_THROTTLED,
     "hardware_ratio": Condition.HARDWARE_SLOWDOWN,
 }
-"""Shares of the known time by their names in the evidence."""
+"""Selectors of shares of the known time, by name in the evidence."""
 _OF_ACTIVE: Final[Mapping[Reason, str]] = {
     Reason.LAUNCH_BOUND: State.LAUNCH_BOUND,
     Reason.HOST_BOUND: State.HOST_BOUND,
@@ -55,13 +55,13 @@ _OF_ACTIVE: Final[Mapping[Reason, str]] = {
     Reason.NETWORK_BOUND: Condition.NETWORK_BOUND,
     Reason.TENSOR_CORES_UNUSED: Condition.NO_TENSOR_CORES,
 }
-"""Shares of the active time, `active_share_ratio`, by the reason of the verdict."""
+"""Selectors of the share of active time, `active_share_ratio`, by the finding's reason."""
 
 
 class _Span(NamedTuple):
     length_seconds: int
     at: str
-    """The modifier of its end."""
+    """PromQL modifier of its end."""
 
     @classmethod
     def of(cls, finding: Finding, end: Nanoseconds) -> "_Span | None":
@@ -71,7 +71,7 @@ class _Span(NamedTuple):
         return cls(round(length), f"@ {seconds(end):.0f}")
 
     def increase(self, uuid: str, part: str) -> str:
-        """Time of a device in a state, in a condition, or in the states of a selector."""
+        """Return the time of a device in a state, a condition, or states of a selector."""
         of = "condition" if isinstance(part, Condition) else "state"
         labels = f'uuid="{uuid}",' + (part if part.startswith("state") else f'{of}="{part}"')
         counter = f"rightsizer_{of}_seconds_total{{{labels}}}"
@@ -79,7 +79,7 @@ class _Span(NamedTuple):
 
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """A query for each number of the evidence that the agent's metrics have; at its end."""
+    """Return a query for each number of the evidence that has metrics, at the finding's time."""
     if (span := _Span.of(finding, end)) is None:
         return ()
     found = [*_whole(finding, span)]
@@ -90,9 +90,9 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 
 
 def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """The most of a pool that was held, where the verdict names all of its GPUs.
+    """Return the query of a pool's peak of held GPUs, if the finding names all its GPUs.
 
-    What is known of a pool is its holders, which no counter of a single GPU has.
+    Findings over a pool use holders, which no counter of a single GPU has.
     """
     span, held = _Span.of(finding, end), finding.evidence.get("held_most")
     if span is None or not isinstance(held, int | float):
@@ -106,7 +106,7 @@ def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 
 
 def _whole(finding: Finding, span: _Span) -> Iterator[Query]:
-    """What is the same for every verdict: of the device that least is known of."""
+    """Yield queries common to all findings, over the device with the least known time."""
     uuids = "|".join(finding.devices)
     total = f'rightsizer_state_seconds_total{{uuid=~"{uuids}",{_KNOWN}}}'
     known = f"min(sum by (uuid) (increase({total}[{span.length_seconds}s] {span.at})))"
@@ -150,25 +150,25 @@ _FLEET_RULES: Final = "fleet.rules."
 
 
 def explain_advice(advice: Advice, rules: object) -> JsonObject:
-    """The reasoning behind a recommendation, and what has become of it.
+    """Explain a recommendation and its lifecycle.
 
-    `rules` are their settings by name, or several such trees by their keys in a configuration.
+    `rules` are settings by rule, or several such trees by their keys in a configuration.
     """
     document = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
-        # It is not known when its last complaint was made, so at which time to ask.
+        # The time of its last complaint is unknown, so there is no time to query.
         document["queries"] = []
     return {"advice": encode_advice(advice), **document, "lifecycle": encode_lifecycle(advice)}
 
 
 def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObject:
-    """The reasoning behind a verdict that is no advice, at the time that it was given."""
+    """Explain a finding that is no advice, as of the time of its judgement."""
     document = _reasoning(finding, judged, rules)
     return {"advice": encode_finding(finding), **document, "lifecycle": None}
 
 
 def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
-    """All settings of a class, those of its groups included, under their whole names."""
+    """Yield all settings of a class and its groups, by full name."""
     if not is_dataclass(settings):
         return
     bounds_by_name = bounds_of(type(settings))
@@ -219,17 +219,17 @@ def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObje
 
 
 def product(factors: Mapping[str, float], confidence: float) -> str:
-    """How the factors make the confidence: `tier 1 x coverage 0.9 = 0.9`."""
+    """Format factors and confidence, as in `tier 1 x coverage 0.9 = 0.9`."""
     if not factors:
         return f"{confidence:g}"
     text = " x ".join(f"{name} {value:g}" for name, value in factors.items())
-    # Each factor is rounded where it is published, the confidence only once and cut at the top.
+    # Factors are rounded singly, the confidence once and capped.
     sign = "=" if math.isclose(math.prod(factors.values()), confidence, abs_tol=5e-4) else "~"
     return f"{text} {sign} {confidence:g}"
 
 
 def why(option: Option) -> str:
-    """What puts an option where it stands among the others."""
+    """Explain the rank of an option."""
     parts = [f"risk {risk_word(option.risk)}"]
     if option.risks:
         parts[0] += f" ({risks_text(option.risks)})"
@@ -249,12 +249,12 @@ def why(option: Option) -> str:
 
 
 def risk_word(risk: str) -> str:
-    """`very low` of `VeryLow`."""
+    """Format a risk, as in `very low` for `VeryLow`."""
     return reason_label(risk).lower()
 
 
 def risks_text(risks: Mapping[str, str]) -> str:
-    """The risk by resource: `compute very low, memory bandwidth medium`."""
+    """Format risks by resource, as in `compute very low, memory bandwidth medium`."""
     return ", ".join(f"{readable_name(name)} {risk_word(risk)}" for name, risk in risks.items())
 
 

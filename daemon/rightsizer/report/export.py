@@ -1,4 +1,4 @@
-"""Export of a history: its columns in their order, and CSV, JSON and Parquet of them."""
+"""Export of a history: columns, and writers of CSV, JSON and Parquet."""
 
 import csv
 import json
@@ -31,20 +31,20 @@ from rightsizer.report.labels import readable_name
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """One device over one span of time."""
+    """One device over one span."""
 
     window: Window
     device: Device | None
-    """`None` where the history has forgotten what it was."""
+    """`None` if the history no longer knows it."""
     holders: tuple[str, ...] = ()
-    """The workloads that held it at any time of the span, by their keys."""
+    """Keys of the workloads that held it within the span."""
 
 
 ExportValue: TypeAlias = str | tuple[str, ...] | int | float | None
 
 
 class ExportColumnKind(StrEnum):
-    """What a column holds; any of them may be missing."""
+    """Type of a column's values, all of which may be missing."""
 
     TEXT = "text"
     TEXTS = "texts"
@@ -54,12 +54,12 @@ class ExportColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportColumn:
-    """One column; its name never changes, for others build on it."""
+    """A column; its name is stable, since other programs depend on it."""
 
     name: str
     help: str
     value: Callable[[ExportRow], ExportValue]
-    """Of a row; `None` where it is not known."""
+    """Returns the value of a row; `None` if unknown."""
     kind: ExportColumnKind = ExportColumnKind.NUMBER
 
 
@@ -95,7 +95,7 @@ def _epoch_seconds(end: str, row: ExportRow) -> float:
 
 
 def _iso(end: str, row: ExportRow) -> str:
-    """The start or end to the nanosecond, without trailing zeros."""
+    """Format start or end to the nanosecond, without trailing zeros."""
     whole, rest = divmod(getattr(row.window, end), NANOSECONDS_PER_SECOND)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:0{_NANOSECOND_DIGITS}d}".rstrip("0").rstrip(".")
@@ -103,7 +103,7 @@ def _iso(end: str, row: ExportRow) -> str:
 
 
 def _seconds(name: str, help_text: str, times: str, key: StrEnum) -> ExportColumn:
-    """The time under a key of one of the window's mappings."""
+    """Create a column of a key's time in one of the window's mappings."""
 
     def value(row: ExportRow) -> float:
         return seconds(getattr(row.window, times).get(key, 0))
@@ -204,7 +204,7 @@ def _figure(measure: Measure, place: int, row: ExportRow) -> float | None:
 
 @lru_cache(len(Measure))
 def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, float | None]:
-    """Of all the blocks of a row; two columns ask for the same."""
+    """Return mean and peak over a row's blocks; cached, as two columns need them."""
     found = blocks.of(measure)
     known = sum(block.known_seconds for block in found)
     mean = sum(block.mean * block.known_seconds for block in found) / known if known else None
@@ -215,7 +215,7 @@ COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use(), *_cycles())
 
 
 def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
-    """Write a line for each row; several texts in one cell are divided by semicolons."""
+    """Write a line for each row; lists are joined by semicolons."""
     writer = csv.writer(getwriter("utf-8")(stream), lineterminator="\n")
     writer.writerow(column.name for column in COLUMNS)
     for row in rows:
@@ -224,7 +224,7 @@ def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
 
 
 def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
-    """Write an object a line, so that a long table can be read as it comes."""
+    """Write an object a line, so that a long table can be read as a stream."""
     before = "[\n"
     for row in rows:
         stream.write(f"{before}{json.dumps(_values(row))}".encode())
@@ -233,13 +233,13 @@ def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
 
 
 _GROUP: Final = 10_000
-"""Rows that wait in memory until they are written together."""
+"""Rows buffered in memory before they are written."""
 
 
 def write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     """Write columns of texts, lists, 64-bit integers and floats; `UsageError` without pyarrow."""
     try:
-        # 100 MB of memory that no other command needs.
+        # Imported on use: takes 100 MB of memory.
         arrow: Any = import_module("pyarrow")
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a report is made of: sums of a span as a history has them, advice, prices."""
+"""Facts of a report: sums over a span of a history, advice, prices."""
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
@@ -16,27 +16,27 @@ from rightsizer.model.window import Provisioning, Window
 
 @dataclass(frozen=True, slots=True)
 class PriceRate:
-    """What an hour of a board costs, and by which source."""
+    """Hourly price of a board, with its source."""
 
     dollars_per_hour_low: float
     dollars_per_hour_high: float
     dollars_per_hour_typical: float
-    """The median."""
+    """Median price."""
     billing: str
     source: str
     date: str
 
 
 RateOf: TypeAlias = Callable[[Device], PriceRate | None]
-"""Answers what an hour of a device's board costs."""
+"""Returns the hourly price of a device's board."""
 
 
 def no_rate(_: Device) -> None:
-    """No price is known."""
+    """Return `None`: prices are unknown."""
 
 
 def price_rate(market: Market, board: str | None) -> PriceRate | None:
-    """What an hour of a board costs; `None` where no price is known."""
+    """Return the hourly price of a board, or `None`."""
     if (cost := market.cost(market.board(board))) is None:
         return None
     price = cost.dollars_per_hour
@@ -44,7 +44,7 @@ def price_rate(market: Market, board: str | None) -> PriceRate | None:
 
 
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
-    """From the cheapest at the least to the dearest at the most; `None` unless all are known."""
+    """Return the range over several prices; `None` unless all are known."""
     found = list(rates)
     if not (known := [each for each in found if each is not None]) or len(known) < len(found):
         return None
@@ -58,7 +58,7 @@ def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The time that a device spent in each state, within the hour that begins at a time."""
+    """Time of a device by state within the hour from `start`."""
 
     start: Nanoseconds
     states: Mapping[State, Nanoseconds]
@@ -74,13 +74,13 @@ class ReportDeviceFacts:
     slices: tuple[Slice, ...]
     """Oldest first."""
     workloads: tuple[str, ...] = ()
-    """Keys of those that held it within the span."""
+    """Keys of the workloads that held it within the span."""
     rate: PriceRate | None = None
     """`None` without a price."""
 
     @property
     def label(self) -> str:
-        """What the device is called: `GPU 3`, `MIG 12 (1g.10gb)`."""
+        """Display name, such as `GPU 3` or `MIG 12 (1g.10gb)`."""
         mig = self.device.mig
         return self.device.title if mig is None else f"MIG {self.device.index} ({mig.profile})"
 
@@ -92,12 +92,12 @@ class WorkloadFacts:
     key: str
     window: Window
     devices: tuple[str, ...] = ()
-    """Uuids of those that it held within the span."""
+    """Uuids of the devices that it held within the span."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFacts:
-    """How the advice of a rule fared since the ledger began."""
+    """Track record of a rule's advice since the ledger began."""
 
     rule: str
     reason: str
@@ -108,7 +108,7 @@ class RuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time of which nothing was recorded of any device, in seconds since the epoch."""
+    """A time without records of any device, in seconds since the epoch."""
 
     start: float
     end: float
@@ -116,7 +116,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class ReportFacts:
-    """All of it."""
+    """All facts of a report."""
 
     since: Nanoseconds
     until: Nanoseconds
@@ -126,11 +126,11 @@ class ReportFacts:
     workloads: tuple[WorkloadFacts, ...] = ()
     advice: tuple[Advice, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """What the rules say of the span as a whole, whether it is advice or not."""
+    """Findings over the whole span, with or without advice."""
     rules: tuple[RuleFacts, ...] = ()
     gaps: tuple[Gap, ...] = ()
     timezone: dt.tzinfo = dt.UTC
     timezone_name: str = "UTC"
     is_judged_now: bool = False
-    """The advice is what the rules say at the end of the history, for its ledger is empty."""
+    """Whether the advice is of a run at the end of the history, because the ledger is empty."""
     version: str = ""

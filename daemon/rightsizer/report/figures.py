@@ -1,4 +1,4 @@
-"""Figures of a report for people: significant digits, ranges, spans, fit, period and method."""
+"""Figures of a report as text: significant digits, ranges, spans, fit, period and method."""
 
 import datetime as dt
 from collections import Counter
@@ -18,36 +18,36 @@ _TENTH: Final = 0.05
 
 
 def percent(share: float | None) -> str:
-    """A share in whole percent."""
+    """Format a share in whole percent."""
     return NOTHING if share is None else percent_text(share)
 
 
 def number(value: float) -> str:
-    """`1,234`, `5.6`, `0`, `<0.1`."""
+    """Format a number, as in `1,234`, `5.6`, `0`, `<0.1`."""
     if value >= _TEN or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= _TENTH else "<0.1"
 
 
 def hours(value: float | None) -> str:
-    """`1,234 h`."""
+    """Format hours, as in `1,234 h`."""
     return NOTHING if value is None else f"{number(value)} h"
 
 
 def kilowatt_hours(value: float | None) -> str:
-    """`123 kWh`."""
+    """Format energy, as in `123 kWh`."""
     return NOTHING if value is None else f"{number(value)} kWh"
 
 
 def dollars(low: float | None, high: float | None, point: float | None = None) -> str:
-    """`$180 ($120 to $340)`; without a point its range alone."""
+    """Format money, as in `$180 ($120 to $340)`; without a point only the range."""
     written = partial(dollars_text, beside=high or 0.0)
     ends = _interval(low, high, written)
     return ends if point is None or low == high else f"{written(point)} ({ends})"
 
 
 def span_text(low: float | None, high: float | None) -> str:
-    """`1 to 2`."""
+    """Format a range, as in `1 to 2`."""
     return _interval(low, high, number)
 
 
@@ -61,12 +61,12 @@ def _interval(low: float | None, high: float | None, written: Callable[[float], 
 
 
 def money(amount: UsageAmount) -> str:
-    """What an amount costs."""
+    """Format the cost of an amount."""
     return dollars(amount.dollars_low, amount.dollars_high, amount.dollars_typical)
 
 
 def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
-    """`2026-01-31 14:05`."""
+    """Format a time, as in `2026-01-31 14:05`."""
     if time is None:
         return "-"
     return dt.datetime.fromtimestamp(time, timezone).strftime("%Y-%m-%d %H:%M")
@@ -79,31 +79,31 @@ _MONTHS: Final = (
 
 
 def main_cause(waste: Mapping[str, float]) -> str:
-    """Why most of it went unused."""
+    """Return the label of the largest cause of waste."""
     if not any(waste.values()):
         return "-"
     return CAUSE_LABELS[Cause(max(waste, key=lambda cause: waste[cause]))]
 
 
 def group_percents(row: DeviceRow) -> list[str]:
-    """Each group's share of a device's known time."""
+    """Return each group's share of a device's known time."""
     known = sum(row.groups[group] for group in KNOWN_GROUPS)
     return [percent(row.groups[group] / known) if known else "-" for group in KNOWN_GROUPS]
 
 
 def resources_of(model: ReportModel) -> list[Resource]:
-    """Resources of which anything is known of some device."""
+    """Return the resources with a known need on any device."""
     known = {fit.resource for row in model.devices for fit in row.fits if fit.need is not None}
     return [resource for resource in Resource if resource in known]
 
 
 def fit_of(row: DeviceRow, resource: Resource) -> FitRow | None:
-    """How a resource of a device fits; `None` where nothing is known of it."""
+    """Return the fit of a resource, or `None` if unknown."""
     return next((each for each in row.fits if each.resource == resource), None)
 
 
 def fit_text(row: DeviceRow, resource: Resource) -> str:
-    """`63 %`, or why there is none."""
+    """Format a resource's need, as in `63 %`, or why it is unknown."""
     if (fit := fit_of(row, resource)) is not None and fit.need is not None:
         return percent(fit.need)
     if resource is Resource.MEMORY and row.memory_is_preallocated:
@@ -112,7 +112,7 @@ def fit_text(row: DeviceRow, resource: Resource) -> str:
 
 
 def fit_verdict(row: DeviceRow) -> str:
-    """The device as a whole."""
+    """Describe the fit of the whole device."""
     if row.is_underprovisioned:
         short = ", ".join(
             RESOURCE_LABELS[Resource(fit.resource)]
@@ -131,7 +131,7 @@ _MOMENT: Final = dt.timedelta(seconds=1)
 
 
 def span_line(span: ReportSpan, timezone: dt.tzinfo) -> str:
-    """`5 January 2026 to 3 February 2026`, the last day included; without the locale's help."""
+    """Format a span, last day included, as in `5 January 2026 to 3 February 2026`; no locale."""
     moments = (span.start, span.end)
     start, end = (dt.datetime.fromtimestamp(each, timezone) for each in moments)
     dates = dict.fromkeys((start.date(), (end - _MOMENT).date()))
@@ -139,13 +139,13 @@ def span_line(span: ReportSpan, timezone: dt.tzinfo) -> str:
 
 
 def kinds_text(model: ReportModel) -> str:
-    """`8 x NVIDIA H100 80GB HBM3`."""
+    """Count the GPU models, as in `8 x NVIDIA H100 80GB HBM3`."""
     counts = Counter(row.model or "GPU of unknown kind" for row in model.devices)
     return ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items()))
 
 
 def method(model: ReportModel) -> Iterator[str]:
-    """What a reader who doubts a figure wants to know."""
+    """Yield sentences on how the figures were determined."""
     tiers = sorted({row.tier for row in model.devices if row.used_hours or row.wasted.gpu_hours})
     yield (
         "An agent read every GPU about once a second and gave each second one state; the report "

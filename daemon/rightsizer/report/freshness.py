@@ -27,9 +27,9 @@ class FreshnessSettings:
 def is_fresh(
     device: DeviceReport, report: Report, now: Nanoseconds, settings: FreshnessSettings
 ) -> bool:
-    """Whether a device's last reading still tells how the device is.
+    """Whether a device's last reading still describes its present state.
 
-    A report that was not renewed ages too, so that a sampler that has stopped shows.
+    A report that is not renewed ages, too, so that a stopped sampler is detected.
     """
     if device.down is not None or device.last_sample is None:
         return False
@@ -40,20 +40,20 @@ def is_fresh(
 
 
 def fresh_devices(report: Report, now: Nanoseconds, settings: FreshnessSettings) -> frozenset[str]:
-    """The uuids of the devices whose readings are fresh."""
+    """Return the uuids of devices with fresh readings."""
     return frozenset(
         device.device.uuid for device in report.devices if is_fresh(device, report, now, settings)
     )
 
 
 WINDOW_SECONDS: Final = {"24h": 86_400.0, "7d": 604_800.0}
-"""The windows that have a length; `current` fades and has none."""
+"""Windows with a fixed length; `current` fades and has none."""
 
 
 def window_coverage_ratio(window: str, provisioning: Provisioning) -> float:
-    """Known time over the window's length, so that an agent of an hour covers little of a day.
+    """Return known time over the window's length: an hour-old agent covers little of a day.
 
-    Where the window has no length, it is the known time since there were readings.
+    Without a fixed length it is the known share since the first reading.
     """
     if (length := WINDOW_SECONDS.get(window)) is None:
         return provisioning.coverage_ratio

@@ -1,4 +1,4 @@
-"""JSON encoders: findings, advice, devices, report, topology; unknown values null."""
+"""JSON encoders of findings, advice, devices, report and topology; unknown values are null."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -18,11 +18,11 @@ from rightsizer.report.freshness import window_coverage_ratio
 _PORT: Final = "generation width generation_maximum width_maximum"
 
 JsonObject: TypeAlias = dict[str, Any]
-"""What `json.dumps` takes as it is."""
+"""JSON-serializable object."""
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: dataclasses and named tuples by their fields, sets sorted."""
+    """Convert a value to JSON values: dataclasses and named tuples by field, sets sorted."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -39,16 +39,16 @@ def plain(value: object) -> Any:
 
 
 def attributes(source: object, names: str) -> JsonObject:
-    """Some attributes of an object, by their names."""
+    """Return attributes of an object by name."""
     return {name: plain(getattr(source, name)) for name in names.split()}
 
 
 def encode_topology(
     topology: Topology, devices: Iterable[Device], offered: Collection[str]
 ) -> JsonObject:
-    """GPUs, the ways between them, adapters with their ways to each GPU, and NUMA nodes.
+    """Encode GPUs, links between them, adapters with their links to GPUs, and NUMA nodes.
 
-    GPUs whose uuid the driver does not offer have no index.
+    GPUs not in `offered` have no index.
     """
     return {
         "gpus": [
@@ -102,7 +102,7 @@ def _kind(kind: LinkKind) -> str | None:
 
 
 def encode_finding(finding: Finding) -> JsonObject:
-    """A rule's verdict with the keys that replay, advise, the API and webhooks share."""
+    """Encode a finding with the keys shared by replay, advise, API and webhooks."""
     return {
         **attributes(finding, "id rule"),
         "finding": finding.kind,
@@ -113,12 +113,12 @@ def encode_finding(finding: Finding) -> JsonObject:
 
 
 def encode_advice(advice: Advice) -> JsonObject:
-    """A piece of advice: its finding's keys and those of its lifecycle."""
+    """Encode advice: its finding's keys and those of its lifecycle."""
     return encode_finding(advice.finding) | encode_lifecycle(advice)
 
 
 def encode_lifecycle(advice: Advice) -> JsonObject:
-    """What became of advice."""
+    """Encode the lifecycle of advice."""
     return {
         "state": advice.state,
         **_times(advice, "opened updated expires closed"),
@@ -129,12 +129,12 @@ def encode_lifecycle(advice: Advice) -> JsonObject:
 
 
 def encode_workload(workload: Workload) -> JsonObject:
-    """The identity of a workload, for a program that acts on it."""
+    """Encode a workload's identity, for programs that act on it."""
     return attributes(workload, "key kind namespace name pod container")
 
 
 def encode_device(report: DeviceReport) -> JsonObject:
-    """A device as it stands: identity, state, last signals, totals and provisioning."""
+    """Encode a device: identity, state, last signals, totals and provisioning."""
     device, mig, reading = report.device, report.device.mig, report.reading
     return {
         "uuid": device.uuid,
@@ -166,7 +166,7 @@ def encode_device(report: DeviceReport) -> JsonObject:
 
 
 def encode_report(report: Report) -> JsonObject:
-    """The node at one tick."""
+    """Encode the report of one tick."""
     agent, node = report.agent, report.node
     devices = [found.device for found in report.devices]
     offered = {device.uuid for device in devices}

@@ -1,4 +1,4 @@
-"""Labels of states, causes, conditions, resources, actions, shares and times for people."""
+"""Display labels of states, causes, conditions, resources, actions, shares and times."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, s
 
 
 class StateGroup(StrEnum):
-    """States that are equal to the one who pays."""
+    """States grouped by their meaning for cost."""
 
     WORKING = "working"
     WAITING = "waiting"
@@ -25,14 +25,14 @@ class StateGroup(StrEnum):
 
 
 GROUPS: Final = tuple(StateGroup)
-"""From work to nothing known; charts stack in this order."""
+"""From productive to no data; charts stack in this order."""
 _Word = TypeVar("_Word", bound=StrEnum)
 _ROWS: Final = table_rows(__file__, "labels.csv")
-"""A word of the model each, in the order of legends; the page has labels of its own for some."""
+"""One row per enumeration member, in legend order; the page has its own labels for some."""
 
 
 def action_label(action: str, kind: str) -> str:
-    """What to do about a finding of a kind: `Release the GPU`."""
+    """Return the label of a finding's action, such as `Release the GPU`."""
     if action == Action.CHANGE_GPU_TYPE and kind == FindingKind.UNDERPROVISIONED:
         return _LARGER
     return ACTION_LABELS[Action(action)]
@@ -47,7 +47,7 @@ GROUP_MEANINGS: Final = _labels(StateGroup)
 GROUP_OF: Final = {state: StateGroup(group) for state, group in _labels(State, "group").items()}
 STATE_LABELS, PAGE_STATE_LABELS = _labels(State), _labels(State, "page_label")
 STATE_ORDER: Final = tuple(STATE_LABELS)
-"""From work over waiting to idleness; strips stack and legends list in this order."""
+"""From work over waiting to idle: order of strips and legends."""
 CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
 UNKNOWN_LABELS: Final = _labels(UnknownReason)
@@ -59,10 +59,10 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.MEDIUM: "tight",
     Severity.LOW: "headroom",
 }
-"""Most urgent first; each has its word beside it, so that color alone tells nothing."""
+"""Most urgent first; always shown with the word, never by color alone."""
 HOURS_A_DAY: Final = 24.0
 ABSENT: Final = "\u2013"
-"""Stands for what is not known: a dash."""
+"""Dash for unknown values."""
 TIMES: Final = "\u00d7"
 _CONFIDENCE: Final = ((0.95, "almost certain"), (0.8, "likely"), (0.6, "probable"))
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -74,7 +74,7 @@ _ABBREVIATIONS: Final = {
 
 
 def gpus_label(low: float, high: float | None) -> str:
-    """How many GPUs: `0.22 to 0.28 GPUs`."""
+    """Format a number of GPUs, as in `0.22 to 0.28 GPUs`."""
     ends = (low, low if high is None else high)
     least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in ends)
     count = least if least == most else f"{least} to {most}"
@@ -82,7 +82,7 @@ def gpus_label(low: float, high: float | None) -> str:
 
 
 def dollars_label(low: float, high: float | None, point: float | None = None) -> str:
-    """Money an hour as it is a day: `$87 a day ($41 to $233)`; below nothing it costs more."""
+    """Format hourly money per day, as in `$87 a day ($41 to $233)`; negative is a cost."""
     least, most = (each * HOURS_A_DAY for each in (low, low if high is None else high))
     if least < 0 < most:
         return f"from {dollars_text(-least)} more to {dollars_text(most)} less a day"
@@ -96,7 +96,7 @@ def dollars_label(low: float, high: float | None, point: float | None = None) ->
 
 
 def confidence_label(confidence: float) -> str:
-    """How sure, as a person says it."""
+    """Return a confidence as a word."""
     return next((word for least, word in _CONFIDENCE if confidence >= least), "uncertain")
 
 
@@ -105,24 +105,24 @@ def _spelled(words: Iterable[str]) -> str:
 
 
 def reason_label(reason: str) -> str:
-    """`PcieLinkDegraded` as `PCIe link degraded`."""
+    """Convert `PcieLinkDegraded` to `PCIe link degraded`."""
     text = _spelled(map(str.lower, _WORD_START.split(reason)))
     return text[:1].upper() + text[1:]
 
 
 def display_name(word: str) -> str:
-    """A word of the vocabulary as a person writes it: `pcie_bound` is `PCIe bound`."""
+    """Convert an identifier to a label, such as `pcie_bound` to `PCIe bound`."""
     text = _spelled(word.split("_"))
     return text[:1].upper() + text[1:]
 
 
 def uncapitalized(name: str) -> str:
-    """A label within a sentence: `Idle held` is `idle held`, `PCIe bound` stays."""
+    """Lower a label's first letter for use in a sentence, except in abbreviations like PCIe."""
     return name if name[1:2].isupper() else name[:1].lower() + name[1:]
 
 
 def readable_name(name: str) -> str:
-    """`power_cap` as `power cap`."""
+    """Convert `power_cap` to `power cap`."""
     return name.replace("_", " ")
 
 
@@ -136,20 +136,20 @@ RESOURCE_LABELS: Final[Mapping[Resource, str]] = {
 
 
 def first_names(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are."""
+    """Join the first names, and add how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def unknown_parts(reasons: Mapping[UnknownReason, float]) -> list[tuple[str, float]]:
-    """Times of unknown state by why in words, the most first."""
+    """Return the reasons of unknown time with labels, longest first."""
     by_time = sorted(reasons.items(), key=lambda item: -item[1])
     return [(UNKNOWN_LABELS[reason], time) for reason, time in by_time]
 
 
 @dataclass(frozen=True, slots=True)
 class MomentLabel:
-    """A point in time, for people and for `<time datetime>`."""
+    """A time for people, and for `<time datetime>`."""
 
     text: str
     machine: str
@@ -157,7 +157,7 @@ class MomentLabel:
 
 
 def moment_label(time: Nanoseconds, now: Nanoseconds) -> MomentLabel:
-    """A wall time in UTC, and how long ago it was."""
+    """Return the label of a wall time in UTC, with its age."""
     utc = datetime.fromtimestamp(seconds(time), UTC)
     age = format_duration(max(0.0, seconds(now - time)))
     return MomentLabel(utc.strftime("%Y-%m-%d %H:%M UTC"), utc.strftime("%Y-%m-%dT%H:%M:%SZ"), age)

@@ -1,4 +1,4 @@
-"""Model of the report: what every format shows and what JSON has as keys."""
+"""Model of the report: content of every format, and keys of its JSON."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,19 +10,19 @@ from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
 
 @dataclass(frozen=True, slots=True)
 class UsageAmount:
-    """Hours of a whole GPU, and what they took; `None` where it is not known of all of them."""
+    """GPU-hours with energy and cost; `None` unless known for all parts."""
 
     gpu_hours: float
     kilowatt_hours: float | None
-    """At the GPUs; a building takes more."""
+    """At the GPUs, without the building's overhead."""
     dollars_low: float | None
     dollars_high: float | None
     dollars_typical: float | None
-    """At the median of prices."""
+    """At median prices."""
 
 
 def priced(gpu_hours: float, joules: float | None, rate: PriceRate | None) -> UsageAmount:
-    """An amount of one device."""
+    """Return an amount of one device."""
     return UsageAmount(
         gpu_hours=gpu_hours,
         kilowatt_hours=None if joules is None else joules / JOULES_PER_KILOWATT_HOUR,
@@ -33,7 +33,7 @@ def priced(gpu_hours: float, joules: float | None, rate: PriceRate | None) -> Us
 
 
 def summed(amounts: Iterable[UsageAmount]) -> UsageAmount:
-    """All of them together. Prices rise and fall together: the low with the low."""
+    """Sum amounts. Prices are correlated, so low and high ends add up."""
     parts = [each for each in amounts if each.gpu_hours or each.kilowatt_hours]
     return UsageAmount(
         gpu_hours=sum(each.gpu_hours for each in parts),
@@ -45,12 +45,12 @@ def summed(amounts: Iterable[UsageAmount]) -> UsageAmount:
 
 
 def energy_of(facts: ReportDeviceFacts, joules: float) -> float | None:
-    """Joules of a device, `None` where its energy was not measured."""
+    """Return joules of a device, or `None` if its energy was not measured."""
     return joules if facts.window.energy_joules > 0.0 else None
 
 
 def amount_of(facts: ReportDeviceFacts, seconds: float, joules: float) -> UsageAmount:
-    """Some time of a device as its part of a GPU, and what it took."""
+    """Return an amount for some time of a device, scaled by its capacity."""
     hours = seconds * facts.device.capacity_ratio / HOUR_SECONDS
     return priced(hours, energy_of(facts, joules), facts.rate)
 
@@ -63,7 +63,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ReportSpan:
-    """What the report is of."""
+    """Span of the report."""
 
     start: float
     end: float
@@ -72,27 +72,27 @@ class ReportSpan:
     history_start: float
     history_end: float
     coverage_ratio: float
-    """Known GPU time over all of it."""
+    """Known share of all GPU time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures that matter."""
+    """Main figures."""
 
     devices: int
     total: UsageAmount
     """All GPU time of the span, known or not: it is paid for either way."""
     known_hours: float
     groups: Mapping[str, float]
-    """Hours by group of states, `no_data` included; they sum to the total."""
+    """Hours by group of states, including `no_data`; they sum to the total."""
     states: Mapping[str, float]
     used: UsageAmount
     wasted: UsageAmount
     unattributed_hours: float
-    """Known time of which it is not known how much was used."""
+    """Known time without a known use."""
     open_advice: int
     savings: "SavingsSummary"
-    """Of all open advice; of pieces that exclude each other the one that saves most."""
+    """Over all open advice; of mutually exclusive advice the largest."""
     realized_gpu_hours: float | None
     realized_dollars_low: float | None
     realized_dollars_high: float | None
@@ -100,27 +100,27 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class ReportDay:
-    """A day of all devices, by the calendar of the report's time zone."""
+    """A day over all devices, in the report's time zone."""
 
     date: str
     groups: Mapping[str, float]
     states: Mapping[str, float]
-    """Hours by state; what was not recorded is in `groups` alone."""
+    """Hours by state; unrecorded time is only in `groups`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseRow:
-    """GPU time that was not used, by why."""
+    """Unused GPU time of one cause."""
 
     cause: str
     wasted: UsageAmount
     share_ratio: float
-    """Of the known time."""
+    """Share of the known time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitRow:
-    """A resource of a device against what is asked of it."""
+    """Capacity of a device's resource compared with its demand."""
 
     resource: str
     demand: float | None
@@ -132,11 +132,11 @@ class FitRow:
 
 @dataclass(frozen=True, slots=True)
 class StripRow:
-    """What a device mostly did, in cells of equal length from the start of the span."""
+    """Dominant state groups of a device, in cells of equal length from the span's start."""
 
     cell_hours: int
     cells: tuple[str, ...]
-    """A group of states each."""
+    """A state group for each cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class DeviceRow:
 
     uuid: str
     index: int | None
-    """`None` where no source stated it."""
+    """`None` if no source stated it."""
     label: str
     model: str
     capacity_ratio: float
@@ -158,9 +158,9 @@ class DeviceRow:
     unrecorded_hours: float
     used_hours: float
     effective_utilization: float | None
-    """What was used of the known time; `None` where it is unknown."""
+    """Used share of the known time; `None` if unknown."""
     headroom_ratio: float | None
-    """What was left of it while at work, for no cause of its own."""
+    """Unused capacity while active that has no cause of its own."""
     wasted: UsageAmount
     waste_hours: Mapping[str, float]
     fits: tuple[FitRow, ...]
@@ -188,7 +188,7 @@ class WorkloadRow:
 
 @dataclass(frozen=True, slots=True)
 class SavingsSummary:
-    """What acting would save; `reason` says why there is no figure."""
+    """Possible savings; `reason` tells why figures are missing."""
 
     gpus_low: float | None
     gpus_high: float | None
@@ -206,7 +206,7 @@ class SavingsSummary:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """What a rule says of the span as a whole, and no advice says yet."""
+    """A finding over the whole span without open advice."""
 
     id: str
     rule: str
@@ -221,7 +221,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow(FindingRow):
-    """Advice that is open at the end of the span."""
+    """Advice open at the end of the span."""
 
     confidence_word: str
     confidence_factors: Mapping[str, float]
@@ -237,7 +237,7 @@ class AdviceRow(FindingRow):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """Advice that ended or was verified within the span."""
+    """Advice closed or verified within the span."""
 
     id: str
     rule: str
@@ -258,37 +258,37 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
-    """For how long a condition held on a device."""
+    """Time of a condition on a device."""
 
     device: str
     condition: str
     hours: float
-    """Of wall time."""
+    """Wall time."""
     share_ratio: float
-    """Of the device's known time."""
+    """Share of the device's known time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportHealth:
-    """What was wrong with the hardware, and what is not known."""
+    """Hardware problems, and gaps in the data."""
 
     unknown_hours: float
-    """The state is `unknown`."""
+    """Time in state `unknown`."""
     unknown_reasons: Mapping[str, float]
-    """The same hours by why, the most first; those of a former version's history are left out."""
+    """The same hours by reason, longest first; histories of older versions have none."""
     unrecorded_hours: float
-    """No agent ran, or the history has forgotten."""
+    """Time without an agent, or deleted from the history."""
     conditions: tuple[ConditionRow, ...]
     gaps: tuple[Gap, ...]
-    """The longest first."""
+    """Longest first."""
     further_gaps: int
     hardware: tuple[str, ...]
-    """Ids of advice on failing hardware, links and heat that stood within the span."""
+    """Ids of advice on failing hardware, links and heat that was open within the span."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceRow:
-    """The price that an hour of a kind of GPU was reckoned at."""
+    """Hourly price applied to a GPU model."""
 
     model: str
     devices: int
@@ -302,7 +302,7 @@ class PriceRow:
 
 @dataclass(frozen=True, slots=True)
 class ReportModel:
-    """All of it."""
+    """The whole report."""
 
     version: str
     span: ReportSpan
@@ -314,7 +314,7 @@ class ReportModel:
     advice: tuple[AdviceRow, ...]
     advice_is_judged_now: bool
     findings: tuple[FindingRow, ...]
-    """The surest first."""
+    """Most confident first."""
     outcomes: tuple[OutcomeRow, ...]
     rules: tuple[RuleFacts, ...]
     health: ReportHealth

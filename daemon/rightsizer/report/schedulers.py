@@ -24,13 +24,13 @@ def gres_conf(
     cores: Mapping[int, int],
     host: str,
 ) -> str:
-    """Slurm's gres.conf: one line for each device, and what slurm.conf has to say of them.
+    """Return Slurm's gres.conf: one line per device, and comments with lines for slurm.conf.
 
-    `Cores` are Slurm's numbers of cores, and left out where the kernel does not tell which CPU is
-    a thread of which; `Links` counts NVLinks in the order of the lines, and is left out for MIG
-    instances, which have none. `Type` is the board's name as Slurm's own AutoDetect spells it.
-    GPUs that are cut up are left out; a device without `files` gets a comment for a line. `cores`
-    has Slurm's core by the kernel's CPU.
+    `Cores` are core numbers of Slurm, omitted if the kernel does not report thread siblings;
+    `Links` counts NVLinks in line order, and is omitted for MIG instances, which have none. `Type`
+    is the board's name as Slurm's AutoDetect spells it. GPUs divided into instances are omitted; a
+    device without `files` gets a comment instead of a line. `cores` maps the kernel's CPUs to
+    Slurm's cores.
     """
     known = tuple(devices)
     names = {each.uuid: each.name for each in known}
@@ -66,7 +66,7 @@ def _links(one: str, other: str, topology: Topology) -> int:
         return -1
     if (link := topology.link(one, other)) is None or link.kind is not LinkKind.NVLINK:
         return 0
-    # The driver may use them and not tell how many.
+    # The driver may use NVLinks without reporting their number.
     return max(1, link.nvlinks)
 
 
@@ -79,12 +79,12 @@ _MOST: Final = 63
 _SEVERAL: Final = "mixed"
 _PREFIX: Final = "rightsizer"
 _NAMESPACE: Final = "feature.node.kubernetes.io"
-"""The one of Kubernetes' own that may be used without permission."""
+"""Kubernetes' own namespace that needs no permission."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What labels are made of: what stays, and not what changes by the second."""
+    """Lasting facts that labels are made of."""
 
     devices: tuple[Device, ...]
     topology: Topology
@@ -93,10 +93,10 @@ class NodeFacts:
 
 
 def labels(facts: NodeFacts) -> Mapping[str, str]:
-    """The labels by name, without the prefix, in alphabetical order; the unknown have none.
+    """Return the labels by name, without prefix, in alphabetical order; unknown ones are omitted.
 
-    Values are label values: 63 characters at most, letters, digits, `-`, `_` and `.`, the first and
-    last a letter or digit.
+    Values are valid label values: at most 63 letters, digits, `-`, `_` and `.`, with a letter or
+    digit first and last.
     """
     boards = [each for each in facts.devices if each.mig is None]
     uuids = [each.uuid for each in boards]
@@ -107,7 +107,7 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
     )
 
     def same(value: Callable[[Device], object]) -> object:
-        """What all have; a word of its own where they differ."""
+        """Return the common value, or `mixed`."""
         found = {value(each) for each in boards}
         return _SEVERAL if len(found) > 1 else next(iter(found), None)
 
@@ -120,7 +120,7 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
         "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
         "gpu-product": same(lambda each: each.name),
         "gpu-memory-mib": same(mebibytes),
-        # How many NVLink joins each to each, 1 where it joins none.
+        # Size of the largest set fully connected by NVLink; 1 if none are connected.
         "nvlink-set-size": _largest(0, set(uuids), facts.topology.nvlink_peers(uuids)),
         "numa-nodes": len(facts.topology.numa_nodes) or None,
         "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
@@ -137,11 +137,11 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
 
 
 def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
-    """Labels of a Kubernetes node as node-feature-discovery's local source reads them.
+    """Format labels of a Kubernetes node for node-feature-discovery's local source.
 
-    Each line is `prefix/name=value`: newer releases no longer put a prefix before names that have
-    none. What is after an expiry line goes when its time (wall time) has come, so that a node whose
-    agent is gone loses its labels; without one they hold for good.
+    Each line is `prefix/name=value`: newer releases no longer prefix plain names. Labels after an
+    expiry line are dropped at its time (wall time), so that a node whose agent is gone loses them;
+    without one they are kept.
     """
     lines = [f"{_NAMESPACE}/{name}={value}" for name, value in named.items()]
     if expires is not None:
@@ -151,10 +151,10 @@ def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
 
 
 def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -> int:
-    """The size of the largest set of which each is joined with each other (Bron and Kerbosch)."""
+    """Return the size of the largest clique (Bron and Kerbosch)."""
     if not candidates:
         return chosen
-    # One that is joined with all that are left is in the largest set: switches end here at once.
+    # A node connected to all others is in the largest clique: with switches this ends at once.
     best, left = chosen, set(candidates)
     for uuid in sorted(candidates):
         if chosen + len(left) <= best:
@@ -175,7 +175,7 @@ _GPU: Final = "nvidia.com/gpu"
 _MIG: Final = "nvidia.com/mig-"
 _CPU: Final = "cpu"
 _HERE: Final = 10
-"""A node's distance to itself, by the firmware's convention (ACPI, SLIT)."""
+"""Distance of a node to itself by the firmware's convention (ACPI, SLIT)."""
 
 
 def resource_topology(
@@ -185,15 +185,15 @@ def resource_topology(
     held: Collection[str],
     host: str,
 ) -> dict[str, Any]:
-    """The node as a NodeResourceTopology, by which topology-aware schedulers place pods.
+    """Return the node's NodeResourceTopology, by which topology-aware schedulers place pods.
 
-    One zone for each NUMA node with CPUs or devices; GPUs that are cut up are in none. `distances`
-    are between NUMA nodes, `held` is by uuid what is in use.
+    There is a zone for each NUMA node with CPUs or devices; GPUs divided into instances are in
+    none. `distances` are between NUMA nodes, `held` are uuids in use.
 
-    `available` leaves out what is held now, by processes or by allocation. Of CPUs only the
-    capacity is known here: what the kubelet has given away of them, it alone knows. Resources have
-    the names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node is unknown
-    are in the first zone of a machine with a single one, and else in none.
+    `available` excludes devices held by processes or allocation. For CPUs only the capacity is
+    known: their allocation is known to the kubelet alone. Resources have the names of NVIDIA's
+    device plugin (mixed strategy). Devices of unknown node are in the zone of a single-node
+    machine, else in none.
     """
     given = {each.uuid: each for each in devices if each.is_given_out}
     homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}
@@ -226,7 +226,7 @@ def resource_topology(
 def _resources(
     devices: Iterable[Device], cpus: Collection[int], held: Collection[str]
 ) -> Iterator[dict[str, str]]:
-    """Each resource with how many there are, and how many are free."""
+    """Yield each resource with its total and its free number."""
     counts: Counter[str] = Counter()
     free: Counter[str] = Counter()
     for each in devices:

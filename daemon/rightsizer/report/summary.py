@@ -1,4 +1,4 @@
-"""The report in a few sentences, for readers who stop there; every format begins with them."""
+"""Summary of the report in a few sentences, at the start of every format."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ _MOST_CAUSES: Final = 3
 
 
 def summary_of(model: ReportModel) -> Iterator[str]:
-    """What happened, what it cost, what to do."""
+    """Yield sentences: what happened, what it cost, what to do."""
     span, missing = model.span, model.summary.groups[StateGroup.NO_DATA]
     if not model.has_data:
         is_elsewhere = span.history_end <= span.start or span.history_start >= span.end
@@ -44,7 +44,7 @@ def summary_of(model: ReportModel) -> Iterator[str]:
 
 
 def saved_text(savings: SavingsSummary) -> str:
-    """What acting would save in a month."""
+    """Describe the possible savings in a month."""
     parts = []
     if savings.dollars_per_month_high:
         ends = savings.dollars_per_month_low, savings.dollars_per_month_high
@@ -59,7 +59,7 @@ def saved_text(savings: SavingsSummary) -> str:
 
 
 def unknown_text(health: ReportHealth) -> str:
-    """Why states are not known, in parentheses; empty where there are none."""
+    """List the reasons of unknown states in parentheses; empty without any."""
     reasons = {UnknownReason(reason): time for reason, time in health.unknown_reasons.items()}
     parts = [f"{hours(time)}: {why}" for why, time in unknown_parts(reasons)]
     return f" ({'; '.join(parts)})" if parts else ""

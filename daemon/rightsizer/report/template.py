@@ -1,4 +1,4 @@
-"""The templates of reports and plans; the template engine is loaded by the first of them."""
+"""Templates of reports and plans; the template engine is imported on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rendered(
     /,
     **values: Any,
 ) -> str:
-    """A template filled in; whatever it is given is escaped, for HTML unless by `escape`."""
+    """Render a template; values are escaped, by default for HTML."""
     environment = _environment().overlay(autoescape=escape is None, finalize=escape)
     environment.filters = {**environment.filters, **filters}
     return environment.get_template(name).render(**values)
@@ -32,9 +32,9 @@ def rendered(
 
 @cache
 def scripts(*names: str) -> Mapping[str, str]:
-    """What a document needs for its tables or charts: scripts as one, and the hash of it.
+    """Return the scripts of a document as one, with their hash.
 
-    The document's policy allows no other.
+    The document's content security policy allows no other.
     """
     folder = files("rightsizer.report") / "templates"
     script = "".join((folder / name).read_text("utf-8") for name in names)
@@ -42,13 +42,13 @@ def scripts(*names: str) -> Mapping[str, str]:
 
 
 def script_hash(script: str) -> str:
-    """By which a content security policy allows a script that stands in the document."""
+    """Return the hash by which a content security policy allows an inline script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def environment_of(package: str, *, keep_trailing_newline: bool = False) -> Environment:
-    """The templates of a package; what they are given is escaped, and must be there."""
-    # 10 MB of template engine, which an agent without readers never needs.
+    """Return the template environment of a package: escapes values, rejects undefined names."""
+    # Imported on use: 10 MB that an agent without readers never needs.
     import jinja2  # noqa: PLC0415
 
     return jinja2.Environment(

@@ -1,4 +1,4 @@
-"""The timeline of a recording as CSV: one line for each stretch in which nothing changed."""
+"""Timeline of a recording as CSV: one line for each interval without a change."""
 
 import csv
 from codecs import getwriter
@@ -15,18 +15,18 @@ from rightsizer.model.window import Entry
 _HEADER: Final = ("device", "start", "end", "state", "second_cause", "score", "conditions")
 _NANO: Final = Decimal(10) ** -9
 _JITTER: Final[Nanoseconds] = 1_000_000
-"""Between the wall and the steady clock of a live node, which are not read at once."""
+"""Jitter between wall and steady clock of a live node, which are read one after the other."""
 
 
 class _Stretch:
-    """Entries of one device that say the same, one after the other."""
+    """Consecutive equal entries of one device."""
 
     def __init__(self, entry: Entry) -> None:
         self.first, self.end = entry, entry.end
         self._weighted = entry.score * entry.duration
 
     def add(self, entry: Entry) -> bool:
-        """Take an entry that goes on where this stretch ends, and says the same."""
+        """Append an entry if it adjoins and equals this interval; return whether it did."""
         if abs(entry.start - self.end) > _JITTER or _key(entry) != _key(self.first):
             return False
         self.end = entry.end
@@ -44,10 +44,10 @@ class _Stretch:
 
 
 class Timeline:
-    """Writes entries.
+    """Writer of entries.
 
-    `start` and `end` are seconds since the epoch, as exact as the recording's; conditions are
-    separated by spaces; the score is the mean over the stretch.
+    `start` and `end` are seconds since the epoch with the recording's precision, conditions are
+    separated by spaces, and the score is the mean over the interval.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -58,7 +58,7 @@ class Timeline:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> "Iterator[Timeline]":
-        """A timeline in a file that appears only when it is whole.
+        """Open a timeline in a file that appears only when complete.
 
         Raises:
             RightsizerError: the file cannot be written, or the disk is full.
@@ -69,14 +69,14 @@ class Timeline:
             timeline.finish()
 
     def write(self, entry: Entry) -> None:
-        """Take one entry; those of a device come in time order."""
+        """Add an entry; those of a device come in time order."""
         if (stretch := self._open.get(entry.uuid)) is None or not stretch.add(entry):
             if stretch is not None:
                 self._writer.writerow(stretch.row())
             self._open[entry.uuid] = _Stretch(entry)
 
     def finish(self) -> None:
-        """Write the last stretch of each device."""
+        """Write the last interval of each device."""
         self._writer.writerows(stretch.row() for stretch in self._open.values())
 
 
@@ -85,6 +85,6 @@ def _key(entry: Entry) -> tuple[object, ...]:
 
 
 def _seconds(time: Nanoseconds) -> str:
-    """A time in seconds without a float's rounding."""
+    """Format seconds without a float's rounding."""
     text = f"{Decimal(time) * _NANO:f}"
     return text.rstrip("0").rstrip(".")

@@ -1,1 +1,1 @@
-"""The agent's HTTP server: metrics, health, JSON API and the page."""
+"""HTTP server of the agent: metrics, health, JSON API, page."""

@@ -1,4 +1,4 @@
-"""HTTP API of one recommendation: explain, claim, dismiss, snooze."""
+"""HTTP API of a recommendation: explain, claim, dismiss, snooze."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,27 +25,27 @@ ACTS: Final = {
     "dismiss": AdviceState.DISMISSED,
     "snooze": AdviceState.SNOOZED,
 }
-"""What a person may do, and the state that it leads to."""
+"""Verbs of people, and the states they lead to."""
 _FIELDS: Final = ("actor", "why", "for")
 _LONGEST_TEXT: Final = 1000
 _NEAR: Final = 3
 _ONE: Final = "/api/v1/advice/{id}"
 
 ClaimListener = Callable[[Advice, str, SocketPeer | None, str | None], object]
-"""Takes the advice as a claim left it, the actor that the request names, and who really asked."""
+"""Takes the advice after a claim, the actor named by the request, and the authenticated one."""
 
 
 class AdviceSource(Protocol):
-    """The owner of the advice; safe for threads."""
+    """Owner of the advice; thread-safe."""
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """All, closed too."""
+        """All advice, closed included."""
 
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
-        """Put advice into a state by hand, and keep it so.
+        """Set the state of advice by hand, and keep it.
 
         Raises:
             UsageError: there is no such open advice.
@@ -53,19 +53,19 @@ class AdviceSource(Protocol):
 
 
 class AdviceApi:
-    """Answers about single pieces of advice; what changes one is for the local socket alone."""
+    """Routes of single recommendations; those that change one are for the local socket."""
 
     def __init__(
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
         self._advisor, self._note_claim = advisor, note_claim
         self.rules = rules
-        """By whose settings advice is explained."""
+        """Rule settings used in explanations."""
         self._log = logger("advice")
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
+        """Routes of this API."""
         return (
             Route("GET", _ONE, self._one),
             *(
@@ -107,7 +107,7 @@ class AdviceApi:
 
 
 def unknown_advice_message(advice: Sequence[Advice], asked: str) -> str | None:
-    """What to say where there is no advice with an id, those that look like it first."""
+    """Return the message for an unknown id, similar ones first, or `None`."""
     ids = [each.id for each in advice]
     if asked in ids:
         return None
@@ -125,7 +125,7 @@ def unknown_advice_message(advice: Sequence[Advice], asked: str) -> str | None:
 
 
 def closed_advice_message(advice: Advice) -> str | None:
-    """The message for advice that is closed already; `None` for open advice."""
+    """Return the message for closed advice, or `None` for open advice."""
     if advice.is_open:
         return None
     by = f" by {advice.actor}" if advice.actor else ""

@@ -1,4 +1,4 @@
-"""Handlers and table of the routes: metrics, health, page, JSON API, load, lifecycle."""
+"""Handlers and table of routes: metrics, health, page, JSON API, load, lifecycle."""
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def load_response(
     namespace: str,
     workload: str,
 ) -> WebResponse:
-    """The load of a workload, or why it is not known: 404 without it, 503 without its readings."""
+    """Return the load of a workload, or why it is unknown: 404 if absent, 503 without readings."""
     devices = [
         device
         for device in (() if report is None else report.devices)
@@ -64,7 +64,7 @@ def load_response(
 
 
 def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float | None:
-    """In GPUs' worth, by the first of the signals that each has; `None` where one has none."""
+    """Sum in GPUs over each device's first available signal; `None` if a device has none."""
     found = [
         next((device.signals[each] for each in signals if each in device.signals), None)
         for device in devices
@@ -74,7 +74,7 @@ def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float 
 
 
 def _largest(devices: Iterable[DeviceReport], signal: Signal) -> float | None:
-    """An engine over several GPUs tells each of them the same."""
+    """Return the maximum: an engine on several GPUs reports the same value for each."""
     known = [device.signals[signal] for device in devices if signal in device.signals]
     return round(max(known), _DIGITS) if known else None
 
@@ -82,7 +82,7 @@ def _largest(devices: Iterable[DeviceReport], signal: Signal) -> float | None:
 def unready_reason(
     report: Report | None, now: Nanoseconds, freshness: FreshnessSettings
 ) -> str | None:
-    """Why no fresh sample of any device is at hand; `None` where one is."""
+    """Return why no device has a fresh sample, or `None` if one has."""
     if report is None:
         return "not ready: no sample has been taken yet"
     if not report.devices:
@@ -105,9 +105,9 @@ _REASONS: Final = tuple(map(str, Reason))
 
 
 def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) -> list[Advice]:
-    """The advice that passes every filter; values of one filter are alternatives.
+    """Return the advice that passes all filters; values of one filter are alternatives.
 
-    `state` may be `open` for every open one; `workload` and `gpu` are shell patterns.
+    `state` may be `open` for all open states; `workload` and `gpu` are shell patterns.
 
     Raises:
         UsageError: there is no such filter, or no such state or reason.
@@ -137,7 +137,7 @@ _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
 
 
 def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) -> Span:
-    """The span of a query, a day where it asks for none.
+    """Return the span of a query, by default a day.
 
     Raises:
         UsageError: it has a name that is not `known`, or asks for an unknown span.
@@ -154,7 +154,7 @@ def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) ->
 
 @functools.cache
 def openapi_document() -> dict[str, Any]:
-    """The document as plain values."""
+    """Return the OpenAPI document as plain values."""
     file = Path(__file__).with_name("openapi.yaml")
     data: dict[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
     return data
@@ -185,7 +185,7 @@ def _ready(site: Router, _: WebRequest) -> WebResponse:
 def _page(site: Router, request: WebRequest) -> WebResponse:
     report, now = site.latest(), site.wall_time()
     page_query = PageQuery(
-        # Whatever else a link has in it is of no concern to the page.
+        # Other parameters of a link are ignored.
         span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
         is_paused=request.query.get("refresh") == ["off"],
         gpu=request.query.get("gpu", [""])[0],
@@ -199,7 +199,7 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
 
 
 def _summary(site: Router, request: WebRequest) -> WebResponse:
-    # As the page: an agent without readers never loads its views.
+    # Imported on use, as for the page: an agent without readers never loads its views.
     from rightsizer.web.summary import encode_summary  # noqa: PLC0415
 
     span = span_of_query(request.query, ("span",))
@@ -258,7 +258,7 @@ ROUTES: Final = (
 
 
 def routes_at(telemetry_path: str) -> tuple[Route, ...]:
-    """The routes with the metrics where an operator wants them."""
+    """Return the routes, with the metrics at an operator's path."""
     return tuple(
         replace(route, path=telemetry_path) if route.path == METRICS_PATH else route
         for route in ROUTES
@@ -266,7 +266,7 @@ def routes_at(telemetry_path: str) -> tuple[Route, ...]:
 
 
 def lifecycle_routes(reload: Callable[[], None], *, is_enabled: bool) -> tuple[Route, ...]:
-    """`/-/reload`: over TCP only where it was enabled, over the local socket always."""
+    """Return `/-/reload`: over TCP only if enabled, over the local socket always."""
 
     def answer(_: Router, request: WebRequest) -> WebResponse:
         if request.peer is None and not is_enabled:

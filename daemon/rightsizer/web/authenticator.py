@@ -1,4 +1,4 @@
-"""Authenticator of requests: users, passwords at a bounded price, limits, queues."""
+"""Authentication of requests: users, password checks of bounded cost, limits, queues."""
 
 import base64
 import binascii
@@ -29,11 +29,11 @@ _PATIENCE_SECONDS: Final = 0.5
 
 
 class ConnectionQueue:
-    """Lets connections in one after another while others take their share of a core.
+    """Admits connections one after another while others use their share of a core.
 
-    A handshake and a refusal cost a thousand times what a guesser pays for them. The CPU of a
-    connection that was given nothing is waited for by all that come after it; addresses that were
-    given something go first. Where nothing is refused there is nothing to wait for.
+    A handshake and a refusal cost the server a thousand times what they cost an attacker. The CPU
+    time of refused connections delays all later ones; addresses that have been answered before go
+    first. Without refusals there is no delay.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class ConnectionQueue:
         self._changed = threading.Condition()
         self._numbers = itertools.count()
         self.waiting: list[tuple[bool, int]] = []
-        """Whether an address is unknown, and a number: the least goes first."""
+        """Whether an address is unknown, and a ticket number; the lowest goes first."""
         self._free_at = clock()
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def has_room(self, address: str) -> bool:
-        """Whether one more may wait, after a moment if need be; a known address has twice the room.
+        """Whether another connection may wait; known addresses have twice the room.
 
-        Those that are not accepted meanwhile wait in the kernel.
+        Waits briefly for room; meanwhile new connections wait in the kernel.
         """
         with self._changed:
             fold = 2 if address in self._known else 1
@@ -58,7 +58,7 @@ class ConnectionQueue:
             return self._changed.wait_for(lambda: len(self.waiting) < most, _PATIENCE_SECONDS)
 
     def enter(self, address: str) -> bool:
-        """Wait for a turn; `False` where none came in time."""
+        """Wait for a turn; return `False` on timeout."""
         with self._changed:
             ticket = (address not in self._known, next(self._numbers))
             self.waiting.append(ticket)
@@ -75,7 +75,7 @@ class ConnectionQueue:
                 self._changed.notify_all()
 
     def leave(self, address: str, cpu_seconds: float, *, was_answered: bool) -> None:
-        """Note what a connection took, and whether it was given what it asked for."""
+        """Record the CPU time of a connection, and whether it was answered."""
         with self._changed:
             if was_answered:
                 self._known[address] = None
@@ -94,18 +94,18 @@ class ConnectionQueue:
 
 
 class FairQueue:
-    """Gives out turns; none to a client that would wait too long or in too long a queue."""
+    """Queue of turns; refuses clients if the wait or the queue is too long."""
 
     def __init__(self, waiting_maximum: int, waiting_per_client: int, wait_seconds: float) -> None:
         self._maximum, self._per_client = waiting_maximum, waiting_per_client
         self._wait_seconds = wait_seconds
         self._changed = threading.Condition()
-        # The first has the turn.
+        # The first entry has the turn.
         self._queue: deque[tuple[str, object]] = deque()
 
     @contextmanager
     def turn(self, client: str) -> Iterator[bool]:
-        """Wait for a turn and have it for the block; `False` where there is none to be had."""
+        """Wait for a turn and hold it for the block; yields `False` if there is none."""
         ticket = (client, object())
         with self._changed:
             is_queued = self._has_room(client)
@@ -124,31 +124,31 @@ class FairQueue:
 
     def _has_room(self, client: str) -> bool:
         own = sum(waiting == client for waiting, _ in self._queue)
-        # The one that has its turn waits no more.
+        # The client with the turn no longer waits.
         is_first = bool(self._queue) and self._queue[0][0] == client
         return own - is_first < self._per_client and len(self._queue) <= self._maximum
 
 
 _LONGEST_BYTES: Final = 72
-"""What bcrypt looks at; whatever made the hash has cut off the rest as well."""
+"""bcrypt ignores bytes beyond; so did the program that made the hash."""
 _UNKNOWN_USER: Final = b"QOauhQNbBCuQDKes6eFzPe3JbmNeyqFmBMLtIfBZ9v8nKcpdxBVoi"
-"""Salt and digest of a password that does not exist."""
+"""Salt and digest of a password that nobody has."""
 
 
 class PasswordVerdict(Enum):
-    """What came of a check."""
+    """Result of a password check."""
 
     RIGHT = auto()
     WRONG = auto()
     BUSY = auto()
-    """It was not checked: too many wait."""
+    """Not checked: too many are waiting."""
 
 
 class Passwords:
-    """Checks passwords against bcrypt hashes; safe to ask from any thread.
+    """Checks passwords against bcrypt hashes; thread-safe.
 
-    What was right is remembered apart from what was wrong, so that guesses cannot make
-    a client's own password be forgotten and checked again behind all the guesses.
+    Right and wrong passwords are cached separately, so that guesses cannot evict a client's own
+    password, which would then wait for its check behind all guesses.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Passwords:
     def check(
         self, users: Mapping[str, bytes], name: str, password: bytes, client: str
     ) -> PasswordVerdict:
-        """Whether one of the users (hashes by name) has this name and password."""
+        """Check a name and password against the users (hashes by name)."""
         # An unknown name takes as long as a known one.
         costliest = max((hashed[:7] for hashed in users.values()), key=lambda head: head[4:6])
         hashed = users.get(name) or costliest + _UNKNOWN_USER
@@ -181,7 +181,7 @@ class Passwords:
         with self._turns.turn(client) as has_turn:
             if not has_turn:
                 return PasswordVerdict.BUSY
-            # Another request with the same password may have been before this one.
+            # Another request with the same password may have been checked meanwhile.
             if key in self._right:
                 return PasswordVerdict.RIGHT
             started = self._clock()
@@ -195,13 +195,13 @@ class Passwords:
             return PasswordVerdict.WRONG
 
     def _remember(self, key: bytes, cache: dict[bytes, None]) -> None:
-        """Keep one more, and forget the oldest beyond the limit; only with the turn."""
+        """Add a key and evict the oldest beyond the limit; requires the turn."""
         cache[key] = None
         if len(cache) > self.settings.remembered_maximum:
             del cache[next(iter(cache))]
 
     def _key(self, *parts: bytes) -> bytes:
-        """What stands for a password in memory: nothing that it can be made out from."""
+        """Return a keyed digest, from which a password cannot be recovered."""
         digest = hmac.new(self._secret, digestmod=hashlib.sha256)
         for part in parts:
             digest.update(len(part).to_bytes(8) + part)
@@ -209,7 +209,7 @@ class Passwords:
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:
-    # An agent without users does without it.
+    # Imported on use: not needed without users.
     import bcrypt  # noqa: PLC0415
 
     try:
@@ -219,21 +219,21 @@ def _matches(password: bytes, hashed: bytes) -> bool:
 
 
 _CLIENTS_MAXIMUM: Final = 1024
-"""More addresses at once have the full bucket of a newcomer now and then."""
+"""With more concurrent addresses, evicted ones regain a full bucket."""
 _ROUNDING: Final = 1e-9
 
 
 class RateLimiter:
-    """Counts requests by address, so that a client that asks too often starves no other."""
+    """Token buckets by address, so that a frequent client cannot starve others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # When each address's bucket would have been empty; the longest unseen first.
+        # Time at which each bucket would have been empty; least recently seen first.
         self._empty_since: OrderedDict[str, float] = OrderedDict()
 
     def allows(self, limit: RateLimit | None, client: str) -> bool:
-        """Whether a client may have this request answered; it is counted if so."""
+        """Whether a request is within the limit; if so, it is counted."""
         if limit is None:
             return True
         now = self._clock()
@@ -262,14 +262,14 @@ _TOO_OFTEN: Final = WebResponse.of_text(
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecurity:
-    """How a connection was secured, and by which certificate its client has proved who it is."""
+    """Security of a connection, and the identity in its verified client certificate."""
 
     context: ServerContext | None = None
     certificate: str | None = None
 
 
 class Authenticator:
-    """Holds every request against the web configuration that is in force."""
+    """Checks requests against the web configuration in force."""
 
     def __init__(
         self,
@@ -283,25 +283,25 @@ class Authenticator:
 
     @property
     def context(self) -> ServerContext | None:
-        """How a new connection is to be secured."""
+        """TLS context for new connections, or `None`."""
         return self._current().tls
 
     def wrap(
         self, connection: socket.socket, replace: Callable[[socket.socket, socket.socket], None]
     ) -> socket.socket:
-        """The connection as one that has yet to shake hands, where TLS is configured.
+        """Wrap the connection for TLS if configured; the handshake follows later.
 
         Raises:
-            OSError: the client has gone.
+            OSError: the client is gone.
         """
         context = self.context
         return connection if context is None else wrap_connection(connection, context, replace)
 
     def shake_hands(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
-        """Agree on keys with the client of a connection that TLS is to secure.
+        """Perform the TLS handshake of a connection.
 
         Raises:
-            OSError: it does not, or not in time, or is not allowed.
+            OSError: the handshake failed, timed out, or the client is not allowed.
         """
         if not isinstance(connection, ssl.SSLSocket):
             return ConnectionSecurity()
@@ -312,14 +312,14 @@ class Authenticator:
         )
 
     def keeps(self, context: ServerContext | None) -> bool:
-        """Whether a connection that was secured so would be so today, but for its certificates."""
+        """Whether a connection's TLS policy is still in force; certificates may have rotated."""
         now = self._current().tls
         return (now and now.policy) == (context and context.policy)
 
     def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
-        """Whether a request is answered, and as whose.
+        """Authenticate and limit a request.
 
-        `certificate` is a name from the client's certificate, which was verified.
+        `certificate` is a name from the client's verified certificate.
         """
         config = self._current()
         admission = partial(Admission, headers=config.headers)
@@ -337,7 +337,7 @@ class Authenticator:
 
 
 def _credentials(authorization: str) -> tuple[str, bytes] | None:
-    """Name and password of an `Authorization` header (RFC 7617)."""
+    """Parse name and password of an `Authorization` header (RFC 7617)."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
         return None

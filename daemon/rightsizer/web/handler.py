@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HeadError(Exception):
-    """A request that is refused as it is read; the message says why, by default the status."""
+    """An invalid request head; the message defaults to the status."""
 
     def __init__(self, message: str = "", status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(message or status.phrase)
@@ -38,15 +38,15 @@ class RequestHead:
     target: str
     version: str
     fields: Mapping[str, Sequence[str]]
-    """By their names in lower case."""
+    """By lower-case name."""
 
     def value(self, name: str) -> str:
-        """All that is given of a field; empty where it is not."""
+        """Return all values of a field joined; empty if absent."""
         return ", ".join(self.fields.get(name, ()))
 
     @property
     def is_last(self) -> bool:
-        """Whether the client asks nothing more on its connection."""
+        """Whether the client closes the connection after this request."""
         wanted = self.value("connection").lower()
         return wanted == "close" or (self.version < _VERSION and wanted != "keep-alive")
 
@@ -58,11 +58,11 @@ def read_head(
     timeout_seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> RequestHead:
-    """The head that begins with a line; no more of it is read than is reasonable.
+    """Read the head that begins with a line, within limits of size and time.
 
     Raises:
-        HeadError: it is none, or longer than what is taken.
-        TimeoutError: the client takes too long over all of it.
+        HeadError: it is malformed or too long.
+        TimeoutError: the client takes too long.
     """
     if len(first_line) > _LINE_LIMIT_BYTES:
         raise HeadError(status=HTTPStatus.REQUEST_URI_TOO_LONG)
@@ -80,7 +80,7 @@ def read_head(
         name, value = (part.decode("latin-1") for part in field.groups())
         fields.setdefault(name.lower(), []).append(value.strip())
     hosts = len(fields.get("host", ()))
-    # A proxy may believe another one than this server; HTTP before 1.1 may do without.
+    # A proxy may use the other one; HTTP before 1.1 may omit it.
     if hosts > 1:
         raise HeadError("Host is given twice")
     if not hosts and version == _VERSION:
@@ -114,7 +114,7 @@ _LENGTH_DIGITS: Final = 18
 
 
 Answer: TypeAlias = Callable[[WebRequest], WebResponse]
-"""What turns a request into its answer."""
+"""Turns a request into its answer."""
 
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (
@@ -132,13 +132,13 @@ _GZIP_LEVEL: Final = 3
 
 
 class Handler(StreamRequestHandler):
-    """Speaks HTTP/1.1 with keep-alive; says nothing of itself but its name."""
+    """HTTP/1.1 with keep-alive; the Server header has no version."""
 
     wbufsize = 65536
     server: WebListener
 
     def setup(self) -> None:
-        """Be less patient with a client that has yet to say something."""
+        """Use a shorter timeout for clients that have not yet sent a request."""
         timeout_seconds = self.server.settings.request_timeout_seconds
         self._is_open = True
         self._headers: Mapping[str, str] = {}
@@ -150,7 +150,7 @@ class Handler(StreamRequestHandler):
         self.connection.settimeout(timeout_seconds)
 
     def handle(self) -> None:
-        """Read requests and answer them, until either side ends it."""
+        """Read and answer requests until either side closes the connection."""
         try:
             while self._is_open:
                 self._handle_one()
@@ -172,24 +172,24 @@ class Handler(StreamRequestHandler):
             self._is_open, self._is_head = not head.is_last, head.method == "HEAD"
             self._answer(head, self._body(head))
         except HeadError as error:
-            # Where the next request would begin is not known.
+            # The start of the next request is unknown.
             self._is_open = False
             self._send(WebResponse.of_text(str(error), error.status))
 
     def _body(self, head: RequestHead) -> bytes:
-        """The body, wanted or not: the next request is found after it."""
+        """Read the body, needed or not, to find the next request."""
         if "transfer-encoding" in head.fields:
             raise HeadError(status=HTTPStatus.LENGTH_REQUIRED)
         length, *others = head.fields.get("content-length", ("0",))
         if others:
-            # A proxy may believe the other one, and take the rest of the body for a request.
+            # A proxy may use the other one and treat the rest as a request (smuggling).
             raise HeadError("Content-Length is given twice")
         if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
             raise HeadError("Content-Length is not a number")
         if int(length) > self.server.settings.body_limit_bytes:
             raise HeadError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if head.value("expect").lower() == "100-continue" and head.version == _VERSION:
-            # The client waits with its body.
+            # The client waits for this before it sends the body.
             self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.wfile.flush()
         body = self.rfile.read(int(length))
@@ -199,22 +199,22 @@ class Handler(StreamRequestHandler):
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         try:
-            # Not `//host`, which would be another server's.
+            # `//host` would be parsed as another server.
             target = urlsplit(re.sub("^//+", "/", head.target))
         except ValueError:
             raise HeadError("the request's target is not a URL") from None
         admission = Admission()
         guard = self.server.guard
-        # A client of the local socket needs no password.
+        # Clients of the local socket need no password.
         if guard is not None and self._security is not None:
             if not guard.keeps(self._security.context):
-                # It would not be let in like this any more; a client that may comes again.
+                # Admission rules have changed: the client must connect again.
                 self._is_open = False
                 return
             address, certificate = self.client_address[0], self._security.certificate
             admission = guard.admit(str(address), certificate, head.value("authorization"))
         self._headers = admission.headers
-        # Another guess is a new connection, which waits for its turn.
+        # Another guess takes a new connection, which has to queue.
         self._is_open &= admission.refusal is None
         request = WebRequest(
             head.method,
@@ -256,7 +256,7 @@ class Handler(StreamRequestHandler):
         self.wfile.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
         if not self._is_head:
             self.wfile.write(response.body)
-        # Head and body leave together, so that a small answer is sent whole or not at all.
+        # Head and body in one write, so that a small answer arrives whole or not at all.
         self.wfile.flush()
 
 

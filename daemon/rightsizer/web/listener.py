@@ -1,4 +1,4 @@
-"""Bound or activated sockets whose connections are served by a thread each, within a limit."""
+"""Bound or systemd-activated sockets; each connection is served by a thread, within a limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _ConnectionSlot:
 
 
 class Connections:
-    """Keeps count of open connections; safe to use from several threads."""
+    """Registry of open connections; thread-safe."""
 
     def __init__(self, maximum: int, patience_seconds: float = 0.5) -> None:
         self._maximum = maximum
@@ -45,23 +45,23 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: socket.socket, address: str = "") -> bool:
-        """Take in a new connection; `False` where all others keep being answered."""
+        """Add a connection; return `False` if all others are being answered."""
         with self._changed:
             if not self._changed.wait_for(self._has_place, self._patience_seconds):
                 return False
             if len(self._open) >= self._maximum:
                 idle = self._to_give_way()
-                # Its thread wakes up to a closed connection and leaves.
+                # Its thread wakes on the closed connection and ends.
                 del self._open[idle]
                 _shut(idle)
             self._open[connection] = _ConnectionSlot(address)
             return True
 
     def replace(self, connection: socket.socket, by: socket.socket) -> None:
-        """Let another object stand for a connection, as securing it makes a new one.
+        """Replace a connection's object, since TLS wraps it into a new one.
 
         Raises:
-            ConnectionAbortedError: it had to give way meanwhile.
+            ConnectionAbortedError: it was evicted meanwhile.
         """
         with self._changed:
             place = self._open.pop(connection, None)
@@ -70,7 +70,7 @@ class Connections:
             self._open[by] = place
 
     def mark(self, connection: socket.socket, *, is_working: bool) -> None:
-        """Note that a connection's turn has changed; it now idles the shortest."""
+        """Record that a connection starts or ends work; it becomes the least idle."""
         with self._changed:
             if (place := self._open.pop(connection, None)) is not None:
                 place.is_working = is_working
@@ -78,19 +78,19 @@ class Connections:
                 self._changed.notify_all()
 
     def prove(self, connection: socket.socket) -> None:
-        """Note that the client was given what it asked for."""
+        """Record that the client was answered."""
         with self._changed:
             if connection in self._open:
                 self._open[connection].is_proven = True
 
     def leave(self, connection: socket.socket) -> None:
-        """Forget a connection that is being closed."""
+        """Remove a connection that is being closed."""
         with self._changed:
             self._open.pop(connection, None)
             self._changed.notify_all()
 
     def close_all(self, timeout_seconds: float) -> None:
-        """Close every connection and wait for their threads to leave."""
+        """Close all connections and wait for their threads to end."""
         with self._changed:
             for connection in self._open:
                 _shut(connection)
@@ -104,7 +104,7 @@ class Connections:
     def _to_give_way(self) -> socket.socket:
         held = Counter(place.address for place in self._open.values())
         idle = [connection for connection, place in self._open.items() if not place.is_working]
-        # The first of equals has idled longest.
+        # Of equals, the first has been idle longest.
         return min(
             idle, key=lambda each: (self._open[each].is_proven, -held[self._open[each].address])
         )
@@ -112,7 +112,7 @@ class Connections:
 
 def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # Not the method of a secured one, which would forget its keys under another thread.
+        # Not the TLS object's method, which would drop its state under another thread.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
@@ -124,7 +124,7 @@ _EXHAUSTED_SECONDS: Final = 0.2
 
 
 class WebListener(ThreadingTCPServer):
-    """Accepts connections of one socket; never waits for a client itself."""
+    """Accepts connections of one socket; never waits for a client."""
 
     daemon_threads = True
 
@@ -142,20 +142,20 @@ class WebListener(ThreadingTCPServer):
         self._answered = threading.local()
         self._is_exhausted = False
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
-        # The base class can only make one of its own, which is of no use.
+        # The base class always creates a socket, which is not used.
         self.socket.close()
         self.socket = listening
 
     @property
     def place(self) -> str:
-        """Where it listens, with the port that the system chose if it was asked to."""
+        """Listening address with the actual port, or the path of a local socket."""
         name = self.socket.getsockname()
         return name if isinstance(name, str) else format_address(*name[:2])
 
     def get_request(self) -> Any:
-        """Accept a connection; where the process can open nothing more, only after a pause.
+        """Accept a connection; pause first if the process is out of descriptors.
 
-        The connection waits in the kernel, so that the next attempt would follow at once.
+        The connection stays queued in the kernel, so the next attempt would follow at once.
         """
         try:
             accepted = super().get_request()
@@ -170,8 +170,8 @@ class WebListener(ThreadingTCPServer):
         return accepted
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Hand a new connection to a thread, unless every other is being answered."""
-        # Over the local socket there is no address, nor anything to tell clients by.
+        """Pass a new connection to a thread, unless all others are being answered."""
+        # Over the local socket clients have no address to tell them apart.
         host = client_address[0] if isinstance(client_address, tuple) else ""
         is_crowded = self.queue is not None and not self.queue.has_room(host)
         if not is_crowded and self.connections.admit(request, host):
@@ -182,7 +182,7 @@ class WebListener(ThreadingTCPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection on a thread of its own, in its turn."""
+        """Serve a connection on its own thread, in its turn."""
         queue, address = self.queue, client_address[0] if client_address else ""
         if queue is None:
             self._serve(request, client_address)
@@ -196,7 +196,7 @@ class WebListener(ThreadingTCPServer):
             queue.leave(address, taken, was_answered=self._answered.value)
 
     def prove(self, connection: socket.socket) -> None:
-        """Note that the client of this thread's connection was given what it asked for."""
+        """Record that the client of this thread's connection was answered."""
         self._answered.value = True
         self.connections.prove(connection)
 
@@ -215,7 +215,7 @@ class WebListener(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a fault of ours; clients that break off are no news."""
+        """Log our own faults; clients that disconnect are not logged."""
         del request, client_address
         error = sys.exception()
         if not isinstance(error, OSError):
@@ -223,7 +223,7 @@ class WebListener(ThreadingTCPServer):
 
 
 def listening_socket(address: Address) -> socket.socket:
-    """A socket bound to an address; every interface of IPv6 means every one of IPv4 too.
+    """Bind a socket; an IPv6 wildcard address includes IPv4.
 
     Raises:
         RightsizerError: it cannot be bound; the message names the address and the remedy.
@@ -280,7 +280,7 @@ _FIRST_DESCRIPTOR: Final = 3
 def activated_sockets(
     environ: Mapping[str, str] = os.environ, first: int = _FIRST_DESCRIPTOR
 ) -> list[socket.socket]:
-    """The listening sockets that were handed over.
+    """Return the listening sockets passed by systemd.
 
     Raises:
         RightsizerError: there is none, or one is no listening TCP socket.
@@ -296,7 +296,7 @@ def activated_sockets(
 
 def _listening(descriptor: int) -> socket.socket:
     try:
-        # Commands that the agent runs have no use for it.
+        # Programs that the agent starts must not inherit it.
         os.set_inheritable(descriptor, False)
         handed = socket.socket(fileno=descriptor)
         is_listening = handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

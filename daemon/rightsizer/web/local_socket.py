@@ -1,4 +1,4 @@
-"""The agent's socket on this machine: its file, who may open it, and who is at the other end."""
+"""Local socket of the agent: its file, permissions, and peer credentials."""
 
 import contextlib
 import errno
@@ -16,24 +16,24 @@ from rightsizer.web.message import SocketPeer
 
 _MODE: Final = 0o660
 _BACKLOG: Final = 128
-"""A client that finds it full is refused at once, where over TCP it would wait."""
+"""With a full queue connecting fails at once, whereas over TCP it would wait."""
 _PATH_LIMIT_BYTES: Final = 107
-"""What the kernel takes for a socket's path."""
+"""The kernel's limit of a socket path."""
 _OTHER: Final = "choose another place with path.api_socket, or '' for none"
 
 
 class LocalSocket:
-    """A socket with a file of its own, which only its user and group may open."""
+    """A Unix socket file, accessible to its user and group only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._bound: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
-        """A listening socket in place of none, or of one whose process is gone.
+        """Listen, replacing the socket of a dead process if there is one.
 
         Raises:
-            RightsizerError: it cannot be; the message names the path and the remedy.
+            RightsizerError: it failed; the message names the path and the remedy.
         """
         if len(os.fsencode(self.path)) > _PATH_LIMIT_BYTES:
             raise RightsizerError(
@@ -44,11 +44,11 @@ class LocalSocket:
         try:
             with _held(self.path.parent):
                 self._clear()
-                # Its file never has more than this, whatever the umask ...
+                # The file never has wider permissions, whatever the umask ...
                 os.fchmod(bound.fileno(), _MODE)
                 bound.bind(str(self.path))
                 self._bound = self.path.lstat()
-                # ... and no client is let in before it has all of it.
+                # ... and no client can connect before they are complete.
                 self.path.chmod(_MODE)
                 bound.listen(_BACKLOG)
         except BaseException as error:
@@ -59,14 +59,14 @@ class LocalSocket:
         return bound
 
     def remove(self) -> None:
-        """Take the file away, unless it belongs to another process by now."""
+        """Delete the file, unless it belongs to another process by now."""
         with contextlib.suppress(OSError):
             if self._bound is not None and os.path.samestat(self.path.lstat(), self._bound):
                 self.path.unlink()
         self._bound = None
 
     def _clear(self) -> None:
-        """Make room: a socket that a killed agent has left behind is in the way."""
+        """Delete the socket that a killed agent left behind."""
         try:
             found = self.path.lstat()
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class LocalSocket:
 
 
 def peer_of(connection: socket.socket) -> SocketPeer | None:
-    """Who is at the other end, as the kernel knows it; `None` over TCP."""
+    """Return the peer's credentials from the kernel; `None` over TCP."""
     if connection.family != socket.AF_UNIX:
         return None
     struct_format = "3i"
@@ -94,10 +94,10 @@ def peer_of(connection: socket.socket) -> SocketPeer | None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """The folder, locked against other agents that start."""
+    """Lock the folder against other agents that start."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Two agents that start at once would each find the same dead socket and replace it.
+        # Two agents starting together would both find a dead socket and replace it.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
@@ -106,7 +106,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _is_answered(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A listener whose queue is full says so at once, and is there nevertheless.
+        # A full queue fails at once, and still means a listener.
         probe.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             try:

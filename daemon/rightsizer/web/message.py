@@ -1,4 +1,4 @@
-"""A request as handlers see it, its JSON body, and their answer."""
+"""HTTP requests as seen by handlers, their JSON bodies, and responses."""
 
 import json
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from rightsizer.model.units import DAY_SECONDS, format_duration, parse_duration
 
 @dataclass(frozen=True, slots=True)
 class SocketPeer:
-    """A process of this machine."""
+    """A process on this machine."""
 
     pid: int
-    """0 where it is in a process namespace that cannot be seen from here."""
+    """0 if it is in an invisible process namespace."""
     uid: int
     gid: int
 
 
 @dataclass(frozen=True, slots=True)
 class WebRequest:
-    """What was asked."""
+    """An HTTP request."""
 
     method: str
     path: str
@@ -31,18 +31,18 @@ class WebRequest:
     accept_encoding: str = ""
     body: bytes = b""
     peer: SocketPeer | None = None
-    """Who asks, over the local socket; `None` over TCP, where that is not known."""
+    """Peer over the local socket; `None` over TCP."""
     identity: str | None = None
-    """Who asks, over TCP, where he has proved it: `user:NAME` or `certificate:NAME`."""
+    """Authenticated client over TCP: `user:NAME` or `certificate:NAME`."""
     is_cross_site: bool = False
-    """Whether a browser asks on behalf of a page of another site."""
+    """Whether a browser sends it for a page of another site."""
     named: Mapping[str, str] = field(default_factory=dict)
-    """The parts of the path that its route has names for."""
+    """Path parts by the names of the route."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebResponse:
-    """What is answered."""
+    """An HTTP response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -53,37 +53,37 @@ class WebResponse:
     def of_text(
         cls, text: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
     ) -> Self:
-        """A line of plain text."""
-        # A request may name half a character, and is quoted all the same.
+        """Create a response with a line of plain text."""
+        # Quoted requests may contain lone surrogates.
         body = f"{text}\n".encode(errors="backslashreplace")
         return cls(body, status=status, headers=headers or {})
 
     @classmethod
     def of_json(cls, value: Any) -> Self:
-        """A value as JSON."""
+        """Create a response with a JSON value."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return cls(f"{text}\n".encode(), "application/json; charset=utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whether a request goes on to the site."""
+    """Result of authentication: a refusal, or the client's identity."""
 
     refusal: WebResponse | None = None
     identity: str | None = None
-    """Who asks, where he has proved it."""
+    """Authenticated client, if any."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What the operator wants every answer to carry."""
+    """Configured headers of every response."""
 
 
 _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 
 def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:
-    """The fields of a request; `example` is a value of the first one, for the error message.
+    """Parse the fields of a request; `example` is a value of the first, for the error message.
 
     Raises:
-        UsageError: it is no JSON object, or has others.
+        UsageError: the body is no JSON object, or has unknown fields.
     """
     try:
         fields = json.loads(body) if body.strip() else {}
@@ -98,10 +98,10 @@ def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapp
 
 
 def text_of(fields: Mapping[str, Any], name: str, longest: int) -> str:
-    """A line of text; empty where it is left out.
+    """Return a line of text; empty if omitted.
 
     Raises:
-        UsageError: it is none, or too long.
+        UsageError: it is no line of text, or too long.
     """
     value = fields.get(name)
     if value is None:
@@ -115,10 +115,10 @@ def text_of(fields: Mapping[str, Any], name: str, longest: int) -> str:
 
 
 def duration_of(value: object, example: str = "7d", remedy: str = "") -> float | None:
-    """Seconds of the duration `for`; `None` where it is left out.
+    """Return the seconds of the duration `for`; `None` if omitted.
 
     Raises:
-        UsageError: it is none, or no time at all, or longer than a year.
+        UsageError: it is no duration, not positive, or longer than a year.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""The page at `/`: the report through pure views into one self-contained HTML document."""
+"""Page at `/`: the report through pure views as one self-contained HTML document."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """Renders reports; the views and the template engine are loaded by the first reader."""
+    """Renders reports; views and template engine are imported with the first reader."""
 
     freshness: FreshnessSettings
     fit: FitSettings
     refresh_seconds: float
-    """How often it is reloaded, and renewed at all; 0 for never."""
+    """Interval of reloads and updates; 0 for none."""
     past: PastOf | None = None
     poll_seconds: float = 5.0
     blocks: BlocksOf | None = None
@@ -43,8 +43,8 @@ class WebPage:
     def render(
         self, report: Report | None, now: Nanoseconds, query: PageQuery | None = None
     ) -> bytes:
-        """The document for a report."""
-        # Loaded for the first reader, not by every agent.
+        """Render the document for a report."""
+        # Imported on use: for the first reader, not in every agent.
         from rightsizer.web.summary import revision_of  # noqa: PLC0415
         from rightsizer.web.view.node import node_view  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ class WebPage:
         return document.encode()
 
     def _remembered(self, report: Report, query: PageQuery) -> NodePast | None:
-        """What the page draws of the past; `None` where only the report knows of it."""
+        """Return the past to draw; `None` if only the report has it."""
         if self.past is None:
             return None
         now = report.wall_time
@@ -82,7 +82,7 @@ class WebPage:
 
 
 def content_security_policy() -> str:
-    """What the page may do: run its own script, known by its hash, and ask this server."""
+    """Return the policy of the page: its own script by hash, and requests to this server."""
     return (
         f"default-src 'none'; script-src '{script_hash(_SCRIPT)}'; connect-src 'self'; "
         "style-src 'unsafe-inline'; img-src data:; "
@@ -92,7 +92,7 @@ def content_security_policy() -> str:
 
 @functools.cache
 def _template() -> Template:
-    # As late as in `render`.
+    # Imported on use, as in `render`.
     from rightsizer.report.evidence_labels import evidence_labels  # noqa: PLC0415
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""How the page is looked at: a span, a stretch within it, one GPU or one workload."""
+"""Query of the page: span, range within it, selected GPU or workload."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -16,22 +16,22 @@ _MOST: Final[Nanoseconds] = SPANS[-1].length
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """How the page is viewed."""
+    """View settings of the page."""
 
     span: Span = DEFAULT_SPAN
     is_paused: bool = False
     gpu: str = ""
-    """The uuid of the one device to look at; empty for all."""
+    """Uuid of the selected device; empty for all."""
     workload: str = ""
-    """The key of the one workload to look at; empty for all."""
+    """Key of the selected workload; empty for all."""
     zoom: TimeRange | None = None
-    """The stretch that drawings of one GPU or workload show; `None` for the span."""
+    """Range shown by charts of the selection; `None` for the span."""
     may_act: bool = False
     """Whether the reader may claim, snooze and dismiss advice here."""
 
     @property
     def address(self) -> str:
-        """What the page's own address has to say of how it is looked at."""
+        """Query string of the page's address."""
         parts = {} if self.span == DEFAULT_SPAN else {"span": self.span.name}
         parts |= self._chosen
         if self.zoom is not None:
@@ -41,7 +41,7 @@ class PageQuery:
 
     @property
     def selection(self) -> str:
-        """What is added to an address that has something to say already."""
+        """Query string of the selection, to append to an address with a query."""
         return f"&{urlencode(self._chosen)}" if self._chosen else ""
 
     @property
@@ -49,7 +49,7 @@ class PageQuery:
         return {name: value for name in ("gpu", "workload") if (value := getattr(self, name))}
 
     def zoomed(self, start: Nanoseconds, end: Nanoseconds, now: Nanoseconds) -> "PageQuery":
-        """The same of another stretch, no shorter than can be drawn and not beyond now."""
+        """Return the query for another range, limited to what can be drawn and to the present."""
         length = min(_MOST, max(_LEAST, end - start))
         middle = (start + end) // 2
         end = min(now, middle + length // 2)
@@ -58,19 +58,19 @@ class PageQuery:
 
 @dataclass(frozen=True, slots=True)
 class NodePast:
-    """What is remembered for a page."""
+    """Past of devices for a page."""
 
     spans: Mapping[str, DeviceSpan] = field(default_factory=dict)
-    """Of the query's span, by uuid."""
+    """For the query's span, by uuid."""
     detail: Mapping[str, DeviceSpan] | None = None
-    """In the shortest cells there are; where there is a stretch to look at."""
+    """In the finest cells; only with a zoom range."""
     blocks: Mapping[str, Blocks] = field(default_factory=dict)
-    """What was measured of the one GPU or of a workload's in what is drawn."""
+    """Measurements of the selected GPU, or of a workload's GPUs, in the drawn range."""
     rate_of: RateOf = no_rate
 
 
 def zoom_of(query: Mapping[str, Sequence[str]], now: Nanoseconds) -> TimeRange | None:
-    """The stretch that `from` and `to` name; `None` where they name none that can be drawn."""
+    """Return the range of `from` and `to`, or `None` if it cannot be drawn."""
     try:
         start, end = (
             int(float(query[name][-1]) * NANOSECONDS_PER_SECOND) for name in ("from", "to")
@@ -83,7 +83,7 @@ def zoom_of(query: Mapping[str, Sequence[str]], now: Nanoseconds) -> TimeRange |
 
 
 def selected_uuids(report: Report, query: PageQuery) -> frozenset[str]:
-    """Uuids of the one GPU with its instances, or of a workload's; empty where all are shown."""
+    """Return the uuids of the selected GPU with its instances, or of a workload; empty for all."""
     if query.workload:
         held = (
             device.device.uuid

@@ -1,4 +1,4 @@
-"""The form of `rightsizer plan` at `/plan`; a process of its own answers, one at a time."""
+"""Form of `rightsizer plan` at `/plan`; one subprocess at a time answers."""
 
 import subprocess
 import threading
@@ -34,15 +34,15 @@ def plan_route(
     settings: WebSettings,
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
 ) -> Route:
-    """The route of the form.
+    """Return the route of the form.
 
-    The planner takes memory and a second of a processor, which an agent has not got: the command
-    makes the page, and a client that asks meanwhile is told to come back. Off, it says how to turn
-    it on, and starts nothing.
+    The planner takes memory and a CPU second that an agent cannot spare, so the command renders the
+    page, and concurrent clients are told to retry. If off, the page tells how to turn it on, and
+    starts nothing.
 
     Args:
         config_file: Prices, catalogue and sizing; `None` for the defaults.
-        settings: Whether it is on, and after which time a plan is given up.
+        settings: Whether it is on, and the timeout of a plan.
         run: As `subprocess.run`.
     """
     configured = [] if config_file is None else [f"--config.file={config_file}"]
@@ -71,7 +71,7 @@ def plan_route(
             _log.warning("plan_failed", status=done.returncode, message=done.stderr.strip())
             return _unavailable("the planner failed; the log says why")
         if not query:
-            # The form alone is one and the same.
+            # The empty form never changes.
             pages[query] = done.stdout
         return _page_response(done.stdout)
 

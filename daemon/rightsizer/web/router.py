@@ -1,4 +1,4 @@
-"""What is served where: one table of method, path and handler."""
+"""Router: one table of method, path and handler."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -28,7 +28,7 @@ _REFUSED_ACROSS_SITES: Final = "refused for a page of another site"
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """All that handlers draw from; none of it ever calls the driver."""
+    """Dependencies of the handlers; none of them calls the driver."""
 
     latest: Callable[[], Report | None]
     exposition: MetricsExposition
@@ -41,14 +41,14 @@ class Router:
     is_open: bool = False
     """Whether all clients may: a demonstration has nothing to protect."""
     past: PastOf | None = None
-    """What the devices did over a span; what the report itself knows, unless given."""
+    """Returns what devices did over a span; by default only the report knows."""
 
     def past_of(self, span: Span) -> Mapping[str, DeviceSpan] | None:
-        """What the devices did over a span, `None` where only the report knows."""
+        """Return what devices did over a span, or `None` if only the report knows."""
         return self.past(span) if self.past is not None else None
 
     def answer(self, request: WebRequest) -> WebResponse:
-        """The answer to a request, whatever it asks."""
+        """Answer any request."""
         routes = [route for route in self.routes if route.matches(request.path)]
         if not routes:
             return WebResponse.of_text(f"there is nothing at {request.path}", HTTPStatus.NOT_FOUND)
@@ -65,7 +65,7 @@ class Router:
         )
 
     def may_change(self, request: WebRequest) -> bool:
-        """Whether a request over TCP may change something: it is allowed, and says by whom."""
+        """Whether a request over TCP may change things: allowed by settings, and authenticated."""
         return self.is_open or (self.allows_changes and request.identity is not None)
 
     def _handled(self, route: "Route", request: WebRequest) -> WebResponse:
@@ -73,7 +73,7 @@ class Router:
             if not self.may_change(request):
                 return WebResponse.of_text(_REFUSED_OVER_TCP, HTTPStatus.FORBIDDEN)
             if request.is_cross_site:
-                # A browser sends a user's password along, whichever page made it ask.
+                # A browser sends credentials even for requests from other sites' pages.
                 return WebResponse.of_text(_REFUSED_ACROSS_SITES, HTTPStatus.FORBIDDEN)
         try:
             return route.handler(self, replace(request, named=route.named(request.path)))
@@ -92,16 +92,16 @@ Handle = Callable[[Router, WebRequest], WebResponse]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path, and who answers; `{name}` stands for any one part of a path."""
+    """A method, a path and its handler; `{name}` matches one part of a path."""
 
     method: str
     path: str
     handler: Handle
     is_local: bool = False
-    """Whether it is for the local socket, and over TCP for those alone who may change things."""
+    """Whether it is for the local socket, and over TCP only for clients that may change things."""
 
     def matches(self, path: str) -> bool:
-        """Whether a request's path is of this route."""
+        """Whether a path matches the route."""
         if "{" not in self.path:
             return path == self.path
         own, asked = self.path.split("/"), path.split("/")
@@ -111,7 +111,7 @@ class Route:
         )
 
     def named(self, path: str) -> dict[str, str]:
-        """What a path of this route has in place of the names, without its escapes."""
+        """Return the named parts of a matching path, unescaped."""
         parts = zip(self.path.split("/"), path.split("/"), strict=True)
         return {part[1:-1]: unquote(given) for part, given in parts if _is_name(part)}
 

@@ -1,4 +1,4 @@
-"""The agent's HTTP server: addresses and a local socket, one set of routes below a prefix."""
+"""HTTP server of the agent: addresses, local socket, one set of routes below a prefix."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ if TYPE_CHECKING:
 
 
 class Reloadable(Protocol):
-    """Something that was configured from a file and can be so again."""
+    """A part configured by a file that can be read again."""
 
     @property
     def trouble(self) -> str | None:
-        """Why what its file says now is not in force; `None` where it is."""
+        """Why the file's present content is not in force, or `None`."""
 
     @property
     def loaded(self) -> Nanoseconds:
-        """When its file was last read with success, by the wall clock."""
+        """Wall time of the last successful read."""
 
     def prepare(self) -> Callable[[], None]:
-        """Read the file; what it says is in force once the result is called.
+        """Read the file; return the function that applies it.
 
         Raises:
-            ConfigurationError: it cannot be used; what was in force stays.
+            ConfigurationError: it has faults; nothing has changed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """How the server is reached over TCP."""
+    """Access to the server over TCP."""
 
     guard: Authenticator | None = None
-    """Admits requests; without one everything may be read by every client."""
+    """Admits requests; without it all clients may read everything."""
     allows_changes: bool = False
-    """Whether clients that the guard has identified may change things."""
+    """Whether clients authenticated by the guard may change things."""
     is_open: bool = False
-    """Whether all clients may."""
+    """Whether all clients may change things."""
     telemetry_path: str = METRICS_PATH
     route_prefix: str = ""
-    """What every path begins with, as `/gpu`."""
+    """Prefix of all paths, such as `/gpu`."""
     sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets that systemd has bound, in place of the addresses."""
+    """Listening sockets bound by systemd, instead of the addresses."""
     files: tuple[Reloadable, ...] = ()
-    """The files that it was configured by."""
+    """Configuration files that it depends on."""
 
 
 def with_prefix(prefix: str, answer: Answer) -> Answer:
-    """Answers that know nothing of the prefix, for requests that have it."""
+    """Serve an application below a prefix that it does not know."""
     prefix = prefix.rstrip("/")
     if not prefix:
         return answer
@@ -94,16 +94,16 @@ def with_prefix(prefix: str, answer: Answer) -> Answer:
 _POLL_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 2.0
 _LOCAL_CONNECTIONS: Final = 12
-"""A thread each where they are at work; with those over TCP within the unit's TasksMax=64."""
+"""One thread each while busy; together with TCP within the unit's TasksMax=64."""
 _OPEN: Final = WebAccess()
 
 _log: Final = logger("web")
 
 
 class WebServer:
-    """Serves the latest report until it is stopped; answers never wait for the driver."""
+    """Serves the latest report until stopped; answers never wait for the driver."""
 
-    def __init__(  # noqa: PLR0913 - each is a part of the outside world.
+    def __init__(  # noqa: PLR0913 - the outside world is injected.
         self,
         addresses: Sequence[str],
         *,
@@ -119,19 +119,19 @@ class WebServer:
         blocks: BlocksOf | None = None,
         rate_of: RateOf = no_rate,
     ) -> None:
-        """A server that does not listen yet.
+        """Create a server that does not listen yet.
 
-        `local_routes` are answered beside the usual ones, or in their place; without `past` only
-        the last day is known, without `blocks` no signal over time, and without `rate_of` no price.
+        `local_routes` extend or replace the usual ones. Without `past` only the last day is known,
+        without `blocks` no signal over time, and without `rate_of` no price.
 
         Raises:
-            UsageError: an address is not one.
+            UsageError: an address is invalid.
         """
         self._settings = web = settings or WebSettings()
         self._guard, self._sockets = access.guard, access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
-        # Of their own, so that crowded addresses never keep the operator out.
+        # Separate, so that crowded addresses never lock the operator out.
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()
@@ -156,17 +156,17 @@ class WebServer:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it listens, with real ports; empty until it is started."""
+        """Listening addresses with actual ports; empty until started."""
         listeners = self._listeners
         return tuple(each.place for each in listeners if each.socket.family != socket.AF_UNIX)
 
     @property
     def scheme(self) -> str:
-        """How addresses are written for a browser: `http`, or `https` where TLS is on."""
+        """URL scheme of the addresses: `https` if TLS is on, else `http`."""
         return "https" if self._guard and self._guard.context else "http"
 
     def start(self) -> None:
-        """Listen at all addresses, or at none; and at the local socket, if that can be.
+        """Listen at all addresses or none, and at the local socket if possible.
 
         Raises:
             RightsizerError: an address cannot be bound.
@@ -182,7 +182,7 @@ class WebServer:
             try:
                 own = self._local.listen()
             except RightsizerError as error:
-                # Sampling and scrapes do without it.
+                # Sampling and scrapes work without it.
                 _log.warning("local_socket_unavailable", error=str(error))
             else:
                 known = self._site.answer, self._local_connections, self._settings
@@ -198,7 +198,7 @@ class WebServer:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stop listening and close every connection."""
+        """Stop listening and close all connections."""
         if self._local is not None:
             self._local.remove()
         for listener in self._listeners:
@@ -215,16 +215,16 @@ class WebServer:
 def configured_access(
     web: WebTree, wall_time: Callable[[], Nanoseconds] = time.time_ns
 ) -> WebAccess:
-    """What the settings ask for.
+    """Create the access from the settings.
 
     Raises:
         ConfigurationError: the web configuration has faults.
-        RightsizerError: no socket was handed over.
+        RightsizerError: systemd passed no socket.
     """
     guard: Authenticator | None = None
     files: tuple[Reloadable, ...] = ()
     if web.config_file:
-        # Most agents have none, and load neither TLS nor OpenSSL's hashes.
+        # Imported on use: most agents need neither TLS nor OpenSSL's hashes.
         from rightsizer.web.authenticator import Authenticator, Passwords  # noqa: PLC0415
         from rightsizer.web.web_config import WebConfigFile, WebConfigReader  # noqa: PLC0415
 

@@ -43,7 +43,7 @@ _PORT_MAXIMUM: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; an empty host means every interface, port 0 any free one."""
+    """Host and port; an empty host means every interface, port 0 any free one."""
 
     host: str
     port: int
@@ -53,15 +53,15 @@ class Address:
 
 
 def format_address(host: str, port: int) -> str:
-    """Host and port in one text, an IPv6 host in brackets."""
+    """Format host and port, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text means.
+    """Parse an address.
 
     Raises:
-        UsageError: the text is no such address.
+        UsageError: the text is no address.
     """
     match = _FORM.fullmatch(text.strip())
     if match is None:
@@ -78,10 +78,10 @@ _FORMS: Final = "write it like ':19400', '127.0.0.1:19400' or '[::1]:19400'"
 
 
 def checked_path(text: str) -> str:
-    """A path as an operator writes it.
+    """Validate a configured path.
 
     Raises:
-        UsageError: it does not begin with a slash, or has what no path has.
+        UsageError: it has no leading slash, or invalid characters.
     """
     if not text.startswith("/") or not (text.isascii() and text.isprintable()):
         raise UsageError(f"'{text}' is not a path; write it like '/metrics'")
@@ -170,7 +170,7 @@ class WebTree:
     metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
 
     def __post_init__(self) -> None:
-        """Refuse addresses and paths that cannot be used."""
+        """Reject invalid addresses and paths."""
         try:
             key = "listen_addresses"
             _check_addresses(self.listen_addresses, is_needed=not self.systemd_socket)

@@ -1,4 +1,4 @@
-"""The node at a glance as plain values, and the revision of the page."""
+"""Summary of the node as plain values, and revision of the page."""
 
 import hashlib
 from collections import Counter
@@ -22,9 +22,9 @@ _LENGTH: Final = 12
 
 
 def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSettings) -> str:
-    """The word for a report: devices and whether they answer, advice, and the minute.
+    """Return a hash that changes with the page: devices, their availability, advice, the minute.
 
-    Strips, needs and tables move no faster than by the minute.
+    Strips, needs and tables are updated at most once a minute.
     """
     if report is None:
         return "none"
@@ -53,7 +53,7 @@ def encode_summary(
     span: Span,
     past: Mapping[str, DeviceSpan] | None,
 ) -> JsonObject:
-    """What the node does now, and did over a span; signals are those of fresh devices alone."""
+    """Encode what the node does now, and did over a span; signals of fresh devices only."""
     fresh = fresh_devices(report, now, freshness)
     opened = [piece for piece in report.advice if piece.is_open]
     counts = asdict(device_counts(report, fresh))
@@ -82,7 +82,7 @@ def encode_summary(
 def encode_strip(
     report: Report, span: Span, past: Mapping[str, DeviceSpan] | None, uuids: Sequence[str]
 ) -> JsonObject:
-    """The states of some devices over a span, cell by cell."""
+    """Encode the states of devices over a span by cell."""
     known = spans_of_report(report, span) if past is None else past
     return {
         "span": span.name,
@@ -107,7 +107,7 @@ def _encode_cell(cell: StripCell) -> JsonObject:
 
 
 def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> JsonObject:
-    """Sums over the devices; a MIG instance counts for its part of a GPU."""
+    """Sum over the devices; a MIG instance counts for its part of a GPU."""
     states: dict[State, float] = {}
     used_seconds, wasted_seconds, wasted_joules = 0.0, 0.0, 0.0
     for device in report.devices:

@@ -1,4 +1,4 @@
-"""TLS as the web configuration file describes it: context, handshake, client certificates."""
+"""TLS of the web configuration file: context, handshake, client certificates."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ CIPHER_SUITES: Final[Mapping[str, str]] = {
         )
     },
 }
-"""Go's names and OpenSSL's; those of TLS 1.3 are always on, in Go as well."""
+"""Go's names and OpenSSL's; TLS 1.3 suites are always on, as in Go."""
 
 _ONE_CURVE: Final = (
     "this Python can hold TLS to one curve or to OpenSSL's own list, not to several; name one, or "
@@ -57,7 +57,7 @@ _ONE_CURVE: Final = (
 
 
 class TlsError(ValueError):
-    """A key whose value cannot be used, and why."""
+    """A key with an unusable value, and the reason."""
 
     def __init__(self, key: str, what: str) -> None:
         super().__init__(what)
@@ -66,17 +66,17 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """Certificates or a key: a file, or the text itself."""
+    """Certificates or a key, as a file or as text."""
 
     key: str
-    """Where it was configured."""
+    """Configuration key."""
     file: Path | None = None
     text: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsPolicy:
-    """What a connection has to keep to; the same after certificates were rotated."""
+    """TLS requirements of connections; rotated certificates do not change it."""
 
     certificate: Pem
     private_key: Pem
@@ -91,16 +91,16 @@ class TlsPolicy:
 
 
 class ServerContext(ssl.SSLContext):
-    """A context that remembers what it was made of."""
+    """TLS context with the policy it was built from."""
 
     policy: TlsPolicy
 
 
 def server_context(policy: TlsPolicy) -> ServerContext:
-    """The context of a policy, with the certificates as they are now.
+    """Build the context of a policy with the present certificates.
 
     Raises:
-        TlsError: a file cannot be read, does not fit, or OpenSSL does not offer what is asked.
+        TlsError: a file is unreadable or invalid, or OpenSSL lacks a requested feature.
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.policy = policy
@@ -113,7 +113,7 @@ def server_context(policy: TlsPolicy) -> ServerContext:
     _choose_curves(context, policy.curves)
     _load_certificate(context, policy)
     _load_client_authorities(context, policy)
-    # HTTP/2 is not spoken here, and a client that offers it should know.
+    # HTTP/2 is not supported; ALPN tells clients that offer it.
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -150,7 +150,7 @@ def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
     certificate, key = policy.certificate, policy.private_key
     with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
         try:
-            # A passphrase would be asked for at a terminal.
+            # Without it, OpenSSL would prompt for a passphrase at a terminal.
             context.load_cert_chain(certificate_file, key_file, password=lambda: b"")
         except OSError as error:
             raise TlsError(*_why_unfit(error, certificate_file, policy)) from None
@@ -180,7 +180,7 @@ def _load_client_authorities(context: ssl.SSLContext, policy: TlsPolicy) -> None
 
 @contextmanager
 def _file_of(pem: Pem) -> Iterator[str]:
-    """A file that OpenSSL can open; a key that was given as text never reaches a disk."""
+    """Yield a file that OpenSSL can open; a key given as text never reaches a disk."""
     if pem.file is None:
         handle = os.memfd_create(pem.key)
         try:
@@ -203,12 +203,12 @@ _KINDS: Final = ("DNS", "email", "IP Address", "URI")
 
 
 def alternative_names(connection: ssl.SSLSocket) -> tuple[str, ...]:
-    """The subject alternative names of the certificate that was verified; none without one."""
+    """Return the subject alternative names of the verified certificate; empty without one."""
     return tuple(_names(connection.getpeercert() or {}))
 
 
 def identity_of(connection: ssl.SSLSocket) -> str | None:
-    """What to call the client: an alternative name, else the subject; `None` without either."""
+    """Return the client's name: an alternative name, else the subject; `None` without either."""
     certificate: Any = connection.getpeercert()
     if not certificate:
         return None
@@ -219,12 +219,12 @@ def identity_of(connection: ssl.SSLSocket) -> str | None:
 def _names(certificate: Any) -> Iterator[str]:
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in _KINDS:
-            # OpenSSL pads IPv6 addresses with zeros that are not written.
+            # OpenSSL's IPv6 addresses have uncompressed zeros.
             yield _plain_address(value) if kind == "IP Address" else value
 
 
 def _plain_address(value: str) -> str:
-    import ipaddress  # noqa: PLC0415 - 1 MB for the few that come by address.
+    import ipaddress  # noqa: PLC0415 - 1 MB, rarely needed.
 
     try:
         return str(ipaddress.ip_address(value.strip()))
@@ -244,12 +244,12 @@ def wrap_connection(
     context: ServerContext,
     replace: Callable[[socket.socket, socket.socket], None],
 ) -> ssl.SSLSocket:
-    """The connection as one that has yet to shake hands; nothing is sent or waited for.
+    """Wrap the connection for a later handshake; nothing is sent or waited for.
 
-    `replace` takes the old object, which is of no use any more, and the new one, first of all.
+    `replace` is called first, with the old object, which becomes unusable, and the new one.
 
     Raises:
-        OSError: the client has gone.
+        OSError: the client is gone.
     """
     wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     try:
@@ -261,10 +261,10 @@ def wrap_connection(
 
 
 def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> None:
-    """Agree on keys with the client, and check its certificate.
+    """Perform the handshake, and verify the client's certificate.
 
     Raises:
-        OSError: it does not, or not in time, or is not allowed.
+        OSError: it failed, timed out, or the client is not allowed.
     """
     connection.settimeout(timeout_seconds)
     try:

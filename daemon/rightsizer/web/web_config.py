@@ -1,4 +1,4 @@
-"""Web configuration file: its checked contents, read again when it or a named file changes."""
+"""Web configuration file: parsed, validated, and reread when it or a named file changes."""
 
 import re
 import threading
@@ -36,7 +36,7 @@ _OLD_VERSIONS: Final = ("TLS10", "TLS11")
 
 
 def tls_policy(section: Row, folder: Path) -> TlsPolicy | None:
-    """What the section asks for; `None` where it asks for nothing, or has faults."""
+    """Parse the section; `None` if it is empty or has faults."""
     if not any(key in section for key in TLS_KEYS):
         return None
     certificate = _pem(section, "cert", folder)
@@ -115,17 +115,17 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
 }
-"""The headers that may be set, and the values that they may have; any where there are none."""
+"""Headers that may be set, with their allowed values; empty for any."""
 _MOST_REQUESTS: Final = 10**9
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 
 _Version = tuple[int, int, int, int] | None
-"""What tells one version of a file from the next; `None` for a file that is not there."""
+"""Identity of a file's version; `None` if the file is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """How often one client may ask."""
+    """Limit of one client's requests."""
 
     interval_seconds: float
     burst: int
@@ -133,47 +133,47 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """All that the file says; an empty one asks for nothing."""
+    """Contents of the file; an empty one requires nothing."""
 
     tls: ServerContext | None = None
     """`None` for plain HTTP."""
     offers_http2: bool = False
-    """Whether HTTP/2 was asked for by name; it is never spoken."""
+    """Whether HTTP/2 was requested explicitly; it is not supported."""
     headers: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Bcrypt hashes by name; where there are any, every client has to be one of them."""
+    """Bcrypt hashes by name; with any users, every client must authenticate."""
     rate_limit: RateLimit | None = None
 
 
 class WebConfigReader:
-    """Reads one file, and knows which others belong to it."""
+    """Reads the file, and tracks the files it names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.versions: dict[Path, _Version] = {}
-        """Of the file and those that it names, as they were last read."""
+        """Versions of the file and those it names, as of the last read."""
 
     def has_changed(self, settle_seconds: float) -> bool:
-        """Whether the file, or one that it names, is another than when it was last read.
+        """Whether the file, or one that it names, has changed since the last read.
 
-        One that was written to within `settle_seconds` may not be whole, and has not changed yet.
+        A file written within `settle_seconds` may be incomplete, and does not count as changed yet.
         """
-        # A reading that begins meanwhile replaces the table, and changes none.
+        # A concurrent read replaces the mapping instead of changing it.
         before = self.versions
         now = {file: _version(file) for file in before}
         if now == before:
             return False
         written = max((version[0] for version in now.values() if version is not None), default=0)
-        # The files' own clock is the system's; one that was set back holds nothing up.
+        # File times are by the system clock; one that was set back causes no delay.
         return not 0 <= time.time_ns() - written < nanoseconds(settle_seconds)
 
     def read(self) -> WebConfig:
-        """What the file says now.
+        """Read the file.
 
         Raises:
-            ConfigurationError: every fault of it, one line each.
+            ConfigurationError: all faults, one a line.
         """
-        # Looked at before it is read: what is written meanwhile is a change then.
+        # Before the file is read, so that a write meanwhile counts as a change.
         self.versions = {self.path: _version(self.path)}
         try:
             text = self.path.read_text("utf-8-sig")
@@ -234,7 +234,7 @@ def _users(section: Row) -> dict[str, bytes]:
 def _version(file: Path) -> _Version:
     try:
         found = file.stat()
-    except (OSError, ValueError):  # A path with a NUL in it is no path.
+    except (OSError, ValueError):  # A path with a NUL is invalid.
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
@@ -268,7 +268,7 @@ _log: Final = logger("web")
 
 
 class WebConfigFile:
-    """Always has a configuration that is right: the last one; safe to ask from any thread."""
+    """Keeps the last valid configuration; thread-safe."""
 
     def __init__(
         self,
@@ -278,8 +278,8 @@ class WebConfigFile:
     ) -> None:
         """Read the file for the first time.
 
-        A change is read once the file has not been written to for `settle_seconds`: half of a file
-        may well ask for less than all of it.
+        A change is read once the file has not been written to for `settle_seconds`: half a file may
+        require less than the whole.
 
         Raises:
             ConfigurationError: it has faults.
@@ -288,15 +288,15 @@ class WebConfigFile:
         self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
         self.trouble: str | None = None
-        """What is wrong with the file as it is now; `None` where what it says is in force."""
+        """Faults of the present file, or `None` if it is in force."""
         self.loaded: Nanoseconds = 0
-        """When it was last read with success."""
+        """Wall time of the last successful read."""
         self._config = WebConfig()
         self._take(reader.read())
 
     def current(self) -> WebConfig:
-        """What the file says, or said before it was broken."""
-        # A request during the reading gets the configuration that was in force, at once.
+        """Return the configuration of the file, or the last valid one."""
+        # Requests during a read get the configuration in force, without waiting.
         if self._reader.has_changed(self._settle_seconds) and self._lock.acquire(blocking=False):
             try:
                 self._refresh()
@@ -305,15 +305,15 @@ class WebConfigFile:
         return self._config
 
     def prepare(self) -> Callable[[], None]:
-        """Read the file, changed or not; what it says is in force once the result is called.
+        """Read the file, changed or not; return the function that applies it.
 
         Raises:
-            ConfigurationError: it has faults; what was in force stays.
+            ConfigurationError: it has faults; nothing has changed.
         """
         with self._lock:
             before = self._reader.versions
             config = self._read()
-            # Where the result is never called, the next request finds the file changed.
+            # If the result is never called, the next request sees the file as changed.
             read, self._reader.versions = self._reader.versions, before
 
         def take() -> None:

@@ -1,1 +1,1 @@
-"""Capture of profiles at the right moment, and reading of what lands in the drop folder."""
+"""Capture of profiles at the right moment, and reading of files in the drop folder."""

@@ -1,4 +1,4 @@
-"""Controller of captures: looks, decides, has a profile taken, records the result."""
+"""Controller of captures: observes workloads, decides, requests profiles, records results."""
 
 import re
 from collections import Counter, defaultdict
@@ -38,7 +38,7 @@ from rightsizer.profiler.capture.settings import CaptureSettings
 from rightsizer.report.json_encoder import attributes
 
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
-"""By which a clock that is set may be wrong; and how long it is watched after that."""
+"""Clock jump that is not trusted, and the time for which the clock is not trusted after one."""
 _RECORDS_KEPT_SECONDS: Final = 366 * 86400.0
 _MOST_RECORDS: Final = 1000
 _FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
@@ -47,22 +47,22 @@ _QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkload:
-    """A workload that has processes on devices."""
+    """A workload with processes on devices."""
 
     workload: Workload
     devices: tuple[Device, ...]
     is_alone: bool
-    """Whether no other workload has processes on them, so that all there are its own."""
+    """Whether no other workload has processes on them, so that all processes there are its own."""
     sighting: WorkloadSample
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes, lowest number first; empty where they are not known."""
+        """Its processes in ascending order; empty if unknown."""
         return tuple(sorted(self.sighting.pids or ()))
 
 
 def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWorkload]:
-    """The workloads that are there, by key; `now` is on the steady clock."""
+    """Return the active workloads by key; `now` is on the steady clock."""
     accounts = {each.workload.key: each for each in report.workloads}
     held: defaultdict[str, list[DeviceReport]] = defaultdict(list)
     for device in report.devices:
@@ -86,7 +86,7 @@ def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWor
 
 
 class CaptureController:
-    """Decides at each look; its state may be read from any thread."""
+    """Decides at each run about captures; its state may be read from any thread."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -105,21 +105,21 @@ class CaptureController:
         self._cache = CaptureCache(repository, clock)
         self._reported: Mapping[str, str | None] = {}
         self._ahead = self._wall_ahead()
-        # A clock that was wrong before the start cannot be told either.
+        # Not trusted at first: a wrong clock before the start cannot be detected.
         self._trusted_from: Nanoseconds = clock.time() + _LEAP
         self._log = logger("capture")
         self.candidates: tuple[CaptureCandidate, ...] = ()
-        """What the last look came to."""
+        """Candidates of the last run."""
         self.counts: Counter[CaptureOutcome] = Counter(
             {each: 0 for each in CaptureOutcome if each.is_final}
         )
-        """How captures ended since the agent started."""
+        """Captures by outcome since the agent started."""
 
     def start(self) -> None:
-        """End what an agent that was killed has left: a program that still runs, an open capture.
+        """End programs and captures that a killed agent left running.
 
         Raises:
-            HistoryError: what is remembered cannot be read.
+            HistoryError: stored captures cannot be read.
         """
         for record in self._cache.mended():
             if record.outcome is CaptureOutcome.RUNNING:
@@ -129,18 +129,18 @@ class CaptureController:
                 self._finish(replace(record, outcome=CaptureOutcome.INTERRUPTED, detail=detail))
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End the capture under way."""
         self._runner.stop()
 
     def records(self) -> Sequence[CaptureRecord]:
-        """All captures that are remembered, oldest first."""
+        """All stored captures, oldest first."""
         return self._cache.records()
 
     def run(self) -> None:
-        """Look at all workloads, settle what has landed, and start a capture where one is due.
+        """Observe all workloads, settle arrived profiles, and start a capture if one is due.
 
         Raises:
-            RightsizerError: a capture cannot be begun, or what is remembered not be read.
+            RightsizerError: a capture cannot be started, or stored captures cannot be read.
         """
         report, now = self._context.report(), self._clock.time()
         here = {} if report is None else active_workloads(report, now)
@@ -173,7 +173,7 @@ class CaptureController:
         )
 
     def _obstacle(self, workload: ActiveWorkload, records: Sequence[CaptureRecord]) -> str | None:
-        """What keeps a workload's capture from being made, other than its finding and its past."""
+        """Return what prevents a capture of the workload, other than its finding and history."""
         if not self._repository.is_kept:
             return "no history is kept, and a restart would forget its limits; set history.path"
         if self._runner.is_busy:
@@ -206,7 +206,7 @@ class CaptureController:
             started=now,
             outcome=CaptureOutcome.RUNNING,
         )
-        # On disk before the call: an agent that is killed meanwhile does not call again.
+        # Stored before the call, so that a killed agent does not repeat it.
         try:
             self._cache.begin(record)
         except RightsizerError:
@@ -244,7 +244,7 @@ class CaptureController:
 
     def _note(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
         outcome = record.outcome
-        # One that lands late has ended before.
+        # A capture whose profile arrives late was counted before.
         if outcome.is_final and not was.is_final:
             self.counts[outcome] += 1
         is_well = outcome.is_fruitful or outcome is CaptureOutcome.INTERRUPTED
@@ -252,7 +252,7 @@ class CaptureController:
         tell(f"capture_{outcome}", id=record.id, workload=record.workload, detail=record.detail)
 
     def _tidied(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
-        """The captures without those past their age or number; old profiles are deleted."""
+        """Drop captures beyond their age or number, and delete old profiles."""
         now = self._clock.wall_time()
         by_age = self._is_clock_trusted()
         for each in self._room.prune(records, now, by_age=by_age):
@@ -268,7 +268,7 @@ class CaptureController:
         return [each for each in records if each.id not in beyond]
 
     def _is_clock_trusted(self) -> bool:
-        """Not at once where it has leapt: should it be wrong, all would be old."""
+        """Return false for a while after a jump: with a wrong clock all captures would look old."""
         before, self._ahead = self._ahead, self._wall_ahead()
         if abs(self._ahead - before) > _LEAP:
             self._trusted_from = self._clock.time() + _LEAP
@@ -278,7 +278,7 @@ class CaptureController:
         return self._clock.wall_time() - self._clock.time()
 
     def _tell(self, found: Sequence[CaptureCandidate]) -> None:
-        """Say of each finding why there is no capture for it, whenever that changes in kind."""
+        """Log why findings have no capture, whenever the kind of reason changes."""
         for each in found:
             before = self._reported.get(each.finding.id, "")
             if each.why_not is not None and _kind(each.why_not) != _kind(before or ""):
@@ -289,5 +289,5 @@ class CaptureController:
 
 
 def _kind(why: str) -> str:
-    """A reason without its figures, which change by the minute."""
+    """Return a reason without its numbers, which change every minute."""
     return " ".join(_FIGURE.sub(" ", why).split())

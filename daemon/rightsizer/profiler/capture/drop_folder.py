@@ -1,4 +1,4 @@
-"""Watcher of the drop folder: each file that may be opened is read once and passed on."""
+"""Watcher of the drop folder: each readable file is read once and passed on."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
 _DEEPEST: Final = 4
-"""Folders within the drop folder: TensorFlow and JAX write into `plugins/profile/<time>`."""
+"""Depth of folders: TensorFlow and JAX write into `plugins/profile/<time>`."""
 _OPENED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS: Final = {
     stat.S_IFLNK: "a symbolic link",
@@ -31,15 +31,15 @@ _KINDS: Final = {
 }
 _Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
 _MOST_IN_A_LOOK_SECONDS: Final = 120.0
-"""After which the rest waits for the next look: other jobs want the thread too."""
+"""Time after which the rest waits for the next run, since other jobs need the thread."""
 
 
 def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
-    """The profile with uuids of the GPUs that its workload held, by order, where it has none.
+    """Fill missing GPU uuids of a profile, by order, from the GPUs that its workload held.
 
-    A program that is shown its own GPUs alone numbers them from 0 in their order, so that a number
-    of this node's would name another workload's. One that sees all GPUs may be told another of its
-    own; the workload is right in either case.
+    A program limited to its own GPUs numbers them from 0, so its numbers may mean other GPUs of the
+    node. For one that sees all GPUs the uuid may be that of another of its GPUs; the workload is
+    right in both cases.
     """
 
     def named(found: DeviceProfile) -> DeviceProfile:
@@ -53,38 +53,38 @@ def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class DroppedFile:
-    """Something in the drop folder that is no folder."""
+    """An entry of the drop folder that is no folder."""
 
     path: str
-    """Below the folder."""
+    """Relative to the drop folder."""
     size_bytes: int
     modified: Nanoseconds
     number: tuple[int, int]
     """Device and inode."""
     refusal: str | None = None
-    """Why it is not opened, `None` where it may be."""
+    """Why it must not be opened, or `None`."""
 
     @property
     def top(self) -> str:
-        """The folder right below the drop folder that it is in; empty for none."""
+        """Name of the top-level folder it is in; empty for none."""
         top, slash, _ = self.path.partition("/")
         return top if slash else ""
 
     @property
     def name(self) -> str:
-        """Its own."""
+        """Name without folders."""
         return self.path.rpartition("/")[2]
 
     @property
     def state(self) -> tuple[int, Nanoseconds, tuple[int, int]]:
-        """What changes once it is written to or replaced."""
+        """Changes when the file is written or replaced."""
         return self.size_bytes, self.modified, self.number
 
 
 def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], int]:
-    """What is there, oldest first, and how many files were left out for being too many.
+    """Return the files, oldest first, and the number of files beyond the maximum.
 
-    Hidden files and folders are passed over: that is how programs name what they still write.
+    Hidden files and folders are skipped: programs use such names while they write.
 
     Raises:
         OSError: the folder cannot be read.
@@ -94,10 +94,10 @@ def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], in
 
 
 def open_dropped(folder: Path, landed: DroppedFile) -> int:
-    """The file, open for reading; the very one that was looked at.
+    """Open a scanned file for reading, checked to be the same file.
 
     Raises:
-        ProfileError: it is another by now, or cannot be opened.
+        ProfileError: it was replaced, or cannot be opened.
     """
     parts = landed.path.split("/")
     try:
@@ -155,14 +155,14 @@ def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str |
         return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
     if not path.isprintable():
         return "its name has characters that are no text; rename it"
-    # A user who may write into a folder may put another user's file there, by a second name.
+    # In a world-writable folder users can hard-link files of others.
     is_open_to_all = bool(folder.st_mode & stat.S_IWOTH)
     if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
         return (
             "belongs to another user, in a folder that all may write into; let a group "
             "write into it, and not everybody"
         )
-    # Which user gave it its second name is not known, and access control lists widen the group.
+    # The creator of a hard link is unknown, and access control lists extend the group.
     is_folder_its_owners = not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and (
         folder.st_uid in (0, status.st_uid)
     )
@@ -175,7 +175,7 @@ def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str |
 
 
 class DropFolderWatcher:
-    """A look at the folder at a time; what cannot be read is said once and left where it is."""
+    """Reads the folder at intervals; unreadable files are logged once and left in place."""
 
     def __init__(
         self,
@@ -197,18 +197,18 @@ class DropFolderWatcher:
 
     @property
     def folder(self) -> Path:
-        """Where profiles land."""
+        """Folder in which profiles arrive."""
         return Path(self._settings.path)
 
     def stop(self) -> None:
-        """End what is being read; it is read again after the next start."""
+        """Abort the current read; the file is read again after the next start."""
         self._stop.set()
 
     def poll(self) -> None:
-        """Read what has not changed since the last look, and was not read as it is now.
+        """Read files that are unchanged since the last run and not read in their current state.
 
         Raises:
-            RightsizerError: what was read could not be kept; it is read again.
+            RightsizerError: results could not be stored; the files are read again.
         """
         if (found := self._found()) is None:
             return
@@ -223,7 +223,7 @@ class DropFolderWatcher:
             and (each.path, each.size_bytes, each.modified) not in read
         ]
         began = time.monotonic()
-        # The ranks of one program lie beside each other and are judged together.
+        # Ranks of one program are in the same folder and are judged together.
         for _, group in groupby(sorted(fresh, key=attrgetter("top", "path")), attrgetter("top")):
             if self._stop.is_set() or time.monotonic() - began > _MOST_IN_A_LOOK_SECONDS:
                 return
@@ -278,8 +278,8 @@ class DropFolderWatcher:
         self._log.info("profiles_read", files=names, profiles=len(profiles))
 
     def _one(self, landed: DroppedFile) -> Profile | str | None:
-        """The profile, or why there is none; `None` where the agent ends."""
-        # What it takes to start a process is not loaded before there is something to read.
+        """Return the profile, or why there is none; `None` if the agent stops."""
+        # Imported on use: process handling is not needed before a file arrives.
         from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated  # noqa: PLC0415
 
         if landed.refusal is not None:

@@ -1,4 +1,4 @@
-"""Context and state of captures, as JSON with its route; loads nothing that captures."""
+"""Context and state of captures, and their JSON route; imports no capture code."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CaptureContext:
-    """Asked again at every look, from a thread of a job's."""
+    """Inputs of captures, queried in each run from a job's thread."""
 
     report: Callable[[], Report | None]
     judgements: Callable[[], Sequence[Judgement]]
-    """Of the last run of the rules."""
+    """Judgements of the last run of the rules."""
     advice: Callable[[], Sequence[Advice]]
-    """All of it, what was closed too."""
+    """All advice, closed included."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """How captures stand."""
+    """State of captures."""
 
     kind: str = "none"
-    """What takes profiles; `none` where nothing does."""
+    """Configured way of capturing, or `none`."""
     captures: Sequence[CaptureRecord] = ()
     candidates: Sequence[CaptureCandidate] = ()
     files: Sequence[ReadFile] = ()
 
 
 def encode_state(state: CaptureState) -> JsonObject:
-    """The same as plain values for JSON; captures latest first."""
+    """Encode the state as JSON values; latest captures first."""
     return {
         "kind": state.kind,
         "captures": [
@@ -76,5 +76,5 @@ def encode_state(state: CaptureState) -> JsonObject:
 
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
-    """The route that tells how captures stand, from any thread; it names no folders."""
+    """Return the route of the state, safe from any thread; it does not expose folders."""
     return Route("GET", "/api/v1/captures", lambda *_: WebResponse.of_json(encode_state(state())))

@@ -1,4 +1,4 @@
-"""Isolated reader: one file read in a process of its own, whose program this module is too."""
+"""Isolated reader: reads one file in a separate process, whose program is this module."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 _MODULE: Final = "rightsizer.profiler.capture.isolated_reader"
 _ANSWER_BYTES: Final = 16 * 2**20
-"""Of a profile cut down to what the reading program gives: a tenth at most."""
+"""Limit of an encoded profile, cut down by the reading program: at most a tenth of this."""
 _CHUNK_BYTES: Final = 2**18
 _LOOK_MILLISECONDS: Final = 50
 _END_SECONDS: Final = 2.0
@@ -31,16 +31,16 @@ _KERNEL_NAMES: Final = 2000
 _STEPS: Final = 2000
 _DEVICES: Final = 64
 _MOMENTS: Final = 10
-"""More would be told than the agent has room for; readers show the rest as one, or count it."""
+"""Limits of a profile for the agent; readers merge or count the rest."""
 _OPEN_FILES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderTask:
-    """What to read."""
+    """File to read, with limits."""
 
     path: str
-    """A way to the open file that was handed over, under the name that it goes by."""
+    """Path to the inherited open file, under its own name."""
     name: str
     limits: ReadLimits
     memory_bytes: int
@@ -49,14 +49,14 @@ class ReaderTask:
 
 @dataclass(frozen=True, slots=True)
 class ReaderAnswer:
-    """What came of it: one of the two."""
+    """Result of a read: a profile or a fault."""
 
     profile: Profile | None
     fault: str = ""
 
 
 class ReadInterrupted(Exception):  # noqa: N818 - nothing is wrong.
-    """The agent ends; nothing is known of the file."""
+    """The agent stops; the file's state is unknown."""
 
 
 def read_isolated(
@@ -66,13 +66,13 @@ def read_isolated(
     settings: DropFolderSettings,
     stop: threading.Event,
 ) -> Profile:
-    """The profile in an open file, which stays the caller's.
+    """Read the profile from an open file; the caller keeps the descriptor.
 
     Raises:
-        ProfileError: it cannot be read, or not within the bounds.
+        ProfileError: it cannot be read, or not within the limits.
         ReadInterrupted: `stop` was set.
     """
-    # Readers take a path: one that leads to the open file, whatever becomes of its folder.
+    # Readers take a path: this one leads to the open file, even if its folder is replaced.
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
         path = Path(folder) / name
         path.symlink_to(f"/proc/self/fd/{descriptor}")
@@ -85,7 +85,7 @@ def read_isolated(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pass_fds=(descriptor,),
-            # No PATH: a vendor's program is never run for a file that just lay there.
+            # No PATH: a dropped file must never start a vendor's program.
             env={"PATH": "", "LANG": "C.UTF-8"},
             start_new_session=True,
         ) as process:
@@ -104,7 +104,7 @@ def read_isolated(
 def _asked(
     process: "subprocess.Popen[bytes]", task: bytes, timeout_seconds: float, stop: threading.Event
 ) -> bytes | None:
-    """What it says; `None` where that took too long or was too much."""
+    """Return the process's output, or `None` if it is too late or too large."""
     assert process.stdin is not None  # noqa: S101 - both are pipes.
     assert process.stdout is not None  # noqa: S101 - as above.
     with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ def _understood(
 
 
 def main() -> None:
-    """Read the task, then the file; always answers, unless it is ended."""
+    """Read the task, then the file; always answers, unless killed."""
     task = decode(sys.stdin.buffer.read(), ReaderTask)
     _confine(task)
     sys.stdout.write(encode(_answer(task)))
@@ -168,7 +168,7 @@ def _confine(task: ReaderTask) -> None:
     ):
         _, hard = resource.getrlimit(what)
         soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        # A second more than the warning, which ends it and says why.
+        # One second above the soft limit, whose signal ends the process with a reason.
         last = soft + 1 if hard == resource.RLIM_INFINITY else hard
         resource.setrlimit(what, (soft, last))
     os.umask(0o077)
@@ -183,7 +183,7 @@ def _answer(task: ReaderTask) -> ReaderAnswer:
         frames_maximum=0,
         time=replace(task.limits.time, timeline_moments=_MOMENTS),
     )
-    # The agent, which asks for files to be read, does not load what reads them.
+    # Imported here: the agent itself does not load the readers.
     from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415
 
     try:

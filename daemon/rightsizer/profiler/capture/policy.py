@@ -1,4 +1,4 @@
-"""Capture policy: findings that a profile would settle, of a workload at steady work."""
+"""Capture policy: selects findings that a profile would settle, for workloads at steady work."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,64 +21,64 @@ from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 _LEAST_POINTS: Final = 3
 _OF_PROFILES: Final = "profile_"
-"""How the names of rules over profiles begin."""
+"""Prefix of the names of rules over profiles."""
 _PROFILED: Final = "a profile that still counts says where the time goes"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSample:
-    """A workload at one look."""
+    """Observation of a workload."""
 
     time: Nanoseconds
     """On the steady clock."""
     state_seconds: Mapping[State, float]
-    """Device seconds in each state so far; they only grow."""
+    """Cumulative device seconds by state."""
     devices: int = 1
     pids: frozenset[int] | None = None
-    """Its processes on its devices; `None` where it is not known whose they are."""
+    """Its processes on its devices; `None` if their owners are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCourse:
-    """What is known of a workload from looking at it again and again."""
+    """History of a workload from repeated observations."""
 
     first_seen: Mapping[int, Nanoseconds]
-    """Each process that is there, and when it was first seen."""
+    """When each present process was first seen."""
     begun: Nanoseconds
-    """When the oldest of its processes was first seen, or it was itself where none are known."""
+    """When its oldest process was first seen, or the workload itself if processes are unknown."""
     begun_state_seconds: Mapping[State, float]
     points: tuple[WorkloadSample, ...] = field(default=())
-    """Looks of late, oldest first."""
+    """Recent observations, oldest first."""
 
     @property
     def age_seconds(self) -> float:
-        """Since it began."""
+        """Time since it began."""
         return (self.points[-1].time - self.begun) / NANOSECONDS_PER_SECOND
 
     @property
     def active_seconds(self) -> float:
-        """At work since it began, by the mean of its devices."""
+        """Active time since it began, as mean over its devices."""
         last = self.points[-1]
         grown = _grown(self.begun_state_seconds, last.state_seconds)
         return sum(grown[state] for state in ACTIVE_STATES) / max(1, last.devices)
 
     @property
     def covered_seconds(self) -> float:
-        """From the first of the looks that are kept to the last."""
+        """Time between the first and the last stored observation."""
         return (self.points[-1].time - self.points[0].time) / NANOSECONDS_PER_SECOND
 
     @property
     def active_ratio(self) -> float:
-        """The part of that time that it was at work, 0 to 1."""
+        """Active share of the covered time, 0 to 1."""
         whole = _shares(self.points[0], self.points[-1])
         return sum(whole.get(state, 0.0) for state in ACTIVE_STATES)
 
     @property
     def unsteadiness_ratio(self) -> float | None:
-        """How far the shares of states between two looks are from those of all looks, at most.
+        """Largest deviation of state shares between two observations from the overall shares.
 
-        The total variation distance, 0 to 1: half the sum of the differences. `None` with fewer
-        than three looks, for one stretch is always like itself.
+        Total variation distance, 0 to 1: half the sum of the differences. `None` with fewer than
+        three observations, since a single interval always equals itself.
         """
         if len(self.points) < _LEAST_POINTS:
             return None
@@ -92,9 +92,9 @@ class WorkloadCourse:
 def advanced(
     course: WorkloadCourse | None, seen: WorkloadSample, span_seconds: float
 ) -> WorkloadCourse:
-    """The course with one more look; it begins again where no process is left of those before.
+    """Add an observation; restart the course if none of the earlier processes is left.
 
-    Looks are kept as far back as the span, and one beyond.
+    Observations are kept for the span, plus one before it.
     """
     pids = seen.pids or frozenset()
     if course is None or (pids and course.first_seen and not pids & course.first_seen.keys()):
@@ -102,10 +102,10 @@ def advanced(
         return WorkloadCourse(first, seen.time, seen.state_seconds, (seen,))
     first = {pid: course.first_seen.get(pid, seen.time) for pid in pids}
     points = course.points
-    # A look that nothing was accounted for since tells nothing, and its time goes to the next.
+    # Without accounted time since the last one, an observation is dropped.
     if seen.state_seconds != points[-1].state_seconds:
         points = (*points, seen)
-        # What lies within the span, and enough beyond to cover it and to compare.
+        # Keep those within the span, and one before it to cover it.
         since = seen.time - round(span_seconds * NANOSECONDS_PER_SECOND)
         inside = sum(each.time > since for each in points)
         points = points[-max(inside + 1, _LEAST_POINTS) :]
@@ -128,12 +128,12 @@ class CaptureCandidate:
 
     finding: Finding
     key: str
-    """The workload's."""
+    """Key of the workload."""
     why_not: str | None
-    """Why no profile of it is taken now, `None` where one may be."""
+    """Why no profile of it is captured now, or `None`."""
 
 
-def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
+def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
     judgements: Sequence[Judgement],
     courses: Mapping[str, WorkloadCourse],
     taken: Sequence[tuple[CaptureRecord, float]],
@@ -142,10 +142,10 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
     now: Nanoseconds,
     quiet: AbstractSet[str] = frozenset(),
 ) -> tuple[CaptureCandidate, ...]:
-    """The findings that a profile would settle, most severe and most certain first.
+    """Return the findings that a profile would settle, most severe and most certain first.
 
-    Courses are by the key of the workload; what was taken comes with the seconds since it began, by
-    whichever clock can be trusted; `quiet` are ids of advice that was dismissed or snoozed.
+    `courses` are by workload key; `taken` are captures with the seconds since their start, by a
+    trusted clock; `quiet` are ids of dismissed or snoozed advice.
     """
     settled = {
         (each.key, reason)

@@ -1,4 +1,4 @@
-"""Repository of captures: records and read files in the database, folders on the disk."""
+"""Repository of captures: records and read files in the database, folders on disk."""
 
 import os
 import secrets
@@ -20,84 +20,84 @@ from rightsizer.model.units import Nanoseconds, percent_text, seconds
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 
 _SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | stat.S_IXOTH
-"""What a capture's folder has of the drop folder's mode: a group may write into it, never all."""
+"""Mode bits that a capture's folder inherits from the drop folder; never world-writable."""
 
 
 class CaptureOutcome(StrEnum):
-    """Where a capture stands, or how it ended."""
+    """State of a capture, or how it ended."""
 
     RUNNING = "running"
     CALLED = "called"
-    """The receiver has taken it; the profile is still to land."""
+    """The receiver accepted the request; the profile has yet to arrive."""
     LANDED = "landed"
-    """A profile of it was read."""
+    """Its profile was read."""
     EMPTY = "empty"
-    """None came, or none that can be read."""
+    """No profile arrived, or none that can be read."""
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will become of it."""
+        """Whether the capture is over."""
         return self not in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED)
 
     @property
     def is_fruitful(self) -> bool:
-        """Whether a profile came of it, or still may."""
+        """Whether it led to a profile, or still may."""
         return self in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED, CaptureOutcome.LANDED)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
-    """One capture."""
+    """A capture."""
 
     id: str
     workload: str
-    """Its key."""
+    """Key of the workload."""
     finding: str
-    """Its id."""
+    """Id of the finding."""
     reason: str
     devices: tuple[str, ...]
-    """The GPUs that the workload held, by uuid, in the node's order."""
+    """GPUs that the workload held, by uuid, in node order."""
     started: Nanoseconds
     """Wall time."""
     outcome: CaptureOutcome
     detail: str = ""
     ended: Nanoseconds | None = None
-    """Wall time when the call was over."""
+    """Wall time at which the call ended."""
     process: int | None = None
-    """Of the program that was called, which leads a group of its own."""
+    """Process id of the called program, which leads its own process group."""
     process_started: int | None = None
-    """In the kernel's ticks since it booted; with the number it names one process."""
+    """In kernel ticks since boot; identifies the process together with its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file of the drop folder that was read, or found not to be readable."""
+    """A file of the drop folder that was read or found unreadable."""
 
     path: str
-    """Below the folder."""
+    """Relative to the drop folder."""
     size_bytes: int
     modified: Nanoseconds
     fault: str = ""
-    """Why it cannot be read; empty where it was."""
+    """Why it cannot be read; empty if it was."""
 
 
 class CaptureRepository(RecordTable[CaptureRecord]):
-    """Captures and files that were read, in the tables of `captures.sql`."""
+    """Captures and read files in the tables of `captures.sql`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "capture", "started", CaptureRecord)
 
     def files(self) -> Mapping[str, ReadFile]:
-        """What was read, by its path; raises `HistoryError` where it cannot be read."""
+        """Return the read files by path; raises `HistoryError` if unreadable."""
         with self._database.transaction() as connection:
             rows = connection.execute("SELECT path, size, modified, fault FROM read_file")
             return {row[0]: ReadFile(*row) for row in rows}
 
     def put_files(self, files: Iterable[ReadFile]) -> None:
-        """Keep what was read, in place of what was known of these paths.
+        """Store read files, replacing earlier entries of the same paths.
 
         Raises:
             HistoryError: it could not be written.
@@ -107,12 +107,12 @@ class CaptureRepository(RecordTable[CaptureRecord]):
                 connection.executemany("INSERT OR REPLACE INTO read_file VALUES (?, ?, ?, ?)", rows)
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Drop what is there no more; raises `HistoryError` where it could not be dropped."""
+        """Delete entries of files that are gone; raises `HistoryError` on failure."""
         self._drop("DELETE FROM read_file WHERE path = ?", paths)
 
 
 class CaptureCache(RecordCache[CaptureRecord]):
-    """Captures with their ages, by the clock that never steps where this process saw them begin."""
+    """Captures with ages on the steady clock, for those that began in this process."""
 
     def __init__(self, repository: CaptureRepository, clock: Clock) -> None:
         super().__init__(repository)
@@ -120,7 +120,7 @@ class CaptureCache(RecordCache[CaptureRecord]):
         self._begun: dict[str, Nanoseconds] = {}
 
     def begin(self, record: CaptureRecord) -> None:
-        """Remember a capture before it is made.
+        """Store a capture before it is made.
 
         Raises:
             HistoryError: it could not be written; it is not remembered.
@@ -129,32 +129,32 @@ class CaptureCache(RecordCache[CaptureRecord]):
         self._begun[record.id] = self._clock.time()
 
     def forget(self, ids: Collection[str]) -> None:
-        """Drop captures; raises `HistoryError` where they could not be dropped."""
+        """Delete captures; raises `HistoryError` on failure."""
         super().forget(ids)
         for each in ids:
             self._begun.pop(each, None)
 
     def ago_seconds(self, record: CaptureRecord) -> float:
-        """How long ago it began; by the wall clock, whichever way that was set, for others'."""
+        """Return the age; for captures of other processes by the wall clock, in absolute value."""
         if (begun := self._begun.get(record.id)) is None:
             return seconds(abs(self._clock.wall_time() - record.started))
         return seconds(self._clock.time() - begun)
 
 
 def new_id(now: Nanoseconds) -> str:
-    """What a capture, and its folder, is called."""
+    """Create an id for a capture and its folder."""
     when = datetime.fromtimestamp(seconds(now), UTC)
     return f"capture-{when:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 class CaptureStorage:
-    """Room for captures, and only for them: whatever else lies in the drop folder stays."""
+    """Disk space of captures; never touches other files of the drop folder."""
 
     def __init__(self, folder: Path, settings: CaptureStorageSettings) -> None:
         self._folder, self._settings = folder, settings
 
     def make(self, capture_id: str) -> Path:
-        """A folder for one capture; raises `RightsizerError` where it cannot be made."""
+        """Create the folder of a capture; raises `RightsizerError` on failure."""
         path = self._folder / capture_id
         try:
             path.mkdir(mode=0o750)
@@ -167,9 +167,9 @@ class CaptureStorage:
         return path
 
     def size_bytes(self, capture_id: str) -> int:
-        """What a capture has written; 0 where there is nothing."""
+        """Return the size of a capture's files; 0 without any."""
         total = 0
-        with suppress(OSError):  # Of what goes away meanwhile nothing is left to count.
+        with suppress(OSError):  # Files deleted meanwhile count as 0.
             for _, _, names, place in os.fwalk(self._folder / capture_id, follow_symlinks=False):
                 for name in names:
                     with suppress(OSError):
@@ -177,7 +177,7 @@ class CaptureStorage:
         return total
 
     def why_too_much(self, capture_id: str) -> str | None:
-        """What one capture alone has used up, `None` while it has not."""
+        """Return why a capture exceeds the quota by itself, or `None`."""
         quota_bytes = self._settings.quota_bytes
         if self.size_bytes(capture_id) <= quota_bytes:
             return None
@@ -187,7 +187,7 @@ class CaptureStorage:
         )
 
     def why_none(self, kept: Iterable[CaptureRecord]) -> str | None:
-        """Why there is no room for another capture, `None` where there is."""
+        """Return why there is no space for another capture, or `None`."""
         taken = sum(self.size_bytes(each.id) for each in kept)
         if taken >= self._settings.quota_bytes:
             return f"captures take {taken} bytes, and profiles.capture.room.quota allows no more"
@@ -203,9 +203,9 @@ class CaptureStorage:
     def prune(
         self, records: Iterable[CaptureRecord], now: Nanoseconds, *, by_age: bool
     ) -> tuple[str, ...]:
-        """Delete what is too old or too much, oldest first; the ids of the captures deleted.
+        """Delete captures beyond age or quota, oldest first; return their ids.
 
-        Those of which something is still expected stay; age counts where the clock can be trusted.
+        Captures still awaiting a profile are kept; `by_age` needs a trusted clock.
         """
         records = tuple(records)
         sizes = {each.id: self.size_bytes(each.id) for each in records}

@@ -1,4 +1,4 @@
-"""Request of a capture, and its runner on a thread of its own, counters released meanwhile."""
+"""Capture requests, and their runner on its own thread, with profiling counters released."""
 
 import math
 import platform
@@ -38,9 +38,9 @@ from rightsizer.report.json_encoder import JsonObject, encode_workload
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 REQUEST_VERSION: Final = 1
-"""Grows when a key of the form changes its meaning or goes; keys are added without."""
+"""Rises when a key changes its meaning or is removed; new keys do not change it."""
 _MEANINGLESS: Final = re.compile(r"[^A-Za-z0-9._:/@-]")
-"""All but these may mean something to a program that is given a name."""
+"""Characters that may have a special meaning to a called program."""
 _OUTCOMES: Final = {
     Ending.ABSENT: CaptureOutcome.FAILED,
     Ending.TOO_MUCH: CaptureOutcome.FAILED,
@@ -49,36 +49,36 @@ _OUTCOMES: Final = {
 }
 _NO_PROCESS: Final = "No processes were matched"
 COUNTER_HOLDER: Final = "capture"
-"""Whose release of the counters it is; an operator's stands by itself."""
+"""Asker of the release of counters, separate from an operator's."""
 _RELEASE_SECONDS: Final = 10.0
-"""How long to wait for the counters to be let go: some rounds of the slowest driver."""
+"""Time to wait for the release of counters: some rounds of the slowest driver."""
 _LOOK_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """The facts, the same for every profiler."""
+    """Facts of a request, the same for every profiler."""
 
     id: str
-    """Of the capture; its folder is called so."""
+    """Id of the capture, and name of its folder."""
     finding: Finding
     workload: Workload
     devices: tuple[Device, ...]
-    """Those that it holds; the one that the finding is about most comes first."""
+    """Devices it holds; the finding's main device comes first."""
     pids: tuple[int, ...]
-    """Its processes on them, in this node's own numbers; empty where they are not known."""
+    """Its processes on them, in the node's pid namespace; empty if unknown."""
     seconds: float
     folder: Path
 
     @property
     def reason(self) -> str:
-        """Why a profile is asked for."""
+        """Why a profile is requested."""
         return str(self.finding.reasons[0])
 
     @property
     def placeholders(self) -> dict[str, str]:
-        """What stands for the words in braces of a command."""
+        """Values of a command's placeholders."""
         first = self.devices[0]
         return {
             "pid": str(self.pids[0]) if self.pids else "",
@@ -87,12 +87,12 @@ class CaptureRequest:
             "gpu_index": str(first.index),
             "seconds": f"{self.seconds:g}",
             "folder": str(self.folder),
-            # The user who starts a workload names it: no name may be taken for an option.
+            # Named by the user who starts the workload: must not look like an option.
             "workload": _MEANINGLESS.sub("_", self.workload.key).lstrip("-"),
         }
 
     def document(self, node: str) -> JsonObject:
-        """The same as plain values for JSON, with the name of the machine."""
+        """Return the request as JSON values, with the node's name."""
         return {
             "version": REQUEST_VERSION,
             "capture": self.id,
@@ -110,15 +110,15 @@ class CaptureRequest:
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult:
-    """An answer."""
+    """Result of a request."""
 
     outcome: CaptureOutcome
     detail: str = ""
-    """What became of it in our words, which may be shown anywhere; a line or two."""
+    """What happened in our words, safe to show anywhere; a line or two."""
     said: str = ""
-    """What a program said, for the log alone: it may name whatever it likes."""
+    """Output of the program, for the log only, since its content is arbitrary."""
     is_recorded: bool = False
-    """Whether the recording is over; it may only have been asked for."""
+    """Whether recording is over; otherwise it may only have been requested."""
 
 
 def call_webhook(
@@ -127,15 +127,15 @@ def call_webhook(
     sleep: Callable[[float], object] = time.sleep,
     node: str = "",
 ) -> CaptureResult:
-    """Post the facts; sent again only where they cannot have arrived.
+    """Post the facts; retry only if they cannot have arrived.
 
-    `sleep` waits between tries, and there are no more where it returns true.
+    `sleep` waits between retries, and returns true to end them.
     """
     body = request.document(node or platform.node())
     answer = post_once(
         settings.url, body, settings.http, token_file=settings.token_file, sleep=sleep
     )
-    # It may have been called and be at work on the processes: a lost answer counts as a call.
+    # The profiler may have been started although the answer was lost: this counts as a call.
     if isinstance(answer, Failure) and answer.kind is not FailureKind.INTERRUPTED:
         return CaptureResult(CaptureOutcome.FAILED, answer.message)
     return CaptureResult(CaptureOutcome.CALLED)
@@ -148,10 +148,9 @@ def run_command(
     *,
     note: Callable[[int], None] = lambda _: None,
 ) -> CaptureResult:
-    """Run a program, and end it with all that it has started and that stayed in its group.
+    """Run a program; at the end kill its process group.
 
-    `note` is told the number of its process, and of its group, before it runs, as `run_program`
-    says.
+    `note` gets its process id, which is also its group's, before it runs, as in `run_program`.
     """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
@@ -160,9 +159,9 @@ def run_command(
 
 
 def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
-    """The command: the processes on the GPUs by number, which dynolog keeps by Slurm job.
+    """Return the command with the process ids, and the Slurm job by which dynolog keeps them.
 
-    Each process writes a file of its own, with its number at the end of its name.
+    Each process writes a file of its own, with its number at the end of the name.
     """
     job = owner_of(request.workload.kind).job_of(request.workload)
     return (
@@ -177,7 +176,7 @@ def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]
 
 
 def judged(called: CaptureResult) -> CaptureResult:
-    """What its client's answer means: it ends well even where it has reached no process."""
+    """Interpret the client's answer, which is a success even if no process was reached."""
     if called.outcome is not CaptureOutcome.CALLED:
         return called
     if _NO_PROCESS in called.said:
@@ -191,7 +190,7 @@ def judged(called: CaptureResult) -> CaptureResult:
 
 
 class ThreadedCaptureRunner:
-    """Calls the profiler that the settings name; one capture at a time, by real time."""
+    """Calls the configured profiler; one capture at a time, in real time."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -203,7 +202,7 @@ class ThreadedCaptureRunner:
         still_held: StillHeld,
         clock: Clock,
     ) -> None:
-        """A runner with nothing under way; `still_held` tells why counters are not released yet."""
+        """Create an idle runner; `still_held` returns why counters are not released yet."""
         self._settings, self._room, self._repository = settings, room, repository
         self._controls, self._still_held, self._clock = controls, still_held, clock
         self._stop = threading.Event()
@@ -218,14 +217,14 @@ class ThreadedCaptureRunner:
     def start(
         self, request: CaptureRequest, record: CaptureRecord, done: Callable[[CaptureRecord], None]
     ) -> None:
-        """Begin one; the thread ends by itself, within the settings' bounds."""
+        """Start a capture; its thread ends within the limits of the settings."""
         self._thread = threading.Thread(
             target=self._carry_out, args=(request, record, done), name="capture", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End the capture under way."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
@@ -237,7 +236,7 @@ class ThreadedCaptureRunner:
         try:
             with self._counters_let_go():
                 called = self._call(request, record)
-                # Wait until what was only asked for is recorded.
+                # If recording was only requested, wait until it is over.
                 is_awaited = called.outcome is CaptureOutcome.CALLED and not called.is_recorded
                 if is_awaited and self._stop.wait(request.seconds + self._settings.margin):
                     called = CaptureResult(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
@@ -251,7 +250,7 @@ class ThreadedCaptureRunner:
 
     @contextmanager
     def _counters_let_go(self) -> Iterator[None]:
-        """The counters are taken back in every outcome, by time even where this thread is lost."""
+        """Release the counters; they are resumed in any case, by time if this thread is lost."""
         settings = self._settings
         longest = _RELEASE_SECONDS + settings.timeout + settings.seconds + settings.margin
         speed = self._clock.speed
@@ -283,7 +282,7 @@ class ThreadedCaptureRunner:
         self, command: tuple[str, ...], request: CaptureRequest, record: CaptureRecord
     ) -> CaptureResult:
         def note(pid: int) -> None:
-            # For the next agent, should this one be killed.
+            # Lets the next agent end the program if this one is killed.
             self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
 
         longest = self._settings.seconds + self._settings.timeout

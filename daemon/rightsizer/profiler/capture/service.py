@@ -23,9 +23,9 @@ _LOOK_SECONDS: Final = 60.0
 
 
 class CaptureService:
-    """The drop folder, and the controller that has profiles taken if there is one."""
+    """Drop folder, and the controller of captures if configured."""
 
-    def __init__(  # noqa: PLR0913 - what it brings together.
+    def __init__(  # noqa: PLR0913 - composition of its parts.
         self,
         drop_folder: DropFolderSettings,
         capture: CaptureSettings,
@@ -53,26 +53,26 @@ class CaptureService:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """What runs at intervals."""
+        """Jobs at intervals."""
         reading = Job("profiles", self._watcher.poll, self._interval)
         if self._controller is None:
             return (reading,)
         return (reading, Job("capture", self._controller.run, _LOOK_SECONDS))
 
     def start(self) -> None:
-        """See to what the last agent left."""
+        """Clean up what the previous agent left."""
         if self._controller is not None:
-            with contextlib.suppress(HistoryError):  # The next look tells it.
+            with contextlib.suppress(HistoryError):  # The next run reports it.
                 self._controller.start()
 
     def stop(self) -> None:
-        """End what is under way, before the history closes."""
+        """End work under way, before the history closes."""
         self._watcher.stop()
         if self._controller is not None:
             self._controller.stop()
 
     def counters(self) -> dict[str, float]:
-        """How captures ended, by the names of metrics."""
+        """Captures by outcome, as metrics."""
         if self._controller is None:
             return {}
         return {
@@ -81,7 +81,7 @@ class CaptureService:
         }
 
     def state(self) -> CaptureState:
-        """What the API tells."""
+        """State for the API."""
         controller = self._controller
         return CaptureState(
             str(self._kind),

@@ -19,7 +19,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "folder": "where the profile goes, made for this capture",
     "workload": "the workload's key, without characters that mean something to programs",
 }
-"""Each with what it stands for."""
+"""Placeholders with their meanings."""
 _NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 
@@ -166,7 +166,7 @@ class CaptureSettings:
 
     @property
     def needs_pids(self) -> bool:
-        """Whether no profile can be asked for without the workload's processes."""
+        """Whether a capture requires the workload's process ids."""
         if self.kind is CaptureKind.COMMAND:
             return any(is_asked_for(name, self.command) for name in ("pid", "pids"))
         return self.kind is CaptureKind.DYNOLOG

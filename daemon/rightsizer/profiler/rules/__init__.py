@@ -1,4 +1,4 @@
-"""One file a rule over profiles: its settings and one function."""
+"""Rules over profiles, one file each: settings and one function."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""GPUs that run collectives with no other kernel beside them."""
+"""GPUs that run collectives without another kernel beside them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,7 +19,7 @@ _INSTRUCTIONS: Final = "overlap_collectives", "find_late_rank"
 def judge(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict:
-    """Whether a device sends and receives while it computes nothing."""
+    """Judge whether a device communicates while it computes nothing."""
     if not rule.members_of(profiles):
         found = _of_host_steps(profiles, settings)
         if found is not None and found.culprits:
@@ -54,7 +54,7 @@ def judge(
 def _of_host_steps(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict | None:
-    """By collectives of the host, as of gloo; `None` without steps. At most: no GPU is seen."""
+    """Judge host collectives, as of gloo; `None` without steps. An upper bound: no GPU is seen."""
     found = rule.host_share(profiles, lambda step: step.collective_seconds)
     if found is None:
         return None
@@ -75,7 +75,7 @@ def _of_host_steps(
 
 
 def _overlap(member: ProfiledMember) -> float | None:
-    """The part of the collectives' time with another kernel beside; `None` without any."""
+    """Return the share of collectives' time hidden by kernels; `None` without collectives."""
     time = member.time
     if not time.collective_seconds:
         return None

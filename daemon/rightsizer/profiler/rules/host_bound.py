@@ -1,4 +1,4 @@
-"""GPUs that wait for the host: for its loader where that is known, else for the program itself."""
+"""GPUs that wait for the host: its data loader if known, else the program itself."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,7 @@ _LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for its loader, or for a host that has other things to do."""
+    """Judge whether a device waits for the data loader or for other work of the host."""
     if not rule.members_of(profiles):
         pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
         found = _of_host_steps(pages or profiles, settings)
@@ -58,7 +58,7 @@ def _is_held(member: ProfiledMember, settings: ProfileHostBoundSettings) -> bool
 
 
 def _waits(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
-    """For the host, time and again."""
+    """Return the share of recurring waits for the host."""
     wait = member.time.host_wait_seconds
     return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
 
@@ -91,9 +91,9 @@ def _of_loader(
 def _of_host_steps(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
-    """By steps of the host and their waits for input; `None` where there are none.
+    """Judge host steps by their waits for input; `None` without steps.
 
-    Without a GPU in it the queue of one may have hidden all of the wait.
+    Without a GPU in the profile, its queue may have hidden all of the wait.
     """
     if (waits := rule.host_share(profiles, lambda step: step.loader_seconds)) is None:
         return None

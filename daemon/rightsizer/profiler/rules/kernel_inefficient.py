@@ -1,4 +1,4 @@
-"""Kernels that fall short of what their board could do, by hardware counters."""
+"""Kernels below their board's capability, by hardware counters."""
 
 from collections.abc import Iterator, Sequence
 from math import floor
@@ -30,7 +30,7 @@ class _JudgedKernel:
     device: str
     kernel: KernelUse
     limit: str
-    """`compute`, `memory`, `latency`, or nothing where no throughput was measured."""
+    """`compute`, `memory`, `latency`, or empty if throughput was not measured."""
     throughput_ratio: float | None
     """Of the multiprocessors or the memory, whichever is nearer to its peak."""
     causes: tuple[_Cause, ...]
@@ -41,7 +41,7 @@ class _JudgedKernel:
 
     @property
     def saved_ratio(self) -> float:
-        """Of its time at most: it cannot get past the peak of what is busiest."""
+        """Upper bound of the saving: the busiest resource cannot exceed its peak."""
         most = max((each.saved_ratio for each in self.causes), default=1.0)
         if self.throughput_ratio is None:
             return most
@@ -65,7 +65,7 @@ class _JudgedKernel:
 def judge(
     profiles: Sequence[Profile], settings: ProfileKernelInefficientSettings
 ) -> ProfileVerdict:
-    """Whether kernels wait for memory, for each other or for room where the board has more."""
+    """Judge whether kernels wait for memory, divergence or occupancy below the board's limits."""
     judged = [
         found
         for profile in profiles
@@ -144,7 +144,7 @@ def _causes(
 def _room(
     kernel: KernelUse, counters: KernelCounters, settings: ProfileKernelInefficientSettings
 ) -> Iterator[_Cause]:
-    """Too few blocks for the board, or too few warps on a multiprocessor."""
+    """Yield causes of low occupancy: too few blocks, or too few warps on a multiprocessor."""
     waves, room = counters.waves or 0.0, counters.theoretical_occupancy_ratio
     tail = 1.0 / (floor(waves) + 1)
     if 0 < waves < 1:
@@ -153,7 +153,7 @@ def _room(
     elif waves > floor(waves) and tail >= settings.tail_minimum_ratio:
         text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
         yield _Cause(text, tail, "more_blocks")
-    # Products on tensor cores hide latency within a block, not by many of them.
+    # Tensor core products hide latency within a block.
     is_short = room is not None and room <= settings.occupancy_maximum_ratio
     if room is not None and is_short and not kernel.uses_tensor_cores:
         limits = {

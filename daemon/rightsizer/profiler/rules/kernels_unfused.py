@@ -1,4 +1,4 @@
-"""Elementwise operators and copies that each go through memory, where one kernel could serve."""
+"""Elementwise operators and copies that each use memory where one kernel could do."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _SMALL: Final = frozenset({KernelFamily.ELEMENTWISE, KernelFamily.COPY})
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) -> ProfileVerdict:
-    """Whether a device mostly reads and writes what the operator before has just written."""
+    """Judge whether a device mostly reads and writes intermediate results."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
         members, lambda each: each.share(each.time.kernel_seconds * _part(each)), settings.on_ratio
@@ -37,7 +37,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
         action=Action.FUSE_KERNELS,
         gain=Gain.of(
             worst,
-            # Kernels are summed over the whole span; a step has its part of them.
+            # Kernels are summed over the whole span; a step gets its share.
             lambda time: time.kernel_seconds * part,
             settings.removed_low_ratio,
             settings.removed_high_ratio,
@@ -53,7 +53,7 @@ def _small(member: ProfiledMember) -> list[KernelUse]:
 
 
 def _part(member: ProfiledMember) -> float:
-    """Of all kernels' time, which may overlap."""
+    """Return the share of all kernels' time, which may overlap."""
     whole = sum(each.seconds for each in member.device.kernels)
     return sum(each.seconds for each in _small(member)) / whole if whole else 0.0
 

@@ -1,4 +1,4 @@
-"""GPUs that wait for kernels so short that launching them takes longer than running them."""
+"""GPUs that wait for kernels so short that their launch takes longer than they run."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,11 +11,11 @@ from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
 _GRAPH_KERNELS: Final = 2.0
-"""Mean kernels of a launch from which the summary counts them."""
+"""Mean kernels per launch from which the summary mentions them."""
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for launches of short kernels, and for nothing that has a name."""
+    """Judge whether a device waits for launches of short kernels, without another known cause."""
     members = rule.at_work(profiles, settings.steady)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
@@ -74,7 +74,7 @@ def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bo
 
 
 def _launch_wait_seconds(time: TimeUse) -> float:
-    """What the loader explains is not the launches' fault, nor what waiting for the device does."""
+    """Return the wait for launches, without waits for the loader and for synchronization."""
     return time.host_wait_seconds - time.loader_wait_seconds - time.synchronization_wait_seconds
 
 

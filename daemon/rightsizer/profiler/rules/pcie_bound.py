@@ -13,7 +13,7 @@ _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
 
 
 def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for copies, and from what memory they come."""
+    """Judge whether a device waits for copies, and which memory they use."""
     worst, ratio, culprits = rule.over(
         rule.at_work(profiles, settings.steady, needs_launches=False),
         lambda each: each.share(_exposed_seconds(each, each.time)),
@@ -48,19 +48,19 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
 
 
 def _exposed_seconds(member: ProfiledMember, time: TimeUse) -> float:
-    """At most: exposed time is not told apart by kind, so both lengths bound it."""
+    """Return an upper bound: exposed time is not split by kind, but both lengths limit it."""
     exposed = member.time.exposed_copy_seconds
     summed = sum(each.seconds for each in member.device.copies if each.kind in _OVER_PCIE)
     return time.exposed_copy_seconds * min(1.0, summed / exposed) if exposed else 0.0
 
 
 def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
-    """Of all that cross the link; `None` where sizes are not known or times are too short."""
+    """Return the rate over the link; `None` for unknown sizes or too short times."""
     seconds = sum(each.seconds for each in copies)
     size = sum(each.bytes for each in copies)
     return size / seconds if seconds >= _CLOCK_SECONDS and size else None
 
 
 _CLOCK_SECONDS: Final = 1e-9
-"""No profiler's clock tells less apart."""
+"""Finest resolution of profilers' clocks."""
 RULE: Final = rule.ProfileRule("profile_pcie_bound", ProfilePcieBoundSettings(), judge)

@@ -1,6 +1,6 @@
-"""Ranks that the others wait for: who starts the last long collective of a step latest.
+"""Ranks that others wait for, because they start the last long collective of a step latest.
 
-The measure of HolisticTraceAnalysis; a collective lasts until the last rank has joined it.
+The measure is HolisticTraceAnalysis's: a collective lasts until the last rank has joined it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class _Lag(NamedTuple):
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -> ProfileVerdict:
-    """Whether one rank is waited for, step after step."""
+    """Judge whether the others wait for one rank, step after step."""
     if not (every := rule.members_of(profiles)):
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_timeline(profiles))
     members = [each for each in every if each.device.steps]
@@ -54,7 +54,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         (culprit,) if is_held else (),
         reason=Reason.RANK_IMBALANCE,
         action=Action.INVESTIGATE_STRAGGLER,
-        # From what it is behind at least to the mean of it.
+        # From the smallest lag to the mean.
         gain=Gain(min(each.ratio for each in lags), ratio, step),
         description="Even out the load, or fix the slow rank.",
         instructions=rule.instructions("compare_ranks"),
@@ -62,14 +62,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
 
 
 def _lags(members: Sequence[ProfiledMember]) -> list[_Lag]:
-    """Of each step that several ranks have, by its name."""
+    """Return the lags in steps, matched by name, that several ranks have."""
     has_wall_time = all(each.profile.start is not None for each in members)
     by_step: dict[str, dict[str, tuple[float, StepUse]]] = {}
     for member in members:
         for step in member.device.steps:
             if step.last_long_collective is not None:
-                # Clocks of several hosts are not one; where wall time is not known, a step's
-                # own start is what they share.
+                # Hosts' clocks differ; without wall time, ranks share only the step's own start.
                 zero = -(member.profile.start or 0) if has_wall_time else step.start
                 late = seconds(step.last_long_collective - zero)
                 by_step.setdefault(step.name, {})[member.key] = (late, step)

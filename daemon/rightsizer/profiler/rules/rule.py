@@ -1,4 +1,4 @@
-"""Frame of the rules over profiles: member devices, settings, judgement, verdict."""
+"""Framework of the rules over profiles: members, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -25,12 +25,12 @@ from rightsizer.profiler.settings import ProfileSteadySettings
 
 ProfileSettingsT = TypeVar("ProfileSettingsT")
 _WORTH_NAMING: Final = 0.05
-"""Share of the time."""
+"""Share of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfiledMember:
-    """One device of one file, with the time that it took part; ratios are of its span."""
+    """A device of a file with its judged time; ratios are of its span."""
 
     profile: Profile
     device: DeviceProfile
@@ -38,39 +38,39 @@ class ProfiledMember:
 
     @property
     def key(self) -> str:
-        """What a finding calls it."""
+        """Key in findings."""
         return key_of(self.profile, self.device)
 
     @property
     def host_wait_ratio(self) -> float:
-        """Waiting for the host."""
+        """Share of time waiting for the host."""
         return self.share(self.time.host_wait_seconds)
 
     def outlier_seconds(self, minimum_ratio: float) -> float:
-        """The longest wait for the host, where it is that part of all its waiting; else 0.
+        """Return the longest wait for the host if it makes up that part of all waits; else 0.
 
-        What happened once is no rate: a remedy that makes each launch cheaper does not end it.
+        A single wait is no rate: making each launch cheaper does not end it.
         """
         longest, waits = self.device.longest_host_wait_seconds, self.time.host_wait_seconds
         return longest if waits and longest >= minimum_ratio * waits else 0.0
 
     def recurring_ratio(self, seconds: float, outlier_minimum_ratio: float) -> float:
-        """Seconds of waiting for the host as a ratio, the outlier taken off both."""
+        """Return host waits as a ratio of the span, both without the outlier."""
         outlier = self.outlier_seconds(outlier_minimum_ratio)
         rest = self.time.span_seconds - outlier
         return max(0.0, seconds - outlier) / rest if rest > 0 else 0.0
 
     @property
     def step_seconds(self) -> float | None:
-        """The mean length of its steps with what lies between; `None` where none is marked."""
+        """Mean step length including gaps; `None` without marked steps."""
         steps = self.device.steps
         return self._steps_seconds / len(steps) if steps else None
 
     @property
     def step_times(self) -> tuple[TimeUse, ...]:
-        """Of its steps, or its own where that is nearer to the time from the first to the last.
+        """Times of its steps, or its whole time if that matches the steps' span better.
 
-        Ranges that a program marks may leave out what it waits for between two of them.
+        Marked ranges may omit waits between steps.
         """
         steps = tuple(each.time for each in self.device.steps if each.time.span_seconds > 0.0)
         between = self._steps_seconds - sum(each.span_seconds for each in steps)
@@ -79,23 +79,23 @@ class ProfiledMember:
 
     @property
     def _steps_seconds(self) -> float:
-        """From the start of its first step to the end of its last."""
+        """Time from the start of the first step to the end of the last."""
         steps = self.device.steps
         return (steps[-1].end - steps[0].start) / NANOSECONDS_PER_SECOND if steps else 0.0
 
     @property
     def loader_wait_ratio(self) -> float:
-        """Waiting for the host while that was in its loader."""
+        """Share of time waiting for the host while it was in the loader."""
         return self.share(self.time.loader_wait_seconds)
 
     @property
     def kernels_at_work(self) -> tuple[KernelUse, ...]:
-        """Kernels that are no communication, which mostly waits for others."""
+        """Kernels except communication, which mostly waits for others."""
         return tuple(each for each in self.device.kernels if not each.is_collective)
 
     @property
     def mean_kernel_seconds(self) -> float | None:
-        """Of a kernel that is no communication; `None` where it ran none."""
+        """Mean time of a kernel, without communication; `None` if none ran."""
         count = sum(each.count for each in self.kernels_at_work)
         return sum(each.seconds for each in self.kernels_at_work) / count if count else None
 
@@ -106,23 +106,23 @@ class ProfiledMember:
 
     @property
     def launch_seconds(self) -> float:
-        """Mean time of a launch; 0 where none is known."""
+        """Mean time of a launch; 0 if unknown."""
         launches = self.device.launches
         return launches.host_seconds / launches.count if launches and launches.count else 0.0
 
     @property
     def matched_ratio(self) -> float:
-        """Kernels whose launch is in the profile, of all: idle causes rest on them."""
+        """Share of kernels whose launch is in the profile; idle causes depend on it."""
         launches, count = self.device.launches, self.kernel_count
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
     def share(self, seconds: float) -> float:
-        """Seconds as a ratio."""
+        """Return seconds as a ratio of the span."""
         return seconds / self.time.span_seconds if self.time.span_seconds > 0 else 0.0
 
 
 def members_of(profiles: Sequence[Profile]) -> tuple[ProfiledMember, ...]:
-    """Every device with a timeline."""
+    """Return all devices with a timeline."""
     return tuple(
         ProfiledMember(profile, device, time)
         for profile in profiles
@@ -132,19 +132,19 @@ def members_of(profiles: Sequence[Profile]) -> tuple[ProfiledMember, ...]:
 
 
 def key_of(profile: Profile, device: DeviceProfile) -> str:
-    """Its uuid, or what the profile tells it by, with its rank where there are several."""
+    """Return the uuid or the profile's own name of a device, with its rank if there are several."""
     name = device.device.uuid or f"GPU {device.device.key.rpartition(':')[2]}"
     return name if profile.rank is None else f"rank {profile.rank}, {name}"
 
 
 def source_of(profiles: Sequence[Profile]) -> str:
-    """The name of the workload: its file's, and how many more there are."""
+    """Return the workload's name: its first file, and the number of others."""
     more = len(profiles) - 1
     return profiles[0].source + (f" and {more} more" if more else "")
 
 
 class StepGain(NamedTuple):
-    """A step's mean length, and what of it would no longer be spent at least and at most."""
+    """Mean step length, and seconds of it saved, at least and at most."""
 
     step_seconds: float
     saved_seconds_per_step_low: float
@@ -153,12 +153,12 @@ class StepGain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A share of the time of the same work that would no longer be spent."""
+    """Share of the time of the same work that would be saved."""
 
     low_ratio: float
     high_ratio: float
     step: StepGain | None
-    """`None` where the profile marks no step."""
+    """`None` if the profile marks no steps."""
 
     @classmethod
     def of(
@@ -168,10 +168,10 @@ class Gain:
         removed_low_ratio: float,
         removed_high_ratio: float = 1.0,
     ) -> "Gain":
-        """Of one device, by the seconds that a cause exposes: Amdahl's bound.
+        """Return the gain of one device from the seconds that a cause exposes: Amdahl's bound.
 
-        A step may hold what is before the first kernel, so that span and steps are told by their
-        own times. The ratios are how much of it goes at least and at most, where the remedy works.
+        Steps may include time before the first kernel, so span and steps use their own times. The
+        ratios are the shares that the remedy removes, at least and at most.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
         step, length, steps = None, member.step_seconds, member.device.steps
@@ -182,7 +182,7 @@ class Gain:
 
     @property
     def evidence(self) -> dict[str, object]:
-        """Its figures."""
+        """Figures for the evidence."""
         found: dict[str, object] = {
             "saved_ratio_low": round(self.low_ratio, 4),
             "saved_ratio_high": round(self.high_ratio, 4),
@@ -197,22 +197,22 @@ def _texts() -> Mapping[str, Instruction]:
 
 
 def instructions(*names: str) -> tuple[Instruction, ...]:
-    """Some of `instructions.yaml`."""
+    """Return instructions by name from `instructions.yaml`."""
     return tuple(_texts()[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileVerdict:
-    """What a rule says of the profiles of one workload."""
+    """Verdict of a rule on the profiles of one workload."""
 
     summary: str
     factors: Mapping[str, float]
-    """Of the confidence that there is something to complain of."""
+    """Factors of the confidence in a complaint."""
     evidence: Mapping[str, object]
     culprits: tuple[str, ...]
-    """Keys of the devices that cause it; empty where there is nothing to complain of."""
+    """Keys of the devices at fault; empty without a complaint."""
     reason: Reason
-    """Of a complaint, as are all that follow."""
+    """For a complaint, like all fields that follow."""
     action: Action
     gain: Gain
     description: str
@@ -222,7 +222,7 @@ class ProfileVerdict:
 
 
 class NoVerdictError(Exception):
-    """A rule has no verdict; the text is why."""
+    """A rule abstains; the text is the reason."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
@@ -231,7 +231,7 @@ class NoVerdictError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProfileRule(Generic[ProfileSettingsT]):
-    """A rule by its parts."""
+    """A rule: name, settings, function."""
 
     name: str
     settings: ProfileSettingsT
@@ -239,7 +239,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
     """Raises `NoVerdictError`."""
 
     def judge(self, profiles: Sequence[Profile]) -> Finding:
-        """The verdict on the profiles of one workload: one file, or one for each rank."""
+        """Judge the profiles of one workload: one file, or one per rank."""
         try:
             _refuse_torn(profiles)
             verdict = self.judge_with(profiles, self.settings)
@@ -278,7 +278,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
         )
 
     def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
-        """The same rule with an operator's settings."""
+        """Return the rule with other settings."""
         return replace(self, settings=settings)
 
     def _finding(
@@ -303,7 +303,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
 
 
 def torn_text(profiles: Sequence[Profile]) -> str:
-    """Which files break off: no share of their time holds for every completion of them."""
+    """Name truncated files: shares of their time could change with the missing part."""
     if not (torn := [each.source for each in profiles if not each.is_whole]):
         return ""
     return (
@@ -323,13 +323,13 @@ def _confidence(factors: Mapping[str, float]) -> dict[str, Any]:
 
 
 def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[str, float]:
-    """How sure it is that a share of time passes a threshold, by as many steps as were seen."""
+    """Return the certainty that a share passes a threshold, with steps as samples."""
     samples = float(max(1, len(member.device.steps)))
     return {"certainty": probability_above(min(1.0, share), samples, threshold)}
 
 
 def outlier_text(member: ProfiledMember, minimum_ratio: float) -> str:
-    """Names the one wait that is most of all waiting; empty where there is none."""
+    """Describe a single wait that dominates all waiting; empty without one."""
     seconds = member.outlier_seconds(minimum_ratio)
     if not seconds or member.host_wait_ratio < _WORTH_NAMING:
         return ""
@@ -340,13 +340,13 @@ def outlier_text(member: ProfiledMember, minimum_ratio: float) -> str:
 def over(
     members: Sequence[ProfiledMember], ratio: Callable[[ProfiledMember], float], threshold: float
 ) -> tuple[ProfiledMember, float, tuple[str, ...]]:
-    """The member with the highest ratio, that ratio, and the keys of all that reach a threshold."""
+    """Return the member with the highest ratio, the ratio, and the keys at the threshold."""
     worst = max(members, key=ratio)
     return worst, ratio(worst), tuple(each.key for each in members if ratio(each) >= threshold)
 
 
 class HostShare(NamedTuple):
-    """What something takes of the host's steps."""
+    """Share of the host's steps."""
 
     ratio: float
     seconds_per_step: float
@@ -357,7 +357,7 @@ class HostShare(NamedTuple):
 def host_share(
     profiles: Sequence[Profile], taken_seconds: Callable[[HostStep], float]
 ) -> HostShare | None:
-    """The share over all steps that no device shows; `None` where there are none."""
+    """Return the share over all steps without a device; `None` without steps."""
     steps = [step for each in profiles for step in each.host_steps]
     length = sum(seconds(each.end - each.start) for each in steps)
     if not length:
@@ -370,7 +370,7 @@ def host_share(
 def at_work(
     profiles: Sequence[Profile], settings: ProfileSteadySettings, *, needs_launches: bool = True
 ) -> tuple[ProfiledMember, ...]:
-    """The devices that can be judged, at least one; raises `NoVerdictError` without any."""
+    """Return the devices that can be judged; raise `NoVerdictError` without any."""
     if not (members := members_of(profiles)):
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
     busy = [each for each in members if each.kernel_count >= settings.kernels_minimum]
@@ -394,7 +394,7 @@ def at_work(
 
 
 def no_timeline(profiles: Sequence[Profile]) -> str:
-    """Why none of the devices has one."""
+    """Explain why no device has a timeline."""
     devices = [device for each in profiles for device in each.devices]
     if any(device.kernels for device in devices):
         return "the profile has kernels but no timeline"

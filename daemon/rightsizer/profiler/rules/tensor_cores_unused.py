@@ -1,4 +1,4 @@
-"""Products of matrices in kernels that leave the tensor cores aside."""
+"""Matrix products in kernels that do not use tensor cores."""
 
 import re
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ _PRODUCT: Final = re.compile(
     r"(?<!fb)gemm|convol|wgrad|dgrad|fprop|scudnn|winograd|matmul|Cijk_", re.IGNORECASE
 )
 _NOT_EASED: Final = re.compile(r"<double|dgemm|zgemm|dcudnn|, double|splitKreduce", re.IGNORECASE)
-"""Double precision has no cheaper form, and a sum of parts no product in it."""
+"""Double precision has no faster form, and summing parts is no product."""
 _WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNORECASE)
-"""GPUs that have none."""
+"""GPUs without tensor cores."""
 
 
 def judge(
     profiles: Sequence[Profile], settings: ProfileTensorCoresUnusedSettings
 ) -> ProfileVerdict:
-    """Whether products of matrices run on the ordinary units."""
+    """Judge whether matrix products run without tensor cores."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     if not (able := [each for each in members if not _WITHOUT.search(each.device.device.name)]):
         why = f"a {members[0].device.device.name} has no tensor cores"
@@ -49,7 +49,7 @@ def judge(
         action=Action.ENABLE_MIXED_PRECISION,
         gain=Gain.of(
             worst,
-            # Kernels are summed over the whole span; a step has its part of them.
+            # Kernels are summed over the whole span; a step gets its share.
             lambda time: time.kernel_seconds * _part(worst, False),
             1.0 - 1.0 / settings.speedup_low_ratio,
             1.0 - 1.0 / settings.speedup_high_ratio,
