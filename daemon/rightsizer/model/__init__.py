@@ -1,1 +1,1 @@
-"""The words and values that every room speaks in; the standard library only."""
+"""Value types and enums shared by all packages; standard library only."""

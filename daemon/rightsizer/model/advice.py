@@ -1,4 +1,4 @@
-"""Advice: an opened finding with its lifecycle, its events, and what metrics remember of it."""
+"""Advice: a published finding with its lifecycle, its events, and its state as last scraped."""
 
 from enum import StrEnum
 from typing import Final
@@ -9,7 +9,7 @@ from rightsizer.model.units import Nanoseconds
 
 
 class AdviceState(StrEnum):
-    """Where a piece of advice stands; Google Cloud's recommender uses the first words too."""
+    """Lifecycle state of a recommendation; the first words are Google Cloud's too."""
 
     ACTIVE = "active"
     CLAIMED = "claimed"
@@ -37,13 +37,13 @@ class Advice:
     expires: Nanoseconds | None = None
     closed: Nanoseconds | None = None
     actor: str | None = None
-    """Who claimed, snoozed or dismissed it; `None` where it was not."""
+    """User who claimed, snoozed or dismissed it, or `None`."""
     why: str = ""
-    """Why that was done, or what came of it."""
+    """Reason given for that decision, or the outcome."""
     verified: Nanoseconds | None = None
-    """When before and after were compared, `None` where they were not."""
+    """When usage before and after was compared, or `None`."""
     realized_gpu_hours: float | None = None
-    """What was saved within the time compared, in hours of a GPU."""
+    """GPU-hours saved within the compared time."""
 
     @property
     def id(self) -> str:
@@ -52,12 +52,12 @@ class Advice:
 
     @property
     def is_open(self) -> bool:
-        """Whether it still asks for something."""
+        """Whether it still requires action."""
         return self.state in OPEN_STATES
 
 
 class AdviceEventKind(StrEnum):
-    """A change that an annotation or a webhook tells of."""
+    """Change that triggers an annotation or a webhook."""
 
     OPENED = "opened"
     CLOSED = "closed"
@@ -65,12 +65,12 @@ class AdviceEventKind(StrEnum):
     VERIFIED = "verified"
     REGRESSED = "regressed"
     DECIDED = "decided"
-    """It was claimed or snoozed, or that was taken back: only its annotation says so."""
+    """Claimed, snoozed, or such a decision reverted; published as an annotation only."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceEvent:
-    """Something that happened to a piece of advice."""
+    """Event in the life of a recommendation."""
 
     kind: AdviceEventKind
     advice: Advice
@@ -79,22 +79,22 @@ class AdviceEvent:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """Open advice, as metrics had it when they were scraped last. Times are wall time."""
+    """Open recommendation as last scraped by Prometheus. Times are wall time."""
 
     id: str
     opened: Nanoseconds
     state: AdviceState
     seen: Nanoseconds
-    """When it was seen so; what was decided later is not in it."""
+    """Time of that sample; later decisions are not reflected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The region of an annotation that marks advice, from its opening on. Times are wall time."""
+    """Grafana region annotation of a recommendation, from its opening on. Times are wall time."""
 
     advice: Advice
-    """As far as the annotation tells."""
+    """As far as the annotation records it."""
     end: Nanoseconds
-    """When it was closed; while it is open this says nothing."""
+    """Time of closing; meaningless while it is open."""
     decided: Nanoseconds | None = None
-    """When it was put into its state; `None` where the annotation does not tell."""
+    """Time of its last state change, or `None` if the annotation does not record it."""

@@ -1,4 +1,4 @@
-"""Blocks of five minutes: mean and peak of each measure, packed."""
+"""Five-minute blocks: mean and peak of each measure, packed."""
 
 import math
 import struct
@@ -17,7 +17,7 @@ BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
 
 
 class LazyColumn(Sequence[float]):
-    """A column of known length whose numbers are read when one is first needed."""
+    """Column of known length, decoded on first access."""
 
     def __init__(self, length: int, read: Callable[[], Sequence[float]]) -> None:
         self._length, self._read = length, read
@@ -41,14 +41,14 @@ class LazyColumn(Sequence[float]):
 
 
 class Measure(StrEnum):
-    """What is kept of a block: shares of a device, which add up over a workload's devices."""
+    """Measures kept per block: ratios of a device that add up over a workload's devices."""
 
     BUSY = "busy"
     """Share of time with a kernel resident."""
     COMPUTE = "compute"
-    """The upper bound of the compute share: `sm_work`, or what stands for it without profiling."""
+    """Upper bound of the compute ratio: `sm_work`, or its substitute without profiling."""
     COMPUTE_AT_LEAST = "compute_at_least"
-    """The lower bound: the largest pipe, of what is achievable, at the clock that ran."""
+    """Lower bound: the busiest pipe over the achievable peak, at the actual clock."""
     MEMORY_BANDWIDTH = "memory_bandwidth"
     MEMORY = "memory"
     MEMORY_BYTES = "memory_bytes"
@@ -57,48 +57,48 @@ class Measure(StrEnum):
 
 
 _MEASURES: Final = tuple(Measure)
-"""Their order is that of the record; new ones need a new form of window."""
+"""In record order; adding a measure requires a new window format."""
 _RECORD: Final = struct.Struct(f">IH{2 * len(_MEASURES)}e")
-"""Number of the block since the epoch, known tenths of a second, then means and peaks."""
+"""Block number since the epoch, known time in tenths of a second, then means and peaks."""
 _PLACES: Final = {measure: 6 + 4 * place for place, measure in enumerate(_MEASURES)}
-"""Of each measure's mean within a record; its peak comes next."""
+"""Offset of each measure's mean within a record; its peak follows."""
 _SIZE: Final = _RECORD.size
 _NUMBER_BYTES: Final = 4
 _HALF: Final = struct.Struct(">e")
 _HALF_BITS: Final = struct.Struct(">H")
 _MOST_HALF: Final = 65504.0
 _NO_NUMBERS: Final = (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF)
-"""First bytes of half floats that are infinite or none (IEEE 754, all bits of the exponent)."""
+"""First bytes of half floats that are infinite or NaN (IEEE 754, all exponent bits set)."""
 _MOST_TENTHS: Final = 65535
 _TENTHS: Final = 10
 _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
-"""What a packed one stands for, so that half a float can hold it."""
+"""Unit of the packed value, so that a half float can hold it."""
 
 
 class Block(NamedTuple):
-    """Five minutes of one measure."""
+    """One measure over five minutes."""
 
     start: Nanoseconds
     """Wall time, a multiple of `BLOCK_SPAN`."""
     known_seconds: float
     mean: float
-    """Over the known time, idle time included; to a thousandth of itself."""
+    """Over the known time, idle time included; rounded to 0.1 % of its value."""
     peak: float
-    """The largest reading; never below it, and at most a thousandth above."""
+    """Largest reading, rounded up by at most 0.1 %."""
 
 
 class Series(NamedTuple):
-    """Blocks of one measure by columns, oldest first, one for each five minutes."""
+    """Columns of one measure's blocks, oldest first, at most one per five minutes."""
 
     numbers: Sequence[int]
-    """Since the epoch, counted in blocks."""
+    """Block numbers since the epoch."""
     known_seconds: Sequence[float]
     means: Sequence[float]
     peaks: Sequence[float]
 
     @classmethod
     def of(cls, blocks: Iterable[Block]) -> Self:
-        """Of blocks that are in order."""
+        """Build columns from blocks in chronological order."""
         kept = list(blocks)
         return cls(
             [block.start // BLOCK_SPAN for block in kept],
@@ -109,13 +109,13 @@ class Series(NamedTuple):
 
     @property
     def starts(self) -> list[Nanoseconds]:
-        """When each began, wall time."""
+        """Start of each block, wall time."""
         return [number * BLOCK_SPAN for number in self.numbers]
 
     def parts(self, span: Nanoseconds) -> Iterator[tuple[int, slice]]:
-        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch.
+        """Split into aligned periods of whole blocks, such as hours or days.
 
-        Each is where it lies in the columns.
+        Yields each period's number since the epoch and its slice of the columns.
         """
         each, first = span // BLOCK_SPAN, 0
         while first < len(self.numbers):
@@ -127,7 +127,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Any number of blocks, in the order of time. Joining them in any order gives the same."""
+    """Packed blocks in chronological order. Joining is independent of the order of the parts."""
 
     data: bytes = b""
 
@@ -139,7 +139,7 @@ class Blocks:
         means: Mapping[Measure, float],
         peaks: Mapping[Measure, float],
     ) -> Self:
-        """A single block; measures that are unknown are left out."""
+        """Pack a single block; omit unknown measures."""
         values = []
         for measure in _MEASURES:
             unit = _UNITS.get(measure, 1.0)
@@ -151,7 +151,7 @@ class Blocks:
 
     @classmethod
     def from_columns(cls, data: bytes) -> Self:
-        """The blocks that `columns` wrote.
+        """Decode the output of `columns`.
 
         Raises:
             ValueError: the bytes are not whole blocks.
@@ -167,12 +167,12 @@ class Blocks:
         return cls(bytes(records))
 
     def columns(self) -> bytes:
-        """The same bytes turned on their side: what changes little stands together."""
+        """Transpose to byte columns, which compress better because neighbors are alike."""
         return b"".join(self.data[place::_SIZE] for place in range(_SIZE))
 
     @classmethod
     def joined(cls, parts: Iterable["Blocks"]) -> Self:
-        """All the blocks of some."""
+        """Merge several into one."""
         chunks = sorted(part.data for part in parts if part.data)
         data, size = b"".join(chunks), _NUMBER_BYTES
         if all(one[-_SIZE:][:size] < other[:size] for one, other in pairwise(chunks)):
@@ -180,7 +180,7 @@ class Blocks:
         return cls(b"".join(sorted(data[at : at + _SIZE] for at in range(0, len(data), _SIZE))))
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> "Blocks":
-        """The blocks that begin in a span of time."""
+        """Select the blocks that begin in a time range."""
         if not self.data:
             return self
         first, last = -(-start // BLOCK_SPAN), -(-end // BLOCK_SPAN)
@@ -194,18 +194,18 @@ class Blocks:
         return int.from_bytes(self.data[place : place + _NUMBER_BYTES])
 
     def of(self, measure: Measure) -> tuple[Block, ...]:
-        """The blocks in which a measure is known, oldest first, one for each five minutes."""
+        """Blocks with a known value of a measure, oldest first, one per five minutes."""
         return tuple(self.each(measure))
 
     def each(self, measure: Measure) -> Iterator[Block]:
-        """The same one by one, for a month of them takes room."""
+        """Iterate over the same blocks lazily, since a month of them takes much memory."""
         found = self.series(measure)
         return map(Block, found.starts, found.known_seconds, found.means, found.peaks)
 
     def series(self, measure: Measure) -> Series:
-        """The same by columns, which is the way to look at many."""
+        """The same blocks as columns, the fast way to process many."""
         data, place = self.data, _PLACES[measure]
-        # Some half float is perhaps none, by the bytes that they begin with.
+        # A first byte of a NaN may be present: take the slow path that checks each value.
         first_bytes = data[place::_SIZE]
         may_lack = any(each in first_bytes for each in _NO_NUMBERS)
         if may_lack or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
@@ -223,7 +223,7 @@ class Blocks:
 
 
 def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
-    """One number of each record, unpacked all at once."""
+    """Unpack one field of all records at once."""
     size = struct.calcsize(code)
     cut = bytearray(len(data) // _SIZE * size)
     for at in range(size):
@@ -232,7 +232,7 @@ def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
 
 
 def _may_repeat(last_bytes: bytes) -> bool:
-    """Whether two neighbors are perhaps the same five minutes, by the last bytes of numbers."""
+    """Check the last bytes of the numbers for possibly duplicate neighbors."""
     differences = int.from_bytes(last_bytes[:-1]) ^ int.from_bytes(last_bytes[1:])
     return len(last_bytes) > 1 and 0 in differences.to_bytes(len(last_bytes) - 1)
 
@@ -243,7 +243,7 @@ def _in_units(data: bytes, place: int, unit: float | None) -> Sequence[float]:
 
 
 def _known_seconds(data: bytes) -> Sequence[float]:
-    """Most five minutes are known as a whole, so that few numbers stand for all."""
+    """Share the few distinct values, since most blocks are known in full."""
     tenths = _column(data, _NUMBER_BYTES, "H")
     lengths = {each: each / _TENTHS for each in set(tenths)}
     if len(lengths) == 1:
@@ -252,7 +252,7 @@ def _known_seconds(data: bytes) -> Sequence[float]:
 
 
 def _cleaned(data: bytes, measure: Measure) -> Series:
-    """Without blocks of which the measure is unknown; those of the same five minutes as one."""
+    """Drop blocks with an unknown measure and merge duplicates of the same five minutes."""
     place, unit = _PLACES[measure], _UNITS.get(measure, 1.0)
     columns = [
         _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
@@ -275,7 +275,7 @@ def _as_one(parts: list[Block]) -> Block:
 
 
 def _not_below(value: float) -> float:
-    """The least half float that is not below a value, as far as they go."""
+    """Smallest half float not below a value, up to the largest finite one."""
     value = min(_MOST_HALF, value)
     half = _HALF.pack(value)
     if _HALF.unpack(half)[0] >= value:

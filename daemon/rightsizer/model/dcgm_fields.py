@@ -1,4 +1,4 @@
-"""DCGM's fields and dcgm-exporter's counters, as `dcgm_fields.csv` lists them, and its labels."""
+"""DCGM fields and dcgm-exporter counters, listed in `dcgm_fields.csv`, and its labels."""
 
 import re
 from collections.abc import Mapping
@@ -13,65 +13,65 @@ from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, own
 
 
 class DcgmType(StrEnum):
-    """How dcgm-exporter declares a metric, which is not always what it is."""
+    """Metric type as declared by dcgm-exporter, which may differ from the actual one."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
     LABEL = "label"
-    """No metric: a label on all the others."""
+    """Not a metric: a label on all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class DcgmField:
-    """One field of DCGM, or one metric that dcgm-exporter makes itself."""
+    """Field of DCGM, or metric computed by dcgm-exporter itself."""
 
     name: str
     type: DcgmType
     unit: str
-    """A spelling that `model.units.convert` knows; `count` for plain numbers."""
+    """Spelling accepted by `model.units.convert`; `count` for plain numbers."""
     signal: Signal | None
     short_name: str | None
-    """The heading of its column in `dcgmi dmon`."""
+    """Column heading in `dcgmi dmon`."""
     rank: int
-    """Of several fields with one signal, the one with the highest rank is taken."""
+    """Priority among several fields of one signal; the highest wins."""
     is_default: bool
-    """Whether dcgm-exporter's own list of counters turns it on."""
+    """Whether dcgm-exporter's default counter list enables it."""
     is_of_card: bool
-    """Tells of the whole card even where it is labelled with a MIG instance."""
+    """Covers the whole card even if labeled with a MIG instance."""
     is_part: bool
-    """The signal is the sum of all fields that are parts of it."""
+    """The signal is the sum of all its parts."""
     unused_because: str
-    """Why it is not read, where it has no signal."""
+    """Why it is not read, if it has no signal."""
 
     @property
     def is_profiling(self) -> bool:
-        """Whether it comes from the hardware's counters rather than from NVML."""
+        """Whether it comes from hardware counters rather than NVML."""
         return self.name.startswith("DCGM_FI_PROF_")
 
 
 @dataclass(frozen=True, slots=True)
 class DcgmCounter:
-    """One of the counters that dcgm-exporter has on by default."""
+    """Counter enabled in dcgm-exporter by default."""
 
     field: DcgmField
     help: str
-    """In its own words, which dashboards and people look for."""
+    """Help text of dcgm-exporter, which dashboards and people search for."""
     signals: tuple[Signal, ...]
-    """Their sum is the value; none where it comes from no signal."""
+    """Signals whose sum is the value; empty if no signal provides it."""
     unit: str
-    """Its unit; empty for a plain number."""
+    """Unit of the metric; empty for a plain number."""
     base_units: float
-    """How many of our base units one of its units is."""
+    """Size of its unit in base units."""
     decimals: int = 0
-    """dcgm-exporter writes whole numbers, and fractions with six digits."""
+    """dcgm-exporter writes integers, and fractions with six digits."""
 
     @property
     def name(self) -> str:
-        """The name of the metric."""
+        """Name of the metric."""
         return self.field.name
 
     def text(self, value: float) -> str:
-        """A value in base units as dcgm-exporter writes it."""
+        """Format a value in base units as dcgm-exporter does."""
         return f"{value / self.base_units:.{self.decimals}f}"
 
 
@@ -95,7 +95,7 @@ def _counter(row: dict[str, str]) -> DcgmCounter:
     signals: tuple[Signal, ...] = () if field.signal is None else (field.signal,)
     unit, base_units = "" if field.unit == Unit.COUNT else field.unit, convert(field.unit)[1]
     if field.name == _NVLINK_TRAFFIC:
-        # A rate, whatever it is declared as: KiB/s by the driver, divided by 1000 in DCGM.
+        # A rate despite its declared type: KiB/s in the driver, divided by 1000 in DCGM.
         # https://github.com/NVIDIA/dcgm-exporter/pull/658
         signals, unit, base_units = _NVLINK_RATES, "MB/s", 1024_000.0
     return DcgmCounter(field, row["help"], signals, unit, base_units, int(row["decimals"] or 0))
@@ -108,15 +108,15 @@ _NVLINK_RATES: Final = (
 _ROWS: Final = table_rows(__file__, "dcgm_fields.csv")
 
 DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}
-"""By name; dcgm-exporter's own list, what is commented out in it, and more that says something."""
+"""By name: dcgm-exporter's own list, its commented-out entries, and other useful fields."""
 
 FORMER_DCGM_NAMES: Final[dict[str, str]] = {
     row["former_name"]: row["name"] for row in _ROWS if row["former_name"]
 }
-"""The name of today, by the former one; values and units are the same."""
+"""Current name by former name; values and units are the same."""
 
 DCGM_COUNTERS: Final = tuple(_counter(row) for row in _ROWS if row["help"])
-"""In the order of its list. The state of a vGPU license is not read, and so not claimed."""
+"""In dcgm-exporter's order, without the vGPU license state, which is not read."""
 
 _OTHERS: Final = {
     "nvlink": "it tells of one NVLink",
@@ -125,32 +125,32 @@ _OTHERS: Final = {
     "cpu": "it tells of a CPU",
 }
 _EXPORTER: Final = re.compile("dcgm-exporter")
-"""The exporter's own pod, which a scrape writes on the series of GPUs without a holder."""
+"""Matches the exporter's own pod, which a scrape puts on series of unallocated GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """The device that a sample belongs to."""
+    """Device of a sample."""
 
     device: str
-    """The uuid; `PARENT/giN` for a MIG instance that is known by its GPU, `index:N` without any."""
+    """UUID; `PARENT/giN` for a MIG instance identified by its GPU; `index:N` without a UUID."""
     whole: str | None
-    """The GPU that it is, or is a part of; `None` where that is not said."""
+    """GPU itself or parent of the instance; `None` if not stated."""
     gpu_instance_id: int | None = None
     is_instance: bool = False
 
 
 def why_no_gpu(labels: Mapping[str, str]) -> str | None:
-    """Why a sample tells of no GPU at all, `None` where it does."""
+    """Reason why a sample belongs to no GPU, or `None` if it belongs to one."""
     return next((why for label, why in _OTHERS.items() if label in labels), None)
 
 
 INSTANCE_LABELS: Final = ("GPU_I_ID", "gpu_i_id")
-"""Of a MIG instance: as exporters write it, and where relays write labels small."""
+"""Labels of a MIG instance: exporters' spelling, and lower case after some relays."""
 
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
-    """Whose reading it is, `None` where the labels do not say."""
+    """Device of a sample by its labels, or `None` if they do not identify one."""
     uuid, index = labels.get("UUID") or labels.get("uuid"), labels.get("gpu")
     if not (uuid or index):
         return None
@@ -166,7 +166,7 @@ def entity_of(labels: Mapping[str, str]) -> Entity | None:
 
 
 def holder_of(labels: Mapping[str, str]) -> Workload | None:
-    """The pod or job that the device was given to."""
+    """Pod or job that the device is allocated to."""
 
     def first(*names: str) -> str:
         return next((labels[name] for name in names if labels.get(name)), "")
@@ -177,7 +177,7 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     namespace = first(f"{prefix}namespace", "pod_namespace")
     container = first(f"{prefix}container", "container_name")
     if pod and not _EXPORTER.search(pod):
-        # By the same key that the node's own owners give it.
+        # Same key as from the node's own owner collectors.
         made_by = owner_of_pod(pod)
         return Workload(
             f"kubernetes:{namespace}/{made_by.name}",

@@ -1,4 +1,4 @@
-"""A GPU, or a MIG instance of one: what it is and what it could do at most."""
+"""GPU or MIG instance: identity and capacities."""
 
 from collections.abc import Mapping
 
@@ -7,11 +7,11 @@ from rightsizer.model.frozen import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """The part of a GPU that a MIG device stands for."""
+    """Slice of a GPU that makes up a MIG device."""
 
     parent_uuid: str
     profile: str
-    """The driver's own name, as in `1g.10gb`; it does not follow from arithmetic on sizes."""
+    """Driver's name, e.g. `1g.10gb`; cannot be computed from sizes."""
     gpu_instance_id: int
     compute_instance_id: int
     compute_share: float
@@ -22,68 +22,68 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as its driver, its recording or its scenario describes it.
+    """Device as described by its driver, recording or scenario.
 
-    Capacities are `None` where they are not known; ratios that need one are then missing too.
+    Unknown capacities are `None`, and ratios derived from them are missing.
     """
 
     uuid: str
     index: int
-    """Orders devices too where the source states none; then `has_index` is false."""
+    """Sort key if the source states no index; `has_index` is then false."""
     name: str = ""
     board: str | None = None
-    """The catalogue's key of the board, `None` where the name is unknown to it."""
+    """Board key in the catalogue, or `None` if the name is not in it."""
     architecture: str | None = None
     pci_bus_id: str | None = None
     numa_node: int | None = None
     mig: MigInstance | None = None
     has_mig_instances: bool = False
-    """A parent with instances has no state of its own; in MIG mode without one it has."""
+    """A parent with instances has no state of its own; in MIG mode without instances it does."""
     memory_total_bytes: float | None = None
     power_limit_watts: float | None = None
-    """The default limit; a reading's enforced limit goes before it."""
+    """Default limit; a reading's enforced limit takes precedence."""
     power_limit_minimum_watts: float | None = None
     power_limit_maximum_watts: float | None = None
     temperature_slowdown_celsius: float | None = None
-    """From here on the hardware slows the clocks down."""
+    """Temperature from which the hardware reduces the clocks."""
     temperature_shutdown_celsius: float | None = None
     sm_clock_maximum_hertz: float | None = None
     pcie_generation_maximum: int | None = None
-    """What the device and its slot allow together."""
+    """Limit of device and slot together."""
     pcie_width_maximum: int | None = None
     nvlink_bytes_per_second: float | None = None
-    """One direction over all the links that are up."""
+    """One direction, summed over all active links."""
     achievable_compute_ratio: float = 0.8
-    """What a good matrix product reaches of the peak; the catalogue's figure where it has one."""
+    """Share of peak FLOPS that a good matrix product reaches; from the catalogue if listed."""
     achievable_bandwidth_ratio: float = 0.8
-    """What a good stream reaches of the memory bandwidth; the catalogue's where it has one."""
+    """Share of peak bandwidth that a good stream reaches; from the catalogue if listed."""
 
     facts: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What else is known and does not change by itself: `vbios_version`, `compute_mode`."""
+    """Other static facts: `vbios_version`, `compute_mode`."""
     assumed: tuple[str, ...] = ()
-    """Names of the capacities that were not stated and are the catalogue's figures."""
+    """Names of capacities that were not stated and come from the catalogue."""
     host: str = ""
-    """The machine that it is in, where devices of several are looked at; empty on a node."""
+    """Host name when devices of several hosts are listed; empty on a node."""
     has_index: bool = True
-    """Whether its source states the index."""
+    """Whether the source states the index."""
 
     @property
     def title(self) -> str:
-        """What a person calls it: `GPU 3`; what its source calls it where that has no index."""
+        """Display name: `GPU 3`, or the source's identifier without an index."""
         return f"GPU {self.index}" if self.has_index else self.uuid
 
     @property
     def board_uuid(self) -> str:
-        """The GPU that it is, or is an instance of."""
+        """UUID of the GPU itself or of the instance's parent."""
         return self.uuid if self.mig is None else self.mig.parent_uuid
 
     @property
     def stated_index(self) -> int | None:
-        """The index as its source states it, `None` where it does not."""
+        """Index as stated by the source, or `None`."""
         return self.index if self.has_index else None
 
     def stated(self, capacity: str) -> float | None:
-        """A capacity by its name, `None` where it is only assumed."""
+        """Capacity by name, or `None` if it is only assumed."""
         value: float | None = getattr(self, capacity)
         return None if capacity in self.assumed else value
 
@@ -94,11 +94,11 @@ class Device:
 
     @property
     def awaits_mig_instances(self) -> bool:
-        """Whether it is a GPU in MIG mode without an instance, on which nothing can run."""
+        """Whether it is a GPU in MIG mode without instances, which cannot run anything."""
         is_cut = self.mig is not None or self.has_mig_instances
         return not is_cut and self.facts.get("mig_mode") == "enabled"
 
     @property
     def is_given_out(self) -> bool:
-        """Whether work can be placed on it: an instance, or a GPU that is one piece."""
+        """Whether work can be placed on it: a MIG instance or an undivided GPU."""
         return not self.has_mig_instances and not self.awaits_mig_instances

@@ -1,4 +1,4 @@
-"""Codes of the driver: reasons for clock limits, and Xid errors."""
+"""Driver codes: clock event reasons and Xid errors."""
 
 from collections.abc import Mapping
 from enum import IntFlag
@@ -10,20 +10,20 @@ from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds
 
 OTHER_XID: Final = 0
-"""In place of all codes beyond the bound; the driver has no Xid 0."""
+"""Bucket for codes beyond the limit; the driver has no Xid 0."""
 _UNKNOWN_XIDS_MAXIMUM: Final = 16
 _XIDS: Final = {int(row["code"]): row for row in table_rows(__file__, "xids.csv")}
 XID_MEANINGS: Final = MappingProxyType({code: row["meaning"] for code, row in _XIDS.items()})
-"""In words of our own, after NVIDIA's Xid catalog."""
+"""Short descriptions, based on NVIDIA's Xid catalog."""
 CRITICAL_XIDS: Final = frozenset(code for code, row in _XIDS.items() if row["is_critical"])
-"""After these the hardware needs an operator; others are mostly the fault of a program.
+"""Xids that need an operator; most others are application errors.
 
 Source: NVIDIA's Xid catalog; nvidia_gpu_exporter's alerts (48, 62, 64, 74, 79, 95, 119, 120).
 """
 
 
 class ClockEvent(IntFlag):
-    """The bits of `clock_event_reasons` (nvml.h, nvmlClocksEventReason*)."""
+    """Bits of `clock_event_reasons` (nvml.h, nvmlClocksEventReason*)."""
 
     GPU_IDLE = 0x001
     APPLICATIONS_CLOCKS_SETTING = 0x002
@@ -37,30 +37,30 @@ class ClockEvent(IntFlag):
 
     @property
     def label(self) -> str:
-        """What nvidia-smi and our metrics call it: `sw_power_cap`."""
+        """Name used by nvidia-smi and our metrics: `sw_power_cap`."""
         return str(self.name).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class XidLog:
-    """The Xids of one device since the agent started; they outlive the device's readings."""
+    """Xids of one device since the agent started; independent of its readings."""
 
     counts: Mapping[int, int]
-    """By code; those of `OTHER_XID` are of codes beyond the bound."""
+    """By code; `OTHER_XID` counts codes beyond the limit."""
     last: int | None = None
     last_wall_time: Nanoseconds | None = None
     is_standing: bool = False
-    """Whether its source shows the last one still, so that the GPU was not reset since."""
+    """Whether the source still shows the last one, so the GPU was not reset since."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of all Xids."""
         return sum(self.counts.values())
 
     def counted(self, code: int, wall_time: Nanoseconds) -> "XidLog":
-        """With one more; a code that is in no catalog has a count of its own while there is room.
+        """Add one Xid; codes missing in the catalog are counted separately up to a limit.
 
-        Codes come from the driver, and each is a series.
+        Codes come from the driver, and each adds a time series.
         """
         unknown = self.counts.keys() - XID_MEANINGS.keys() - {OTHER_XID}
         has_own = code in XID_MEANINGS or code in unknown or len(unknown) < _UNKNOWN_XIDS_MAXIMUM

@@ -1,69 +1,69 @@
-"""What can go wrong, as one tree; every message names the thing, the place and the remedy."""
+"""Exception hierarchy; every message names the thing, the place and the remedy."""
 
 from typing import ClassVar
 
 
 class RightsizerError(Exception):
-    """Anything that an operator can mend."""
+    """Error that an operator can fix."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(RightsizerError):
-    """The command line asks for something that does not exist."""
+    """Command line that refers to something nonexistent."""
 
     exit_code = 2
 
 
 class RefusedError(UsageError):
-    """Something that an agent understands and does not do, with its reason."""
+    """Valid request that the agent declines, with the reason."""
 
 
 class EndedError(UsageError):
-    """A ticket or a lease that was ended; the message says who."""
+    """Ticket or lease that has ended; the message says by whom."""
 
 
 class ConfigurationError(RightsizerError):
-    """A configuration file with faults, one line each: `file:line:column: key: what; remedy`."""
+    """Invalid configuration file, one line per fault: `file:line:column: key: what; remedy`."""
 
     exit_code = 78
 
 
 class RecordingError(RightsizerError):
-    """A recording that is missing, empty, of an unknown format, or without what it needs."""
+    """Recording that is missing, empty, of unknown format, or incomplete."""
 
 
 class RequirementError(RightsizerError):
-    """A model or a layout that contradicts itself: the key, what is wrong with it, the remedy."""
+    """Contradictory model or layout; names the key, the fault and the remedy."""
 
 
 class ScenarioError(RightsizerError):
-    """A scenario of the simulator that contradicts itself or the catalogue."""
+    """Simulator scenario that contradicts itself or the catalogue."""
 
 
 class AgentAbsentError(RightsizerError):
-    """A command that asks the agent, where none runs."""
+    """No agent is running to answer the command."""
 
 
 class AgentBusyError(RightsizerError):
-    """An agent that did not answer this time, and may the next."""
+    """Agent that did not respond in time; a retry may succeed."""
 
 
 class HistoryError(RightsizerError):
-    """A history that cannot be opened: locked, newer than this program, or read-only."""
+    """History that cannot be opened: locked, written by a newer version, or read-only."""
 
 
 class ProfileError(RightsizerError):
-    """A profiler's file that is missing, broken, hostile, or of an unknown format."""
+    """Profile that is missing, broken, hostile, or of unknown format."""
 
 
 class StoreError(RightsizerError):
-    """A store of samples that is away, refuses, or answers with a part of what was asked."""
+    """Metrics store that is unreachable, refuses, or returns partial results."""
 
 
 class StoreLimitError(StoreError):
-    """A store that allows less than was asked for in one query; less can be asked for."""
+    """Query beyond the store's limits; a smaller one may succeed."""
 
 
 class DriverError(RightsizerError):
-    """A driver that is absent, unloaded or refused; telemetry turns it into a reason."""
+    """Driver that is absent, unloaded or inaccessible; telemetry turns it into a reason."""

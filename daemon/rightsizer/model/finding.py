@@ -1,4 +1,4 @@
-"""What a rule says of a workload's devices, and what could be done about it."""
+"""Findings: a rule's verdict on a workload's devices, with the options to act."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from rightsizer.model.workload import Holding, Workload, WorkloadClass
 
 
 class FindingKind(StrEnum):
-    """The verdict, in one word."""
+    """Category of a finding."""
 
     IDLE = "idle"
     OVERPROVISIONED = "overprovisioned"
@@ -31,13 +31,13 @@ class FindingKind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why; stable names, the four GPU ones are AWS Compute Optimizer's."""
+    """Reason of a finding; names are stable, the four GPU ones are AWS Compute Optimizer's."""
 
     kind: FindingKind
-    """What a complaint for this reason first is, unless its rule knows better."""
+    """Default kind of findings with this reason; a rule may override it."""
 
     def __new__(cls, value: str, kind: FindingKind = FindingKind.INEFFICIENT) -> Self:
-        """A member; what has no kind of its own keeps a workload from using its GPUs well."""
+        """Make a member; the default kind is for reasons that keep GPUs from being used well."""
         member = str.__new__(cls, value)
         member._value_, member.kind = value, kind
         return member
@@ -82,7 +82,7 @@ class Reason(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do."""
+    """Recommended action."""
 
     RELEASE = "release"
     SCALE_TO_ZERO = "scale_to_zero"
@@ -106,13 +106,13 @@ class Action(StrEnum):
     INVESTIGATE_STRAGGLER = "investigate_straggler"
     SET_POWER_LIMIT = "set_power_limit"
     MOVE_GPUS = "move_gpus"
-    """The same number, placed nearer to one another."""
+    """Same number of GPUs, placed closer together."""
     RESTORE_TELEMETRY = "restore_telemetry"
     NONE = "none"
 
 
 class Risk(StrEnum):
-    """How likely an option fails the workload, best first."""
+    """Probability that an option breaks the workload, lowest first."""
 
     VERY_LOW = "VeryLow"
     LOW = "Low"
@@ -122,12 +122,12 @@ class Risk(StrEnum):
 
     @property
     def rank(self) -> int:
-        """A number that is greater for what is riskier; what is unknown is ranked as high."""
+        """Sort key, greater for higher risk; unknown ranks as high."""
         return tuple(Risk).index(Risk.HIGH if self is Risk.UNKNOWN else self)
 
 
 class Severity(StrEnum):
-    """How much it matters to act, least first; Google Cloud's words for insights."""
+    """Importance of acting, lowest first; the levels of Google Cloud insights."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -136,16 +136,16 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """A number that is greater for what is more severe."""
+        """Sort key, greater for higher severity."""
         return tuple(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """How to do what is advised: a command, a fragment of a manifest, or words."""
+    """How to carry out a recommendation: a command, a manifest fragment, or text."""
 
     title: str
-    """One line that says what it does."""
+    """One line that describes the effect."""
     text: str
     language: str = "text"
     """`sh`, `yaml` or `text`."""
@@ -153,7 +153,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """What acting would save, as an interval; `reason` says why there is no figure."""
+    """Estimated savings as an interval; `reason` explains a missing estimate."""
 
     gpus_low: float | None = None
     gpus_high: float | None = None
@@ -164,27 +164,27 @@ class Savings:
     gpu_hours_per_month_high: float | None = None
     kilowatt_hours_per_month_low: float | None = None
     kilowatt_hours_per_month_high: float | None = None
-    """At the GPUs; a building takes more."""
+    """At the GPUs, without the building's overhead."""
     price_source: str = ""
     price_date: str = ""
-    """When the price held; it is no quote of today."""
+    """Date of the price, which is not a current quote."""
     dollars_per_hour_typical: float | None = None
-    """At the median of prices; the middle of the interval where only its ends are known."""
+    """Savings at the median price; the midpoint of the interval if unknown."""
 
     @property
     def dollars_per_hour(self) -> float:
-        """What is typically saved; 0 without a price."""
+        """Typical savings; 0 without a price."""
         ends = self.dollars_per_hour_low, self.dollars_per_hour_high
         return typical(*ends, self.dollars_per_hour_typical)
 
     @property
     def gpus(self) -> float:
-        """How many are typically saved; 0 where that is unknown."""
+        """Midpoint of the GPUs saved; 0 if unknown."""
         return typical(self.gpus_low, self.gpus_high)
 
 
 def typical(low: float | None, high: float | None, point: float | None = None) -> float:
-    """The point of an interval, its middle where none is stated; 0 where it is unknown."""
+    """Stated point of an interval, or else its midpoint; 0 if unknown."""
     if point is not None:
         return point
     return 0.0 if low is None else (low + (low if high is None else high)) / 2
@@ -193,11 +193,11 @@ def typical(low: float | None, high: float | None, point: float | None = None) -
 Rank = tuple[bool, float, int, float]
 """Sort key of recommendations on page, terminal and in documents."""
 UNADVISED: Final[Rank] = (True, math.inf, 0, 0.0)
-"""Of what nothing is recommended for: after all others."""
+"""Rank of subjects without a recommendation: last."""
 
 
 def worth_rank(severity: str, dollars: float, confidence: float) -> Rank:
-    """Critical first, then by savings; without a price by severity."""
+    """Critical first, then by savings, or by severity without a price."""
     return severity != Severity.CRITICAL, -dollars, -Severity(severity).rank, -confidence
 
 
@@ -208,62 +208,62 @@ class Option:
     description: str
     risk: Risk
     target: str = ""
-    """A board, a MIG profile or a count; empty where there is none."""
+    """Board, MIG profile or count; empty if there is none."""
     action: Action | None = None
-    """What choosing it means to do; `None` where it is the finding's."""
+    """Action of this option; `None` for the finding's."""
     time_ratio: float | None = None
-    """The time of the same work, of that which it takes now; `None` where not projected."""
+    """Projected duration relative to the current one; `None` without a projection."""
     time_ratio_low: float | None = None
     time_ratio_high: float | None = None
     utilization: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Mean shares that are expected there, by signal, idle time included."""
+    """Expected mean utilization on the target by signal, idle time included."""
     fits: bool | None = None
-    """Whether its memory holds what is needed; `None` where that is not known."""
+    """Whether the workload fits into the target's memory; `None` if unknown."""
     dollars_per_hour_low: float | None = None
     dollars_per_hour_high: float | None = None
-    """What it costs, all GPUs of the workload together."""
+    """Cost of all GPUs of the workload."""
     savings: Savings | None = None
     risks: Mapping[str, Risk] = field(default_factory=dict, hash=False)
-    """By resource; the option's risk is the worst of them."""
+    """By resource; the option's risk is the highest of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The machine around a workload as the last snapshot had it, and what else is judged there."""
+    """Node as of the last snapshot, with all cases judged there."""
 
     devices: tuple[Device, ...] = ()
-    """All of the node, parents of MIG instances included."""
+    """All devices of the node, parents of MIG instances included."""
     readings: Mapping[str, Reading] = field(default_factory=dict)
-    """The last of each device, by uuid."""
+    """Last reading by uuid."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)
-    """By uuid, of devices that are down too."""
+    """By uuid, including devices that are down."""
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
-    """Who holds each device, by uuid."""
+    """Holders by uuid."""
     topology: Topology | None = None
     cases: "tuple[Case, ...]" = ()
-    """All workloads of the node over the same span, this one included; these have no node."""
+    """All workloads of the node over the same span, this one included; their `node` is `None`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a rule judges: the devices that one workload holds, over one window of time."""
+    """Input of a rule: the devices that one workload holds, over one window of time."""
 
     key: str
-    """The workload's key, or the device's uuid where its holder is not known."""
+    """Workload key, or the device's uuid if its holder is unknown."""
     workload: Workload | None
     devices: tuple[Device, ...]
     windows: tuple[Window, ...]
-    """One for each device, in the same order."""
+    """One per device, in the same order."""
     provisioning: tuple[Provisioning, ...]
-    """One for each device, in the same order."""
+    """One per device, in the same order."""
     past: Past | None = field(default=None, compare=False, repr=False)
-    """What is known beyond the windows; `None` where nothing is."""
+    """Data beyond the windows, or `None`."""
     node: Node | None = field(default=None, compare=False, repr=False)
-    """The machine around it as it stands now; `None` where only a history is known."""
+    """Current state of the node; `None` if only a history is known."""
 
     @property
     def known_seconds(self) -> float:
-        """The known time of the device that least is known of."""
+        """Shortest known time of any device."""
         return min((window.known_seconds for window in self.windows), default=0.0)
 
     @property
@@ -279,44 +279,44 @@ class Case:
 
     @property
     def workload_class(self) -> WorkloadClass:
-        """The workload's; unknown without a workload."""
+        """Class of the workload; unknown without one."""
         return self.workload.workload_class if self.workload else WorkloadClass.UNKNOWN
 
     @property
     def gpus(self) -> float:
-        """Of its devices, MIG instances by their part."""
+        """Number of GPUs; MIG instances count by their compute share."""
         return sum(device.capacity_ratio for device in self.devices)
 
     @property
     def workload_window(self) -> Window | None:
-        """What the workload did over all the devices that it held within the window of time.
+        """Window of the workload over all devices that it held in the case's span.
 
-        Its blocks are sums over its devices at the same moments, in devices' worth. Without a
-        workload it is that of the device.
+        Its blocks are sums over simultaneous devices, in units of one device. Without a workload
+        it is the device's window.
         """
         return None if self.past is None else self.past.window
 
     @property
     def remembered(self) -> Blocks:
-        """What the workload did over all its devices, as far back as the history goes."""
+        """Blocks of the workload over all its devices, as far back as the history goes."""
         return Blocks() if self.past is None else self.past.blocks()
 
     def shape(self, measure: Measure = Measure.BUSY) -> Shape | None:
-        """How the load repeats itself, over all that is remembered; `None` where nothing is."""
+        """Periodicity of the load over the whole history, or `None` if unknown."""
         return None if self.past is None else self.past.shape(measure)
 
     def trend(self, measure: Measure = Measure.BUSY) -> Trend | None:
-        """Where the load is heading, over all that is remembered; `None` where unknown."""
+        """Trend of the load over the whole history, or `None` if unknown."""
         return None if self.past is None else self.past.trend(measure)
 
     def effective_samples(self, measure: Measure = Measure.BUSY) -> float:
-        """How many independent five minutes the window of time holds; 0 where none are known."""
+        """Number of independent five-minute means in the window; 0 if none are known."""
         return 0.0 if self.past is None else self.past.effective_samples(self._blocks, measure)
 
     def exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
-        """How often a device's peak went beyond a capacity, of the device that did most often.
+        """Worst device's share of blocks with a peak above a capacity.
 
-        `None` where the measure is unknown of any device.
+        `None` if the measure is unknown for any device.
         """
         past = self.past
         if past is None:
@@ -328,7 +328,7 @@ class Case:
         return max(known, key=lambda each: (each.share, -each.effective_blocks))
 
     def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
-        """How often all devices together went beyond a capacity, in devices' worth or bytes."""
+        """Share of blocks with a total above a capacity, in units of one device or bytes."""
         past = self.past
         return None if past is None else past.exceedance(self._blocks, measure, capacity)
 
@@ -340,7 +340,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule's verdict. `optimized` means that the rule found nothing to complain of."""
+    """Verdict of a rule; kind `optimized` means nothing to improve."""
 
     id: str
     rule: str
@@ -348,7 +348,7 @@ class Finding:
     reasons: tuple[Reason, ...]
     devices: tuple[str, ...]
     culprits: tuple[str, ...]
-    """The devices that the trouble comes from, where that can be told."""
+    """Devices that cause the problem, if known."""
     workload: str | None
     action: Action
     summary: str
@@ -359,21 +359,21 @@ class Finding:
     savings: Savings
     evidence: Mapping[str, object] = field(default_factory=dict)
     abstained: str | None = None
-    """Why the rule would not say, `None` where it did."""
+    """Why the rule could not decide, or `None` if it did."""
     severity: Severity = Severity.LOW
     instructions: tuple[Instruction, ...] = ()
-    """What to run or apply, first things first; empty where there is nothing to type."""
+    """Commands or manifests to apply, in order; may be empty."""
     exclusive_group: str | None = None
-    """Of findings with the same group only one can be acted on."""
+    """Only one finding of a group can be acted on."""
 
     @property
     def rank(self) -> Rank:
-        """Where a recommendation for it stands among others."""
+        """Sort key of its recommendation."""
         return worth_rank(self.severity, self.savings.dollars_per_hour, self.confidence)
 
     @property
     def is_complaint(self) -> bool:
-        """Whether there is something to do."""
+        """Whether it asks for action."""
         return self.abstained is None and self.kind not in (
             FindingKind.OPTIMIZED,
             FindingKind.UNKNOWN,

@@ -1,10 +1,10 @@
-"""Frozen dataclasses that share the methods which the standard library writes for each class.
+"""Frozen dataclasses that share methods which the standard library generates for each class.
 
-All but `__init__` is code of its own for every class there: 4 MiB of an agent, and more than half
-of the time that its modules take to load. Here each class keeps two getters of its fields in place
-of that, and its `__init__` sets slots by their descriptors, which takes a third less. All else,
-`fields` and `replace` among it, is the standard library's, and so is what a type checker sees.
-`InitVar` and `init=False` are not for these.
+The standard library compiles all methods for every class: 4 MiB of an agent's memory, and more
+than half of its import time. Here each class keeps only two attribute getters and an `__init__`
+that sets slots through their descriptors, which takes a third less time. Everything else,
+`fields` and `replace` included, is the standard library's, and a type checker sees only that.
+`InitVar` and `init=False` are not supported.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ else:
     import dataclasses
 
     def dataclass(cls: Any = None, /, **options: Any) -> Any:
-        """As `dataclasses.dataclass` makes it; frozen ones with slots share their methods."""
+        """Drop-in for `dataclasses.dataclass`; frozen classes with slots share their methods."""
         plain = options.get("order") or not options.get("eq", True)
         if plain or not (options.get("frozen") and options.get("slots")):
             return dataclasses.dataclass(cls, **options)
@@ -66,7 +66,7 @@ else:
 
 
 def _initializer(cls: type) -> Any:
-    """The `__init__` of a class with slots, in the order of its fields."""
+    """Generate `__init__` of a class with slots, in field order."""
     known: dict[str, Any] = {"MISSING": MISSING}
     parameters: dict[bool, list[str]] = {False: ["self"], True: ["*"]}
     lines = []
@@ -86,12 +86,12 @@ def _initializer(cls: type) -> Any:
         lines.append(" self.__post_init__()")
     listed = parameters[False] + (parameters[True] if len(parameters[True]) > 1 else [])
     text = f"def __init__({', '.join(listed)}):\n" + "\n".join(lines or [" pass"])
-    exec(text, known)  # noqa: S102 - The standard library makes it so as well.
+    exec(text, known)  # noqa: S102 - The standard library does the same.
     return known["__init__"]
 
 
 def _values_of(names: list[str]) -> Any:
-    """A getter of attributes by their names, which no instance binds."""
+    """Attribute getter by names that does not bind to instances."""
     return attrgetter(*names) if names else type
 
 
@@ -121,9 +121,9 @@ def _hash(self: Any) -> int:
 
 
 def _hashable(value: Any) -> Any:
-    """The same for values that are equal: collections by what is in them.
+    """Hashable form of a value, the same for equal values: collections by their contents.
 
-    What has no hash, whatever is in it, tells no two objects apart, and equality does.
+    Unhashable values map to `None`; equality still tells them apart.
     """
     if isinstance(value, Mapping):
         return frozenset((key, _hashable(each)) for key, each in value.items())

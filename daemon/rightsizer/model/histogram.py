@@ -1,4 +1,4 @@
-"""A distribution of ratios in 101 linear bins: exact for whole percents, mergeable, decayable.
+"""Histogram of ratios in 101 linear bins: exact for whole percents, mergeable, decayable.
 
 Fixed bins beat a t-digest here: the domain is 0 to 1, merging is addition, decay is scaling,
 and the same readings give the same bytes.
@@ -14,10 +14,10 @@ _PRECISION: Final = 1e-12
 
 
 class Histogram:
-    """How much weight fell on each percent; only percents in use take memory.
+    """Weight per whole percent; only bins in use take memory.
 
-    Weights are whatever the caller counts in; the program counts nanoseconds, which doubles
-    add and subtract exactly for a hundred days of one bin.
+    The unit of weights is the caller's. The program uses nanoseconds, which doubles add and
+    subtract exactly up to a hundred days per bin.
     """
 
     __slots__ = ("_weights",)
@@ -31,7 +31,7 @@ class Histogram:
     def add(self, value: float, weight: float) -> None:
         """Count a ratio with a weight: bin 0 holds 0 alone, bin i holds (i-1%, i%].
 
-        Values outside of 0 to 1 fall into the outermost bins.
+        Values outside 0 to 1 go into the outermost bins.
         """
         scaled, weights = value * (BINS - 1) - _ROUNDING, self._weights
         percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
@@ -45,7 +45,7 @@ class Histogram:
             mine[percent] = known(percent, 0.0) + weight
 
     def subtract(self, other: "Histogram") -> None:
-        """Take away weights that were merged before; exact for whole weights."""
+        """Remove weights merged before; exact for integer weights."""
         mine = self._weights
         for percent, weight in other.items():
             left = mine.get(percent, 0.0) - weight
@@ -59,24 +59,24 @@ class Histogram:
         self._weights = {percent: weight * factor for percent, weight in self._weights.items()}
 
     def scaled(self, factor: float) -> "Histogram":
-        """Another one, all weights of which are scaled by a factor from 0 to 1."""
+        """Return a copy with all weights scaled by a factor from 0 to 1."""
         twin = Histogram()
         twin._weights = {percent: weight * factor for percent, weight in self._weights.items()}
         return twin
 
     def copy(self) -> "Histogram":
-        """An independent histogram of the same weights."""
+        """Return an independent copy."""
         twin = Histogram()
         twin._weights = self._weights.copy()
         return twin
 
     @property
     def total(self) -> float:
-        """The sum of all weights."""
+        """Sum of all weights."""
         return sum(self._weights.values())
 
     def quantile(self, share: float) -> float | None:
-        """The upper edge of the bin in which a share of the weight is reached; `None` if empty.
+        """Upper edge of the bin that reaches a share of the weight; `None` if empty.
 
         Never below the exact quantile, and at most one bin (0.01) above it.
         """
@@ -89,7 +89,7 @@ class Histogram:
         return None if percent is None else percent / (BINS - 1)
 
     def mean(self) -> float | None:
-        """The weighted mean of the bins' upper edges; `None` if empty."""
+        """Weighted mean of the bins' upper edges; `None` if empty."""
         total = self.total
         if total <= 0:
             return None
@@ -97,19 +97,19 @@ class Histogram:
         return weighted / (total * (BINS - 1))
 
     def maximum(self) -> float | None:
-        """The upper edge of the highest bin with any weight; `None` if empty."""
+        """Upper edge of the highest non-empty bin; `None` if empty."""
         used = self._used()
         return used[-1] / (BINS - 1) if used else None
 
     def cumulative(self) -> list[float]:
-        """By percent, the weight of all ratios up to it: all edges at the price of one pass."""
+        """Cumulative weight by percent, for all edges in one pass."""
         weights = [0.0] * BINS
         for percent, weight in self._weights.items():
             weights[percent] = weight
         return list(accumulate(weights))
 
     def items(self) -> ItemsView[int, float]:
-        """The bins in use with their weights, by percent, in no order."""
+        """Bins in use with their weights, unordered."""
         return self._weights.items()
 
     def _used(self) -> list[int]:

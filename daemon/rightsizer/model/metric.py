@@ -1,4 +1,4 @@
-"""The metrics of `metrics.csv`: families of the agent, its devices and their signals."""
+"""Metrics of `metrics.csv`: families of the agent, its devices and their signals."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,19 +20,19 @@ _READ: Final = tuple(each for each in Signal if each.export is not Export.NAMED)
 _DEFAULT: Final = tuple(each for each in _READ if each.collector in DEFAULT_COLLECTORS)
 
 DISTRIBUTION_SIGNALS: Final = tuple(each for each in Signal if each.export is Export.HISTOGRAM)
-"""The ratios that are exported as histograms too."""
+"""Ratios also exported as histograms."""
 
 RATIO_GAUGES: Final = tuple(each for each in _DEFAULT if each.unit is Unit.RATIO)
-"""The ratios that are exported as gauges. Links have theirs as bytes per second, their shares as
-the need of a resource; JPEG and optical flow engines are rare."""
+"""Ratios exported as gauges. Links are exported in bytes per second, and their ratios as need
+of a resource; JPEG and optical flow engines are rare."""
 
 QUANTITY_SIGNALS: Final = tuple(each for each in _DEFAULT if each.unit is not Unit.RATIO)
-"""The readings with a unit that are exported as they are."""
+"""Readings with a unit, exported as they are."""
 
 DETAIL_SIGNALS: Final = tuple(each for each in _READ if each.collector not in DEFAULT_COLLECTORS)
-"""The rest, exported only where details are asked for: series are not free."""
+"""Signals exported only with details enabled, to limit the number of series."""
 _SIGNALS: Final = "(signals)"
-"""The row where the metrics of the signals stand."""
+"""Row of `metrics.csv` that is replaced by the metrics of signals."""
 
 
 def _reading(signal: Signal) -> MetricFamily:
@@ -65,4 +65,4 @@ def _families() -> Iterator[MetricFamily]:
 
 
 METRICS: Final[dict[str, MetricFamily]] = {family.name: family for family in _families()}
-"""By name, in the order of the exposition."""
+"""By name, in exposition order."""

@@ -1,4 +1,4 @@
-"""Metric families and the collectors that switch them on or off."""
+"""Metric families and the collectors that enable them."""
 
 from enum import Enum, StrEnum, auto
 from typing import Final, Self
@@ -8,13 +8,13 @@ from rightsizer.model.units import Unit
 
 
 class Collector(StrEnum):
-    """A group's name, as the configuration, a flag and `collect[]` spell it."""
+    """Group of metrics; the name in the configuration, the flag and `collect[]`."""
 
     exports: str
-    """What it exports, in one sentence."""
+    """Exported metrics, in one sentence."""
 
     def __new__(cls, name: str, exports: str = "") -> Self:
-        """Make the member of a row."""
+        """Make a member with its description."""
         collector = str.__new__(cls, name)
         collector._value_, collector.exports = name, exports
         return collector
@@ -46,18 +46,18 @@ class Collector(StrEnum):
 
 
 class Level(StrEnum):
-    """How much is exported, least first; each level has all that the one before it has."""
+    """Export level, lowest first; each includes the ones before."""
 
     ESSENTIAL = "essential"
     """States, waste, provisioning, advice, health: at most 40 series a GPU."""
     STANDARD = "standard"
     """With conditions, errors and the readings that dashboards draw: at most 90 series a GPU."""
     FULL = "full"
-    """All that the collectors have: histograms, needs by resource, energy by cause."""
+    """Everything that the collectors provide: histograms, needs by resource, energy by cause."""
 
     @property
     def rank(self) -> int:
-        """Its place, least first."""
+        """Position, lowest first."""
         return tuple(Level).index(self)
 
 
@@ -70,13 +70,13 @@ DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
     Collector.HOST,
     Collector.EXTRA,
 }
-"""Those that are on unless switched off; with the rest eight GPUs pass 1,900 series."""
+"""Enabled by default; with the others eight GPUs exceed 1,900 series."""
 
 _UNITS: Final = (*(each for each in Unit if each is not Unit.COUNT), "dollars_per_hour", "gpus")
 
 
 class MetricKind(StrEnum):
-    """What a metric is to Prometheus; an info metric is a gauge that is always 1."""
+    """Prometheus type of a metric; an info metric is a gauge that is always 1."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -85,7 +85,7 @@ class MetricKind(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a metric's value comes from; for a reading, the telemetry tier that it needs."""
+    """Source of a metric's value; for a reading, the required telemetry tier."""
 
     DRIVER = "driver"
     BASIC = "basic tier"
@@ -100,49 +100,49 @@ class Origin(StrEnum):
 
 
 class Export(Enum):
-    """The metrics that carry a signal."""
+    """How a signal is exported."""
 
     GAUGE = auto()
-    """Last reading."""
+    """Last reading as a gauge."""
     HISTOGRAM = auto()
-    """Last reading as a gauge, seconds as a histogram."""
+    """Last reading as a gauge, and a histogram of seconds."""
     COUNTER = auto()
-    """Total; the value only grows until the driver or the engine restarts."""
+    """Counter that grows until the driver or the engine restarts."""
     NAMED = auto()
-    """No metric of its own: a series for each of its bits."""
+    """No metric of its own: one series per bit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """One metric; its name is that of Prometheus's text format, suffix and all."""
+    """Metric family; its name is that of the text format, including the suffix."""
 
     name: str
     kind: MetricKind
     help: str
-    """A sentence with its full stop."""
+    """Full sentence with a period."""
     labels: tuple[str, ...]
     origin: Origin
     collector: Collector = Collector.AGENT
-    """The group that it is switched on and off with."""
+    """Collector that enables it."""
     level: Level = Level.FULL
-    """The least level that it is exported at."""
+    """Lowest level that exports it."""
 
     @property
     def stem(self) -> str:
-        """The name without its suffix, which OpenMetrics gives to samples alone."""
+        """Name without `_total` or `_info`, which OpenMetrics adds to samples only."""
         return self.name.removesuffix("_total").removesuffix("_info")
 
     @property
     def unit(self) -> str:
-        """The base unit that ends the name; empty for a number without one."""
+        """Base unit at the end of the name; empty if there is none."""
         stem = self.name.removesuffix("_total")
         return next((unit for unit in _UNITS if stem.endswith(f"_{unit}")), "")
 
 
 def series_key(name: str, **labels: str) -> str:
-    """How `AgentReport.counters` and `gauges` name a series that has labels.
+    """Key of a labeled series in `AgentReport.counters` and `gauges`.
 
-    Without labels it is the metric's name alone.
+    Without labels it is just the metric's name.
     """
     pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
     return f"{name}{{{pairs}}}" if pairs else name

@@ -1,4 +1,4 @@
-"""How a load goes over hours, days and weeks, and where it is heading."""
+"""Load patterns: periodicity over days and weeks, and trend."""
 
 from typing import Protocol
 
@@ -9,43 +9,43 @@ from rightsizer.model.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a load repeats itself. Hours are UTC's; a week begins on Monday."""
+    """Periodicity of a load. Hours are UTC; weeks begin on Monday."""
 
     hours_of_day: tuple[float | None, ...]
-    """The mean of each over all days; `None` where nothing of it is known."""
+    """Mean of each hour of the day; `None` if unknown."""
     known_days: float
     """Known time, in days."""
     is_daily: bool
-    """It repeats itself day by day, and not only because it changes slowly."""
+    """Whether it repeats daily, rather than just changing slowly."""
     is_weekly: bool
-    """Weeks resemble each other more than days do."""
+    """Whether weeks are more alike than days."""
     covers_cycle: bool
-    """Every hour of a week was seen; a shorter history cannot exclude a week's cycle."""
+    """Whether every hour of a week was seen; less cannot rule out a weekly cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A robust straight line through daily values, with its uncertainty."""
+    """Robust linear fit of daily values, with its uncertainty."""
 
     slope_per_day: float
     slope_low: float
     slope_high: float
-    """The true slope lies between the two with a probability of `level_ratio`."""
+    """Bounds of the true slope, with probability `level_ratio`."""
     level_ratio: float
     value: float
-    """Of the line, on the last day."""
+    """Fitted value of the last day."""
     days: int
-    """Values that it rests on."""
+    """Number of daily values."""
 
     @property
     def is_growing(self) -> bool:
-        """Whether even the lower end of the interval grows."""
+        """Whether even the lower bound of the slope is positive."""
         return self.slope_low > 0
 
     def days_until(self, limit: float) -> tuple[float, float] | None:
-        """After how many days the line reaches a limit, at the earliest and at the latest.
+        """Earliest and latest number of days until the line reaches a limit.
 
-        `None` where it may not grow at all.
+        `None` if it may not grow at all.
         """
         if not self.is_growing:
             return None
@@ -55,32 +55,32 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Exceedance:
-    """How often five minutes would have gone beyond a capacity."""
+    """Share of five-minute blocks above a capacity."""
 
     share: float
     blocks: int
     effective_blocks: float
-    """How many independent ones they are worth."""
+    """Number of independent blocks that they are equivalent to."""
 
 
 class Past(Protocol):
-    """What is known of a case beyond its windows; worked out when it is asked for."""
+    """History of a case beyond its windows, computed on demand."""
 
     @property
     def window(self) -> Window | None:
-        """What the workload did over all its devices, over the case's span."""
+        """Window of the workload over all its devices and the case's span."""
 
     def blocks(self) -> Blocks:
-        """The same in blocks, over all that is remembered."""
+        """Blocks of the workload over the whole history."""
 
     def shape(self, measure: Measure) -> Shape | None:
-        """How it repeats itself, over all that is remembered."""
+        """Periodicity over the whole history."""
 
     def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading, over all that is remembered."""
+        """Trend over the whole history."""
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
-        """How many independent means of five minutes some blocks are worth."""
+        """Number of independent five-minute means that the blocks are equivalent to."""
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
-        """In how many of some blocks the peak was beyond a capacity; `None` without any."""
+        """Share of blocks with a peak above a capacity; `None` without blocks."""

@@ -1,7 +1,7 @@
-"""What a profiler wrote of a program at work, in one form whichever profiler it was.
+"""Profile of a program, in one form for all profilers.
 
-Times of events are whole nanoseconds on the profile's own clock. The idle causes are those of
-HolisticTraceAnalysis. Nothing here names a person, a host or an environment variable.
+Event times are integer nanoseconds on the profile's own clock. Idle causes are those of
+HolisticTraceAnalysis. Contains no user names, host names or environment variables.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from rightsizer.model.units import Nanoseconds
 
 
 class ProfileFormat(StrEnum):
-    """Who wrote the file."""
+    """Format of a profile, named for its writer."""
 
     PYTORCH = "pytorch"
     NSIGHT_SYSTEMS = "nsight-systems"
@@ -26,7 +26,7 @@ class ProfileFormat(StrEnum):
 
 
 class CopyKind(StrEnum):
-    """From where to where."""
+    """Direction of a memory copy."""
 
     HOST_TO_DEVICE = "host_to_device"
     DEVICE_TO_HOST = "device_to_host"
@@ -36,7 +36,7 @@ class CopyKind(StrEnum):
 
 
 class HostMemory(StrEnum):
-    """What the host's side of a copy is; only pinned memory is copied at the link's speed."""
+    """Host memory of a copy; only pinned memory is copied at link speed."""
 
     PAGEABLE = "pageable"
     PINNED = "pinned"
@@ -45,7 +45,7 @@ class HostMemory(StrEnum):
 
 
 class SpanKind(StrEnum):
-    """What a program was doing on the host."""
+    """Host activity of a span."""
 
     LOADER = "loader"
     CHECKPOINT = "checkpoint"
@@ -56,51 +56,51 @@ class SpanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeUse:
-    """Where the time of a device went, over its span or over one step.
+    """Breakdown of a device's time, over its span or over one step.
 
-    `kernel_seconds` and the idle causes sum to `span_seconds`.
+    `kernel_seconds` and the idle causes add up to `span_seconds`.
     """
 
     span_seconds: float
-    """From the start of the first kernel to the end of the last, or of the step."""
+    """From the start of the first kernel, or the step, to the end of the last."""
     kernel_seconds: float
-    """With any kernel running, collectives included: a union, for streams overlap."""
+    """Any kernel running, collectives included; a union, since streams overlap."""
     collective_seconds: float = 0.0
     exposed_collective_seconds: float = 0.0
-    """With a collective running and no other kernel: communication that is not hidden."""
+    """A collective running and no other kernel: communication that is not hidden."""
     copy_seconds: float = 0.0
-    """With a copy running, kernels beside it or not."""
+    """A copy running, with or without kernels."""
     exposed_copy_seconds: float = 0.0
-    """With a copy running and no kernel."""
+    """A copy running and no kernel."""
     host_wait_seconds: float = 0.0
-    """Idle while the next kernel was not launched yet."""
+    """Idle because the next kernel was not yet launched."""
     loader_wait_seconds: float = 0.0
-    """Of `host_wait_seconds`, what the host spent in its loader."""
+    """Part of `host_wait_seconds` that the host spent in its data loader."""
     synchronization_wait_seconds: float = 0.0
-    """Of `host_wait_seconds`, outside of the loader, waits that began while the host waited for the
-    device: it could not launch ahead."""
+    """Part of `host_wait_seconds`, outside the loader, in waits that began while the host waited
+    for the device and so could not launch ahead."""
     kernel_wait_seconds: float = 0.0
-    """Idle between kernels that follow each other directly: the hardware's own gaps."""
+    """Idle between consecutive kernels: hardware gaps."""
     other_idle_seconds: float = 0.0
-    """Idle for neither reason: the next kernel was launched in time and waited for another stream,
-    an event or a copy; or its launch is not in the profile."""
+    """Idle for another reason: the next kernel was launched in time but waited for a stream, an
+    event or a copy, or its launch is not in the profile."""
     checkpoint_wait_seconds: float = 0.0
-    """Of `host_wait_seconds` and `other_idle_seconds`, what the host spent at a checkpoint."""
+    """Part of `host_wait_seconds` and `other_idle_seconds` that the host spent in a checkpoint."""
     exposed_fill_seconds: float = 0.0
-    """Of the idle time, with memory being set and no copy."""
+    """Part of the idle time with a memory fill and no copy."""
 
     @property
     def idle_seconds(self) -> float:
-        """Without any kernel."""
+        """No kernel running."""
         return self.host_wait_seconds + self.kernel_wait_seconds + self.other_idle_seconds
 
 
 class KernelFamily(StrEnum):
-    """What a kernel is for, by its name."""
+    """Purpose of a kernel, derived from its name."""
 
     COLLECTIVE = "collective"
     FUSED = "fused"
-    """Several operators that a compiler joined."""
+    """Several operators fused by a compiler."""
     ATTENTION = "attention"
     CONVOLUTION = "convolution"
     MATRIX_PRODUCT = "matrix_product"
@@ -118,24 +118,24 @@ class KernelFamily(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelCounters:
-    """What hardware counters and its launch tell of one kernel, each the mean over its runs."""
+    """Hardware counters and launch figures of one kernel, averaged over its runs."""
 
     memory_ratio: float | None = None
-    """Throughput of the busiest level of memory, of its peak."""
+    """Throughput of the busiest memory level over its peak."""
     theoretical_occupancy_ratio: float | None = None
-    """Warps that its registers, shared memory and block size leave room for, of the most."""
+    """Warps allowed by registers, shared memory and block size, over the maximum."""
     register_blocks: float | None = None
-    """Blocks that a multiprocessor has the registers for."""
+    """Blocks per multiprocessor by registers."""
     shared_memory_blocks: float | None = None
-    """Blocks that a multiprocessor has the shared memory for."""
+    """Blocks per multiprocessor by shared memory."""
     warp_blocks: float | None = None
-    """Blocks that a multiprocessor has the warps for."""
+    """Blocks per multiprocessor by warps."""
     waves: float | None = None
-    """Times that its blocks fill all multiprocessors."""
+    """Number of times that its blocks fill all multiprocessors."""
     excess_sectors_ratio: float | None = None
-    """Of the sectors of global memory that are moved, those that coalesced access would not."""
+    """Share of global memory sectors moved that coalesced access would avoid."""
     active_threads: float | None = None
-    """Threads of a warp at work in an instruction, of 32."""
+    """Mean active threads per warp instruction, of 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +145,22 @@ class KernelUse:
     name: str
     count: int
     seconds: float
-    """Summed over its runs, which may overlap others'."""
+    """Summed over its runs, which may overlap with others."""
     shortest_seconds: float
     longest_seconds: float
     is_collective: bool = False
     uses_tensor_cores: bool | None = None
-    """By its counters, or by its name where that tells; `None` where nothing does."""
+    """From counters, else from its name; `None` if neither tells."""
     occupancy_ratio: float | None = None
-    """Achieved, where it was measured; the launch's estimate where the profile has only that."""
+    """Achieved occupancy if measured, else the launch's estimate."""
     compute_ratio: float | None = None
-    """SM throughput, of its peak."""
+    """SM throughput over its peak."""
     dram_ratio: float | None = None
-    """DRAM throughput, of its peak."""
+    """DRAM throughput over its peak."""
     dram_bytes_per_second: float | None = None
-    """Read and written, where that was counted."""
+    """Reads and writes, if counted."""
     flops_per_second: float | None = None
-    """Where its arithmetic was counted."""
+    """From counted arithmetic, if any."""
     family: KernelFamily = KernelFamily.OTHER
     counters: KernelCounters | None = None
 
@@ -178,16 +178,16 @@ class CopyUse:
 
 @dataclass(frozen=True, slots=True)
 class LaunchUse:
-    """How kernels came to the device."""
+    """Kernel launches of a device."""
 
     count: int
     """Calls that launch a kernel or a graph."""
     host_seconds: float
-    """Summed, in these calls."""
+    """Total host time in these calls."""
     short_kernels: int = 0
-    """Kernels shorter than a launch that brought them alone."""
+    """Kernels shorter than their own single launch call."""
     matched: int = 0
-    """Kernels whose launch is in the profile."""
+    """Kernels with a launch in the profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +199,18 @@ class StepUse:
     end: Nanoseconds
     time: TimeUse
     loader_seconds: float = 0.0
-    """In which the host waited for its loader."""
+    """Host time spent waiting for its loader."""
     last_long_collective: Nanoseconds | None = None
-    """Start of its last collective that took over 1% of the step: who starts it latest was
-    waited for."""
+    """Start of the last collective that took over 1 % of the step; the rank with the latest start
+    delays the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfiledDevice:
-    """Which device; `None` and empty where the profile does not say."""
+    """Identity of a device; `None` or empty where the profile does not state it."""
 
     key: str
-    """As the profile tells devices apart."""
+    """Key that identifies the device within the profile."""
     index: int | None = None
     name: str = ""
     uuid: str = ""
@@ -219,52 +219,52 @@ class ProfiledDevice:
 
 
 class TimelineLane(StrEnum):
-    """What a moment of a device's time went to; lanes may overlap."""
+    """Category of a device's time; lanes may overlap."""
 
     COMPUTE = "compute"
-    """Kernels but collectives."""
+    """Kernels other than collectives."""
     COLLECTIVE = "collective"
     COPY = "copy"
     LOADER_WAIT = "loader_wait"
     HOST_WAIT = "host_wait"
-    """For the host, and not for its loader."""
+    """Waiting for the host, other than its loader."""
     OTHER_IDLE = "other_idle"
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileTimeline:
-    """Where a device's time went, moment after moment of equal length."""
+    """A device's time over moments of equal length."""
 
     moment_seconds: float
     lanes: Mapping[TimelineLane, tuple[float, ...]] = field(default_factory=dict, hash=False)
-    """The part of each moment, 0 to 1; a lane in which nothing ever was is left out."""
+    """Share of each moment, 0 to 1; empty lanes are omitted."""
     streams: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
-    """The same of the busiest streams; empty where all ran on one."""
+    """The same for the busiest streams; empty if there is only one."""
     threads: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
-    """Of the host's threads that launched most: in operators, launches and waits."""
+    """The same for the host threads with the most launches: operators, launches and waits."""
     memory_bytes: tuple[int | None, ...] = ()
-    """The most that was in use in each moment; empty where it is not known."""
+    """Peak memory in use per moment; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameUse:
-    """A frame of the host with what it launched: a module, an operator, a range or a line."""
+    """Host frame with the kernels it launched: a module, operator, range or source line."""
 
     name: str
     parent: int | None
-    """Place of the frame around it among all; `None` of the outermost."""
+    """Index of the enclosing frame; `None` for the outermost."""
     seconds: float
-    """Summed over the kernels that it launched, in the frames within it too."""
+    """Total time of kernels launched in it, nested frames included."""
     self_seconds: float
-    """In none of the frames within it."""
+    """Without nested frames."""
     kernels: int
     calls: int | None = None
-    """That launched anything; `None` where kernels alone are known."""
+    """Calls that launched a kernel; `None` if only kernels are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProductUse:
-    """All products of one operator and shape: of matrices, a convolution, attention."""
+    """All calls of one operator and shape: matrix products, convolutions, attention."""
 
     name: str
     shape: str
@@ -275,38 +275,38 @@ class ProductUse:
     """Summed over the kernels of these calls."""
     flops: float
     bytes: float
-    """The least that they move: factors and results, once."""
+    """Minimum traffic: inputs and outputs, once each."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """What one device did."""
+    """Activity of one device."""
 
     device: ProfiledDevice
     time: TimeUse | None
-    """`None` where the profile has no timeline, or no kernel."""
+    """`None` without a timeline or kernels."""
     kernels: tuple[KernelUse, ...] = ()
-    """Longest in sum first."""
+    """By total time, longest first."""
     copies: tuple[CopyUse, ...] = ()
     launches: LaunchUse | None = None
     steps: tuple[StepUse, ...] = ()
     memory_peak_bytes: int | None = None
     start: Nanoseconds | None = None
-    """Of its first kernel, on the profile's clock; `None` where the profile has no timeline."""
+    """Start of its first kernel on the profile's clock; `None` without a timeline."""
     steps_time: TimeUse | None = None
-    """From the start of its first step on, where that came before the first kernel; else `None`."""
+    """From the start of its first step, if that precedes the first kernel; else `None`."""
     longest_host_wait_seconds: float = 0.0
-    """The longest single wait of `host_wait_seconds`, that before the first kernel included."""
+    """Longest single wait of `host_wait_seconds`, including that before the first kernel."""
     timeline: ProfileTimeline | None = None
     """From the start of its first step or kernel to the end of the last."""
     frames: tuple[FrameUse, ...] = ()
-    """Each before those within it, the longest first; empty where the profile has none."""
+    """Parents before children, longest first; empty if the profile has none."""
     products: tuple[ProductUse, ...] = ()
-    """Longest in sum first; empty where the profile has no shapes."""
+    """By total time, longest first; empty if the profile has no shapes."""
 
     @property
     def judged_time(self) -> TimeUse | None:
-        """Where its time went, with what its first step waited before the first kernel."""
+        """Breakdown of its time, including the first step's wait before the first kernel."""
         return self.steps_time or self.time
 
 
@@ -322,20 +322,20 @@ class HostSpanUse:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """One step as the host marked it, where no device shows it."""
+    """Step marked by the host, if no device shows it."""
 
     name: str
     start: Nanoseconds
     end: Nanoseconds
     loader_seconds: float = 0.0
-    """In which the host waited for its loader."""
+    """Time spent waiting for its loader."""
     collective_seconds: float = 0.0
-    """In which it ran a collective."""
+    """Time spent in collectives."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """What a benchmark's log states; times in seconds, rates a second."""
+    """Results stated in a benchmark's log; times in seconds, rates per second."""
 
     benchmark: str
     scenario: str
@@ -344,32 +344,32 @@ class BenchmarkResult:
     """By stable names: `samples_per_second`, `tokens_per_second`, `latency_p90_seconds`,
     `ttft_p99_seconds`, `tpot_p99_seconds`, `time_to_train_seconds`."""
     device_name: str = ""
-    """Of its accelerators, as the log names them; empty where it does not."""
+    """Accelerators named in the log; empty if it names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One file, read."""
+    """Parsed profile file."""
 
     format: ProfileFormat
     source: str
-    """The file's name, without its folders."""
+    """File name without directories."""
     version: str = ""
-    """Of the format or of who wrote it."""
+    """Version of the format or its writer."""
     start: Nanoseconds | None = None
-    """Wall time of the profile's time 0; `None` where it is not known."""
+    """Wall time of time 0 of the profile; `None` if unknown."""
     rank: int | None = None
     world_size: int | None = None
     devices: tuple[DeviceProfile, ...] = ()
     host_spans: tuple[HostSpanUse, ...] = ()
     benchmark: BenchmarkResult | None = None
     host_steps: tuple[HostStep, ...] = ()
-    """Empty where a device has a timeline: its own steps tell more."""
+    """Empty if a device has a timeline: its own steps are more precise."""
     events: int = 0
-    """That were read in all."""
+    """Number of events read."""
     unread: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Events that are of no use here or are not understood, counted by what they are."""
+    """Unused or unrecognized events, counted by type."""
     notes: tuple[str, ...] = ()
-    """What limits it, a sentence each."""
+    """Limitations, one sentence each."""
     is_whole: bool = True
-    """Whether the file ends where its writer ended it."""
+    """Whether the file is complete, not truncated."""

@@ -1,4 +1,4 @@
-"""What the agent publishes at one tick, immutable, and what stretches of the past show."""
+"""Report published by the agent each tick, immutable, and views of past time ranges."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counters of one device since the agent started; they only grow."""
+    """Counters of one device since the agent started."""
 
     state_seconds: Mapping[State, float]
     condition_seconds: Mapping[Condition, float]
@@ -33,16 +33,16 @@ class Totals:
     used_seconds: float
     used_joules: float
     distributions: Mapping[Signal, Histogram]
-    """Of all the seconds whose signal is known; weights are nanoseconds."""
+    """Over all seconds with a known signal; weights are nanoseconds."""
     signal_seconds: Mapping[Signal, float] = field(default_factory=dict)
-    """The exact integral of each of these signals over time; a distribution knows bins only."""
+    """Exact integral of each signal over time; a distribution only has bins."""
     energy_joules: Mapping[EnergySource, float] = field(default_factory=dict)
-    """Of the known time, by how it was measured; used and wasted joules sum to all of it."""
+    """Over known time, by source; used plus wasted joules equal the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripCell:
-    """A slice of a device's day: how its time divides into states."""
+    """Slice of a device's day: time by state."""
 
     start: Nanoseconds
     end: Nanoseconds
@@ -51,16 +51,16 @@ class StripCell:
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """One device as it stands."""
+    """Current state of one device."""
 
     device: Device
     down: Down | None
-    """`None` where the device answers."""
+    """`None` if the device responds."""
     last_sample: Nanoseconds | None
     """Wall time of the last reading."""
     reading: Reading | None
     signals: Mapping[Signal, float]
-    """The last reading's signals with the derived ratios."""
+    """Signals of the last reading with derived ratios."""
     state: State
     conditions: frozenset[Condition]
     tier: Tier
@@ -68,47 +68,47 @@ class DeviceReport:
     provisioning: Mapping[str, Provisioning]
     """By window: `24h`, `7d`, `current`."""
     strip: tuple[StripCell, ...] = ()
-    """The last day, oldest first."""
+    """Last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
     xids: XidLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadReport:
-    """What a workload did since the agent started, over all the devices that it held."""
+    """Totals of a workload since the agent started, over all devices that it held."""
 
     workload: Workload
     devices: tuple[str, ...]
-    """The devices that it holds, or held when it was last seen, by uuid."""
+    """Uuids of the devices that it holds, or last held."""
     last_seen: Nanoseconds
     """Wall time."""
     totals: Totals
-    """Summed over its devices, of a shared device its part; without distributions."""
+    """Summed over its devices, shared ones by its share; without distributions."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What the devices share."""
+    """Data of the node as a whole."""
 
     signals: Mapping[Signal, float] = field(default_factory=dict)
-    """The host's own."""
+    """Signals of the host."""
     driver: Mapping[str, str] = field(default_factory=dict)
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
     topology: Topology | None = None
     ports: tuple[FabricPort, ...] = ()
     released: str | None = None
-    """What was let go on request, `None` where nothing was."""
+    """What was released on request, or `None`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """A scheduled job's last run. Times are wall time."""
+    """Last run of a scheduled job. Times are wall time."""
 
     name: str
     runs: int = 0
     failures: int = 0
     skipped: int = 0
-    """Runs left out because the one before was still under way."""
+    """Runs skipped because the previous one was still running."""
     last_start: Nanoseconds | None = None
     last_success: Nanoseconds | None = None
     last_duration_seconds: float | None = None
@@ -117,53 +117,53 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """The agent itself."""
+    """State of the agent itself."""
 
     version: str
     source: str
-    """What is read: `nvml`, `simulated (eight-gpu-node)`."""
+    """Telemetry source: `nvml`, `simulated (eight-gpu-node)`."""
     started: Nanoseconds
     interval_seconds: float
     collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
     jobs: tuple[JobReport, ...] = ()
     trouble: str | None = None
-    """Why there are no devices, `None` where there are."""
+    """Why there are no devices, or `None` if there are."""
     counters: Mapping[str, float] = field(default_factory=dict)
-    """The agent's own counters, by the name of their metric."""
+    """The agent's counters by metric name."""
     gauges: Mapping[str, float] = field(default_factory=dict)
-    """The agent's own gauges, by the name of their metric."""
+    """The agent's gauges by metric name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The node at one tick."""
+    """State of the node at one tick."""
 
     generation: int
-    """Grows with every tick; outputs cache by it."""
+    """Incremented each tick; output caches use it as their key."""
     wall_time: Nanoseconds
     devices: tuple[DeviceReport, ...]
     advice: tuple[Advice, ...]
-    """Open advice first, then what was closed of late."""
+    """Open recommendations first, then recently closed ones."""
     agent: AgentReport
     node: NodeReport = field(default_factory=NodeReport)
     workloads: tuple[WorkloadReport, ...] = ()
-    """Seen longest ago first; a minute old at most."""
+    """Least recently seen first; up to a minute old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time that ends now, and the cells that it is divided into."""
+    """Time range that ends now, and the length of its cells."""
 
     name: str
-    """Empty for one that ends at another time than now."""
+    """Empty for a range that does not end now."""
     text: str
-    """In a sentence: `the last` and this."""
+    """Wording after `the last`."""
     length: Nanoseconds
     cell: Nanoseconds
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """Wording for use in a sentence."""
         return f"the last {self.text}" if self.name else self.text
 
 
@@ -177,11 +177,11 @@ SPANS: Final = (
 """Shortest first."""
 
 DEFAULT_SPAN: Final = SPANS[2]
-"""A day: what people mean by now."""
+"""A day: what people mean by the present."""
 
 
 def span_named(name: str) -> Span | None:
-    """The span of a name, `None` where there is none."""
+    """Span by name, or `None`."""
     return next((span for span in SPANS if span.name == name), None)
 
 
@@ -191,18 +191,18 @@ _COARSE_DETAIL: Final = Span("30d-detail", "30 days", 30 * DAY, HOUR)
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A stretch of the past that someone looks at more closely."""
+    """Past time range selected for a closer look."""
 
     start: Nanoseconds
     end: Nanoseconds
 
     def detail(self, now: Nanoseconds) -> Span:
-        """The span that has it in the shortest cells that are kept so far back."""
+        """Span with the shortest cells that are kept that far back."""
         return _FINE_DETAIL if now - self.start < _FINE_DETAIL.length else _COARSE_DETAIL
 
     @property
     def span(self) -> Span:
-        """What is drawn of it, where the end stands for now."""
+        """Span to draw, with its end in place of now."""
         begin, end = (datetime.fromtimestamp(at / NANOSECONDS_PER_SECOND, UTC) for at in self)
         time_format = "%H:%M" if begin.date() == end.date() else "%-d %b %H:%M"
         text = f"{begin:%-d %b %H:%M} to {end.strftime(time_format)}"
@@ -214,7 +214,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """What a device did over a span: its cells, oldest first, and the sums over all of them."""
+    """Activity of a device over a span: cells, oldest first, and their sums."""
 
     cells: tuple[StripCell, ...]
     states: Mapping[State, Nanoseconds] = field(default_factory=dict)
@@ -225,7 +225,7 @@ class DeviceSpan:
 
 
 PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]
-"""Answers what each device did over a span, by uuid."""
+"""Returns the activity of each device over a span, by uuid."""
 
 BlocksOf: TypeAlias = Callable[[Collection[str], TimeRange], Mapping[str, Blocks]]
-"""Answers what was measured of some devices in a stretch of the past, by uuid."""
+"""Returns the blocks of some devices in a past time range, by uuid."""

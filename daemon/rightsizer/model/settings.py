@@ -1,7 +1,7 @@
-"""How a threshold is declared: a field of a frozen dataclass with its unit, bounds and source.
+"""Declaration of settings: dataclass fields with unit, bounds and source.
 
-`config/` turns such classes into a validated file format, a JSON schema and
-documentation; nothing else in the program holds a number that an operator may want to change.
+`config/` turns such classes into a validated file format, a JSON schema and documentation. No
+other place in the program holds a number that an operator may want to change.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from rightsizer.model.frozen import Field, dataclass, field, fields
 
 _DESCRIPTION: Final = "description"
-"""The key of a setting's help, unit, limits and source, before its name is known."""
+"""Metadata key of help, unit, limits and source, before the field's name is known."""
 _IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)
 _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
@@ -21,12 +21,12 @@ _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyTy
 )
 _ATTRIBUTE: Final = re.compile(r"^(\w+): (.*(?:\n {4}.*)*)", re.MULTILINE)
 LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
-"""The metadata of a group of settings that a reload puts in force, without a restart."""
+"""Metadata of a settings group that a reload applies without a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of a setting beside its default."""
+    """Facts about a setting other than its default."""
 
     help: str
     unit: str
@@ -44,23 +44,23 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
     source: str = "",
     is_live: bool | None = None,
 ) -> Any:
-    """A dataclass field that an operator may set.
+    """Declare a dataclass field that an operator may set.
 
-    What it does is said by the docstring of its class, under `Attributes:`, as is where its default
-    comes from, in a line that begins with `Source:`. A field that several classes share says both
-    itself, by `help` and `source`.
+    The class docstring describes the setting under `Attributes:` and names the source of its
+    default in a line that begins with `Source:`. A field shared by several classes states both
+    itself, in `help` and `source`.
 
     Args:
-        default: The value where the operator says nothing.
-        help: One sentence that says what the setting does.
-        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default what
-            the field's name ends with. A field in seconds is a float and is written as a
-            duration (`10m`) in the configuration, one in bytes as a size (`512MiB`), both
+        default: Value if the operator sets none.
+        help: Effect of the setting, in one sentence.
+        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default derived
+            from the end of the field's name. A field in seconds is a float, written as a duration
+            (`10m`) in the configuration, and one in bytes is written as a size (`512MiB`), both
             without the unit at the end of their names.
-        within: The smallest and the largest value allowed, `None` where there is no end; by
-            default a ratio is from 0 to 1, and seconds and bytes are not negative.
-        source: Where the default comes from: a paper, a document, a data file.
-        is_live: Whether a reload puts it in force; as the group says that it stands in without.
+        within: Minimum and maximum, `None` for unlimited; by default ratios are limited to 0..1,
+            and seconds and bytes must not be negative.
+        source: Origin of the default: a paper, a document, a data file.
+        is_live: Whether a reload applies it; by default inherited from its group.
     """
     metadata: dict[str, Any] = {_DESCRIPTION: (help, unit, within, source)}
     if is_live is not None:
@@ -68,7 +68,7 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
     if isinstance(default, (list, dict, set)):
         raise TypeError("a setting's default must be immutable")
     if isinstance(default, MappingProxyType):
-        # Read-only, but without a hash before Python 3.12, so that dataclasses refuse it.
+        # Read-only, but not hashable before Python 3.12, so dataclasses reject it.
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
 
@@ -76,9 +76,9 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
 def settings_class(
     name: str, module: str, words: str, parts: Iterable[tuple[str, Any, Any]]
 ) -> Any:
-    """A class of settings that a table names: a key, a type and a field each.
+    """Build a settings class from a table of keys, types and fields.
 
-    So that what has settings is registered in one place.
+    Lets features register their settings in a single place.
     """
     names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
     for key, hint, each in parts:
@@ -87,12 +87,12 @@ def settings_class(
 
 
 def group(settings: type) -> Any:
-    """A field that groups other settings."""
+    """Declare a field that groups other settings."""
     return field(default_factory=settings)
 
 
 def bounds_of(settings: type) -> dict[str, Bounds]:
-    """The bounds of each setting of a class, by the field's name; groups of settings have none."""
+    """Bounds of each setting of a class by field name; groups have none."""
     described, found = _described(settings), {}
     for declared in fields(settings):
         if _DESCRIPTION in declared.metadata:
@@ -108,7 +108,7 @@ def bounds_of(settings: type) -> dict[str, Bounds]:
 
 
 def _described(settings: type) -> dict[str, tuple[str, str]]:
-    """What the docstrings of a class and its bases say of each attribute, and its source."""
+    """Parse help and source of each attribute from the docstrings of a class and its bases."""
     found = {}
     for each in reversed(settings.__mro__[:-1]):
         _, _, attributes = (each.__doc__ or "").partition("Attributes:\n")
@@ -119,5 +119,5 @@ def _described(settings: type) -> dict[str, tuple[str, str]]:
 
 
 def is_live(declared: "Field[Any]") -> bool | None:
-    """Whether a reload puts a dataclass field in force; `None` where its group decides."""
+    """Whether a reload applies a dataclass field; `None` if its group decides."""
     return cast(bool | None, declared.metadata.get(_IS_LIVE))

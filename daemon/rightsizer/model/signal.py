@@ -1,4 +1,4 @@
-"""The signals of `signals.csv`: name, unit, bounds, meaning, and how each is exported."""
+"""Signals of `signals.csv`: name, unit, bounds, meaning, and export."""
 
 from enum import StrEnum, auto
 from typing import Final, Self
@@ -8,7 +8,7 @@ from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit
 
 _BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
-    # Rounding and MIG instances read a little above the whole; that is the whole.
+    # Rounding and MIG instances may read slightly above 1; such values are clamped.
     Unit.RATIO: (0.0, 1.1),
     Unit.BYTES: (0.0, 2.0**50),
     Unit.BYTES_PER_SECOND: (0.0, 1e14),
@@ -24,21 +24,21 @@ _ROWS: Final = {row["name"]: row for row in table_rows(__file__, "signals.csv")}
 
 
 class Signal(StrEnum):
-    """A signal with its row of the table; its value is also its header in a CSV recording."""
+    """Signal of the table; its value is also its column in a CSV recording."""
 
     unit: Unit
     meaning: str
-    """Sentence with its full stop."""
+    """Full sentence with a period."""
     collector: Collector
-    """The group that its metrics are switched on and off with."""
+    """Collector that enables its metrics."""
     origin: Origin
-    """Telemetry tier that it needs."""
+    """Required telemetry tier."""
     export: Export
     level: Level
-    """The least level that its metric is exported at; its histogram is of the full one."""
+    """Lowest level that exports its metric; its histogram needs the full one."""
 
     def __new__(cls, name: str) -> Self:
-        """Make the member of a row."""
+        """Make a member from its row."""
         signal, row = str.__new__(cls, name), _ROWS[name]
         signal._value_, signal.meaning = name, row["meaning"]
         signal.unit, signal.export = Unit(row["unit"]), Export[row["export"].upper()]
@@ -141,12 +141,12 @@ class Signal(StrEnum):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Least and most that a reading can be at all."""
+        """Minimum and maximum of a plausible reading."""
         return _BOUNDS[self.unit]
 
     @property
     def metric_name(self) -> str:
-        """Name of the metric of the last reading."""
+        """Metric name of the last reading."""
         if self.unit is Unit.RATIO:
             return f"rightsizer_{self}_ratio"
         if self is Signal.PROCESS_COUNT:  # Prometheus keeps the suffix `_count` for histograms.
@@ -156,25 +156,25 @@ class Signal(StrEnum):
 
     @property
     def distribution_metric_name(self) -> str:
-        """Name of the histogram of the seconds."""
+        """Metric name of the histogram of seconds."""
         return f"rightsizer_{self}_distribution_ratio"
 
 
 PIPES: Final = (Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE, Signal.FP16_ACTIVE, Signal.FP64_ACTIVE)
-"""The arithmetic pipes; at least one must work before a GPU computes."""
+"""Arithmetic pipes; a computing GPU uses at least one."""
 
 MEDIA_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG)
-"""Those for video and pictures."""
+"""Engines for video and images."""
 
 HOST_SIGNALS: Final = (
     *(Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE, Signal.MEMORY_PRESSURE, Signal.IO_WAIT),
     *(Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND),
     *(Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND),
 )
-"""Signals of the node, shared by all its devices; an owner's own go before them."""
+"""Signals of the node, shared by its devices; an owner's own signals take precedence."""
 
 SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
-"""What a serving engine says of itself: the only honest evidence of application pressure."""
+"""Signals reported by a serving engine: the only direct evidence of application pressure."""
 
 RATIO_SIGNALS: Final = frozenset(each for each in Signal if each.unit is Unit.RATIO)
 """Signals in 0..1 of a capacity."""
@@ -187,11 +187,11 @@ CAPACITY_SIGNALS: Final[dict[Signal, dict[Unit, Signal]]] = {
     Signal.NVLINK_RECEIVE: {Unit.BYTES_PER_SECOND: Signal.NVLINK_RECEIVE_BYTES_PER_SECOND},
     Signal.NVLINK_TRANSMIT: {Unit.BYTES_PER_SECOND: Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND},
 }
-"""Ratios that can also be read as a quantity, which the device's capacity turns into the ratio."""
+"""Ratios that may be read as quantities and are divided by the device's capacity."""
 
 
 def in_unit(signal: Signal, unit: Unit) -> Signal:
-    """The signal that holds this one's reading in a unit: `power` in watts is `power_watts`.
+    """Signal for the same measurement in a unit: `power` in watts is `power_watts`.
 
     Raises:
         ValueError: the signal is not measured in that unit.

@@ -1,4 +1,4 @@
-"""Everything that was known at one tick, immutable: what telemetry hands to accounting."""
+"""Immutable state of a node at one tick, passed from telemetry to accounting."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,25 +15,25 @@ from rightsizer.model.workload import Holding
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """Why a device gives no readings."""
+    """Reason why a device has no readings."""
 
     reason: Missing
     detail: str
-    """What the driver said, for a person."""
+    """Message of the driver, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A GPU whose driver calls take so long that its readings come late or less often."""
+    """GPU with slow driver calls, read late or less often."""
 
     round_seconds: float
-    """What its longest round of calls took since it has become slow."""
+    """Longest round of calls since it became slow."""
     postponed: tuple[str, ...]
-    """The collectors that are asked less often for it, by name."""
+    """Names of the collectors that run less often for it."""
 
 
 class CollectorOutcome(NamedTuple):
-    """How a collector's last pass over all devices went."""
+    """Result of a collector's last pass over all devices."""
 
     success: bool
     duration_seconds: float
@@ -41,38 +41,38 @@ class CollectorOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The node, or a recording of one, at one tick."""
+    """State of a node, live or recorded, at one tick."""
 
     wall_time: Nanoseconds
     """Since the epoch; may step back when the clock is set."""
     time: Nanoseconds
-    """On the source's steady clock, the one that readings use."""
+    """Source's monotonic clock, as in readings."""
     interval: Nanoseconds
-    """The source's usual time between two readings of a device."""
+    """Nominal time between two readings of a device."""
     devices: tuple[Device, ...]
     readings: Mapping[str, Reading]
-    """By uuid; a device without one is silent at this tick."""
+    """By uuid; a device without a reading is silent at this tick."""
     down: Mapping[str, Down] = field(default_factory=dict)
     host: Mapping[Signal, float] = field(default_factory=dict)
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
-    """Who holds each device, by uuid."""
+    """Holders of each device, by uuid."""
     collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
-    """By name; empty for a source that only repeats what others collected."""
+    """By name; empty for a source that only replays collected data."""
     abandoned_workers: int = 0
-    """Threads that hang in the driver and were given up."""
+    """Number of threads that hang in the driver and were abandoned."""
     slow: Mapping[str, Slow] = field(default_factory=dict)
-    """By uuid, the GPUs whose driver calls are slow."""
+    """GPUs with slow driver calls, by uuid."""
     topology: Topology | None = None
     xids: Mapping[str, XidLog] = field(default_factory=dict)
-    """By uuid, of devices that are down too."""
+    """By uuid, including devices that are down."""
     ports: tuple[FabricPort, ...] = ()
     driver: Mapping[str, str] = field(default_factory=dict)
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
     released: str | None = None
-    """What was let go on request and until when, `None` where nothing was."""
+    """What was released on request and until when, or `None`."""
     trouble: str | None = None
-    """Why the source offers no devices at all, `None` where it does."""
+    """Why the source has no devices, or `None` if it has some."""
 
     def wall_time_of(self, time: Nanoseconds) -> Nanoseconds:
-        """The wall time of a point on the steady clock, by this snapshot's pair of clocks."""
+        """Convert a time of the monotonic clock to wall time, by this snapshot's clock pair."""
         return self.wall_time + time - self.time

@@ -1,11 +1,11 @@
-"""The words for where time went: states, conditions, causes of waste, tiers of telemetry."""
+"""Vocabulary of accounting: states, conditions, causes of waste, telemetry tiers."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class State(StrEnum):
-    """Exactly one for each second of each device."""
+    """State of a device; exactly one at any time."""
 
     UNKNOWN = "unknown"
     IDLE_EMPTY = "idle_empty"
@@ -25,22 +25,22 @@ ACTIVE_STATES: Final = frozenset(State) - IDLE_STATES - {State.UNKNOWN}
 
 
 class UnknownReason(StrEnum):
-    """Why a device's state is unknown for a while."""
+    """Why a device's state is unknown."""
 
     NO_READING = "no_reading"
-    """Nothing was read for longer than the longest usual gap."""
+    """No reading for longer than the maximum gap."""
     NO_UTILIZATION = "no_utilization"
-    """Neither utilization nor a profiling counter was read, which alone tell of work."""
+    """Neither utilization nor a profiling counter was read, the only evidence of work."""
     PARTIAL_COUNTERS = "partial_counters"
-    """At rest by what was read, which is not what a kernel would show in."""
+    """Idle by the signals read, which would not show a kernel."""
     DRAWS_POWER = "draws_power"
-    """At rest by its counters, and drawing power as if at work."""
+    """Idle by its counters, but drawing power as under load."""
     NO_HOLDER = "no_holder"
-    """Busy, and neither a process nor memory in use: as a GPU reads that was just woken."""
+    """Busy without a process or memory in use, as a GPU reads while waking up."""
 
 
 class Condition(StrEnum):
-    """May hold beside any state."""
+    """Condition that may hold in any state."""
 
     POWER_THROTTLED = "power_throttled"
     THERMAL_THROTTLED = "thermal_throttled"
@@ -59,16 +59,16 @@ THROTTLES: Final = frozenset(
 
 
 class Observation(StrEnum):
-    """What takes several readings to be told, be it that it is so or that it is not."""
+    """Fact that takes several readings to establish, whether it turns out true or false."""
 
     LOAD_CYCLES = "load_cycles"
-    """Readings were close enough together for the cycles of a load."""
+    """Readings were close enough together to detect load cycles."""
     RANKS = "ranks"
-    """The GPUs of a job were compared with one another."""
+    """The GPUs of a job were compared with each other."""
 
 
 class Cause(StrEnum):
-    """Where the unused part of a second went."""
+    """Cause of the unused part of a second."""
 
     IDLE = "idle"
     STALLED = "stalled"
@@ -81,7 +81,7 @@ class Cause(StrEnum):
 
 
 class Tier(StrEnum):
-    """What the telemetry allows to be claimed, best first."""
+    """Telemetry tier, which limits what can be concluded; best first."""
 
     PROFILING = "profiling"
     POWER = "power"
@@ -90,7 +90,7 @@ class Tier(StrEnum):
 
 
 class Resource(StrEnum):
-    """What a device can run short of."""
+    """Resource that a device may run short of."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -98,4 +98,4 @@ class Resource(StrEnum):
     PCIE = "pcie"
     NVLINK = "nvlink"
     MEDIA = "media"
-    """The engines for video and pictures, by the busiest; left out where they rest."""
+    """Engines for video and images, by the busiest; omitted while they are idle."""

@@ -14,18 +14,18 @@ _LANE_BYTES_PER_SECOND: Final = {
     5: 32e9 * 128 / 130 / 8,
     6: 64e9 * 242 / 256 / 8,
 }
-"""One direction of one lane by generation: line rate less its code (PCI-SIG)."""
+"""One direction of one lane by PCIe generation: line rate less encoding overhead (PCI-SIG)."""
 
 
 def link_bytes_per_second(generation: float | None, width: float | None) -> float | None:
-    """One direction of a link; `None` for a generation or a width that does not exist."""
+    """Bandwidth of one link direction; `None` for an unknown generation or width."""
     lane = _LANE_BYTES_PER_SECOND.get(int(generation or 0))
     return lane * width if lane is not None and width and width > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Nvlink:
-    """A link that the board has; what is not known is `None`."""
+    """NVLink of a board; unknown values are `None`."""
 
     number: int
     is_up: bool
@@ -33,7 +33,7 @@ class Nvlink:
     bytes_per_second: float | None = None
     """One direction, as negotiated."""
     remote_pci_bus_id: str | None = None
-    """The GPU at the other end; `None` for a switch, which does not tell its address."""
+    """GPU at the other end; `None` for a switch, which does not report its address."""
     leads_to_switch: bool = False
     receive_bytes: float | None = None
     """Since the driver was loaded."""
@@ -46,16 +46,16 @@ class Nvlink:
 
 @dataclass(frozen=True, slots=True)
 class FabricPort:
-    """One port with its counters, which only grow while the adapter runs."""
+    """Fabric port with its counters, which increase while the adapter runs."""
 
     adapter: str
-    """As in `mlx5_0`."""
+    """For example `mlx5_0`."""
     number: int
     link_layer: str
     """`InfiniBand`, or `Ethernet` for RoCE."""
     is_active: bool
     state: str
-    """The kernel's word, as in `ACTIVE`."""
+    """Name used by the kernel, e.g. `ACTIVE`."""
     pci_bus_id: str | None = None
     numa_node: int | None = None
     rate_bytes_per_second: float | None = None
@@ -63,31 +63,31 @@ class FabricPort:
     receive_bytes: float | None = None
     transmit_bytes: float | None = None
     transmit_wait: float | None = None
-    """Ticks during which data was there and could not be sent."""
+    """Ticks with data to send that could not be sent."""
     errors: Mapping[str, float] = field(default_factory=dict)
-    """By the kernel's name of the counter: `symbol_error`, `link_downed`."""
+    """By the kernel's counter name: `symbol_error`, `link_downed`."""
 
     @property
     def name(self) -> str:
-        """As in `mlx5_0/1`."""
+        """For example `mlx5_0/1`."""
         return f"{self.adapter}/{self.number}"
 
 
 class LinkKind(StrEnum):
-    """The way between two devices, nearest first; the words are those of `nvidia-smi topo`."""
+    """Path between two devices, nearest first; labels of `nvidia-smi topo`."""
 
     SELF = "X"
     NVLINK = "NV"
     PIX = "PIX"
     """At most one PCIe bridge."""
     PXB = "PXB"
-    """Several PCIe bridges, not the host bridge."""
+    """Several PCIe bridges without crossing the host bridge."""
     PHB = "PHB"
-    """The PCIe host bridge."""
+    """Through the PCIe host bridge."""
     NODE = "NODE"
-    """Host bridges of one NUMA node."""
+    """Between host bridges of one NUMA node."""
     SYSTEM = "SYS"
-    """The link between NUMA nodes."""
+    """Across NUMA nodes."""
     UNKNOWN = "?"
 
 
@@ -104,58 +104,58 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a GPU sits."""
+    """Location of a GPU in the node."""
 
     uuid: str
     pci_bus_id: str | None = None
     numa_node: int | None = None
-    """Of its slot; `None` where the platform does not say."""
+    """NUMA node of its slot; `None` if the platform does not report it."""
     memory_numa_node: int | None = None
-    """That its own memory is, on platforms where GPUs are NUMA nodes; holds no CPUs."""
+    """NUMA node of its own memory where GPUs are NUMA nodes; it has no CPUs."""
     cpus: tuple[int, ...] = ()
-    """Those near to it; empty where unknown."""
+    """Local CPUs; empty if unknown."""
     bridges: tuple[Bridge, ...] = ()
     """From the GPU up to the root port."""
     generation: int | None = None
     width: int | None = None
     generation_maximum: int | None = None
-    """What the GPU itself could do."""
+    """Maximum of the GPU itself."""
     width_maximum: int | None = None
 
     @property
     def slot_generation_maximum(self) -> int | None:
-        """What GPU and all bridges above it allow together; `None` unless all of them tell."""
+        """Maximum of the GPU and all bridges above; `None` if any is unknown."""
         return _least(self.generation_maximum, [b.generation_maximum for b in self.bridges])
 
     @property
     def slot_width_maximum(self) -> int | None:
-        """What GPU and the slot it sits in allow together; wider bridges above do not matter."""
+        """Maximum of the GPU and its slot; wider bridges above do not matter."""
         return _least(self.width_maximum, [b.width_maximum for b in self.bridges[:1]])
 
 
 @dataclass(frozen=True, slots=True)
 class GpuLink:
-    """The way between two GPUs; each pair once, in the order of the node's GPUs."""
+    """Path between two GPUs; each pair once, in the node's GPU order."""
 
     uuid: str
     peer_uuid: str
     kind: LinkKind
     nvlinks: int = 0
-    """Links between the two, or to the switch that joins them; 0 beside the kind `NVLINK` where
-    the driver uses them and does not tell how many."""
+    """Number of links between the two, or to the common switch; 0 with kind `NVLINK` if the driver
+    uses links but does not report their number."""
     pcie_kind: LinkKind = LinkKind.UNKNOWN
-    """The way over PCIe, which stands beside NVLink."""
+    """Path over PCIe, also present beside NVLink."""
     can_read_peer: bool | None = None
-    """Whether one can read the other's memory; `None` where the driver does not say."""
+    """Whether peer memory access works; `None` if the driver does not say."""
 
     @property
     def label(self) -> str:
-        """As `nvidia-smi topo -m` writes it: `NV18`, `PIX`, `SYS`."""
+        """Label as in `nvidia-smi topo -m`: `NV18`, `PIX`, `SYS`."""
         return f"{self.kind}{(self.nvlinks or '') if self.kind is LinkKind.NVLINK else ''}"
 
 
 class AdapterKind(StrEnum):
-    """What is beside the GPUs."""
+    """Kind of a PCIe device other than a GPU."""
 
     INFINIBAND = "infiniband"
     NETWORK = "network"
@@ -164,19 +164,19 @@ class AdapterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A network card or disk, and how near each GPU is."""
+    """Network card or disk, and its distance to each GPU."""
 
     name: str
     kind: AdapterKind
     pci_bus_id: str
     numa_node: int | None = None
     links: Mapping[str, LinkKind] = field(default_factory=dict)
-    """By the GPU's uuid."""
+    """By GPU uuid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All of it, as it was found once."""
+    """Topology of a node, discovered once."""
 
     placements: Mapping[str, Placement] = field(default_factory=dict)
     """By uuid."""
@@ -186,13 +186,13 @@ class Topology:
     """CPUs by node; empty without NUMA."""
 
     def link(self, one: str, other: str) -> GpuLink | None:
-        """The way between two GPUs, whichever comes first."""
+        """Path between two GPUs, in either order."""
         return next(
             (link for link in self.links if {link.uuid, link.peer_uuid} == {one, other}), None
         )
 
     def nvlink_peers(self, uuids: Iterable[str]) -> dict[str, set[str]]:
-        """Of each of some GPUs those among them that it reaches over NVLink."""
+        """GPUs that each of the given ones reaches over NVLink, among them."""
         peers: dict[str, set[str]] = {uuid: set() for uuid in uuids}
         for link in self.links:
             if link.kind is LinkKind.NVLINK and {link.uuid, link.peer_uuid} <= peers.keys():
@@ -202,13 +202,13 @@ class Topology:
 
 
 def _least(own: int | None, above: list[int | None]) -> int | None:
-    # Where a bridge is silent, or a virtual machine shows none, the slot may allow less.
+    # With an unreadable bridge, or none in a virtual machine, the slot may allow less.
     known = [value for value in (own, *above) if value is not None]
     return min(known) if above and len(known) == len(above) + 1 else None
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
-    """CPUs as the kernel and `taskset` write them: `0-27,56-83`."""
+    """Format CPUs as the kernel and `taskset` do: `0-27,56-83`."""
     ranges: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if ranges and cpu == ranges[-1][1] + 1:

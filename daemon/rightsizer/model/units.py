@@ -1,6 +1,6 @@
-"""Units at the edge, base units inside: seconds, bytes, watts, hertz, ratios.
+"""Unit conversion at the edge; base units inside: seconds, bytes, watts, hertz, ratios.
 
-Time is counted in whole nanoseconds, so that the states of a device sum to its wall time exactly.
+Time is in integer nanoseconds, so that a device's states add up to wall time exactly.
 """
 
 import re
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 Nanoseconds: TypeAlias = int
-"""A point in time or a duration, as Python's own clocks count it."""
+"""Point in time or duration, as in Python's `*_ns` clocks."""
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 HOUR_SECONDS: Final = 3600.0
@@ -22,7 +22,7 @@ DAY: Final[Nanoseconds] = 24 * HOUR
 
 
 class Unit(StrEnum):
-    """The base unit that a value is kept in."""
+    """Base unit of a value."""
 
     RATIO = "ratio"
     BYTES = "bytes"
@@ -48,7 +48,7 @@ _FACTORS: Final[dict[Unit, dict[float, str]]] = {
     Unit.COUNT: {1.0: "count"},
     Unit.SECONDS: {1.0: "s seconds", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"},
 }
-"""Spellings of units, by the factor that leads to the base unit."""
+"""Spellings of units, by the factor to the base unit."""
 _SPELLINGS: Final = {
     spelling: (unit, factor)
     for unit, factors in _FACTORS.items()
@@ -58,7 +58,7 @@ _SPELLINGS: Final = {
 
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w|y)")
 _PER_SECOND: Final = {"us": 1e6, "ms": 1e3}
-"""Of units below a second, so that 40us is the number nearest to it."""
+"""Divisors of units below a second, so that 40us parses to the nearest float."""
 _DURATION_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0} | {
     unit: days * DAY_SECONDS for unit, days in (("d", 1), ("w", 7), ("y", 365))
 }
@@ -68,7 +68,7 @@ _AMOUNT_FACTORS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 
 
 
 def parse_amount(text: str) -> float:
-    """A number such as `70B`, `1.5T`, `128k` or `7e9`; raises `ValueError` for any other text."""
+    """Parse a number such as `70B`, `1.5T`, `128k` or `7e9`; `ValueError` for anything else."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"'{text}' is not a number")
@@ -76,27 +76,27 @@ def parse_amount(text: str) -> float:
 
 
 def seconds(duration: Nanoseconds) -> float:
-    """Nanoseconds as seconds."""
+    """Convert nanoseconds to seconds."""
     return duration / NANOSECONDS_PER_SECOND
 
 
 def nanoseconds(duration_seconds: float) -> Nanoseconds:
-    """Seconds as whole nanoseconds, rounded to the nearest."""
+    """Convert seconds to integer nanoseconds, rounded to the nearest."""
     return round(duration_seconds * NANOSECONDS_PER_SECOND)
 
 
 def convert(spelling: str) -> tuple[Unit, float]:
-    """A spelling's base unit, and the factor that leads to it; raises `KeyError` if unknown."""
+    """Base unit of a spelling and the factor to it; raises `KeyError` if unknown."""
     return _SPELLINGS[spelling.strip().strip("[]").lower()]
 
 
 def elapsed_text(duration_seconds: float) -> str:
-    """`format_duration` of a time since something; none where a clock was set back meanwhile."""
+    """Format the time since an event; 0 if the clock was set back in between."""
     return format_duration(max(0.0, duration_seconds))
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `40us`, `500ms`, `1h30m` or `14d`; raises `ValueError` for any other text."""
+    """Parse `40us`, `500ms`, `1h30m` or `14d` to seconds; `ValueError` for any other text."""
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         if text.startswith("-"):
@@ -121,7 +121,7 @@ def dollars_text(dollars: float, beside: float = 0.0) -> str:
 
 
 def percent_text(ratio: float) -> str:
-    """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
+    """Format as whole percent, but never round a nonzero share to 0 or a partial one to 100."""
     if 0 < ratio < 0.005:  # noqa: PLR2004 - what would round to 0.
         return "<1%"
     if 0.995 <= ratio < 1:  # noqa: PLR2004 - what would round to 100.
@@ -130,7 +130,7 @@ def percent_text(ratio: float) -> str:
 
 
 def format_duration(duration_seconds: float) -> str:
-    """A duration as a person would say it, in at most two units: `45 s`, `2 h 5 min`, `3 d`."""
+    """Format a duration in at most two units: `45 s`, `2 h 5 min`, `3 d`."""
     whole = round(duration_seconds)
     for size, name, smaller, smaller_name in (
         (86400, "d", 3600, "h"),

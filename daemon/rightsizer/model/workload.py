@@ -1,4 +1,4 @@
-"""Workloads: who holds a device, by kind of owner, and a pod's owner by its name."""
+"""Workloads that hold devices, by kind of owner, and the owner of a pod by its name."""
 
 import re
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass
 
-# Kubernetes makes names up without vowels, and without the digits that look like letters.
+# Kubernetes generates names without vowels, and without digits that resemble letters.
 _MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 _CRON_JOB: Final = re.compile(rf"(.+?)-2\d{{7}}-{_MADE_UP}{{5}}")
 _DEPLOYMENT: Final = re.compile(rf"(.+?)-{_MADE_UP}{{8,10}}-{_MADE_UP}{{5}}")
@@ -15,7 +15,7 @@ _GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
 
 
 class WorkloadKind(StrEnum):
-    """Where a workload's identity comes from."""
+    """Source of a workload's identity."""
 
     KUBERNETES = "kubernetes"
     SLURM = "slurm"
@@ -24,13 +24,13 @@ class WorkloadKind(StrEnum):
     SESSION = "session"
     USER = "user"
     OTHER = "other"
-    """All that are too many to be named."""
+    """Aggregate of workloads beyond the limit of names."""
     SIMULATED = "simulated"
     RECORDED = "recorded"
 
 
 class WorkloadClass(StrEnum):
-    """What kind of service is expected; it decides which advice makes sense."""
+    """Expected kind of service, which decides what advice makes sense."""
 
     SERVING = "serving"
     BATCH = "batch"
@@ -40,17 +40,17 @@ class WorkloadClass(StrEnum):
 
 
 class Allocator(StrEnum):
-    """How the workload's framework takes memory."""
+    """Memory allocation strategy of the workload's framework."""
 
     PREALLOCATING = "preallocating"
-    """Memory held is not memory needed (vLLM, JAX, TensorFlow)."""
+    """Memory held exceeds memory needed (vLLM, JAX, TensorFlow)."""
     GROWING = "growing"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An owner of devices, by a key that survives the churn of its processes and pods."""
+    """Holder of devices, with a key that outlives its processes and pods."""
 
     key: str
     kind: WorkloadKind
@@ -61,45 +61,45 @@ class Workload:
     pod: str = ""
     container: str = ""
     step: str = ""
-    """A Slurm job's step."""
+    """Step of a Slurm job."""
     confidence_ratio: float = 1.0
-    """How sure it is that its devices are one workload's: below 1 where that is inferred."""
+    """Certainty that its devices belong to one workload; below 1 if inferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A workload's part of a device; the parts of one device sum to at most 1."""
+    """Workload's share of a device; the shares of one device add up to at most 1."""
 
     workload: Workload
     share_ratio: float
     has_process: bool = True
-    """Whether any of its processes is on the device; a scheduler may have given it for nothing."""
+    """Whether it has a process on the device; an allocation may be unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
-    """The controller that makes the next pod when this one ends."""
+    """Controller that recreates pods."""
 
     name: str
     workload_class: WorkloadClass = WorkloadClass.UNKNOWN
 
 
 def cron_run_of(pod: str) -> str:
-    """The job of a CronJob's pod, `<cron job>-<minute>`; empty for a pod of anything else."""
+    """Job of a CronJob's pod, `<cron job>-<minute>`; empty for other pods."""
     return pod.rpartition("-")[0] if _CRON_JOB.fullmatch(pod) else ""
 
 
 def is_replica(pod: str) -> bool:
-    """Whether a pod is one of a Deployment's: each is whole by itself."""
+    """Whether a pod is a Deployment's replica, complete in itself."""
     return _CRON_JOB.fullmatch(pod) is None and _DEPLOYMENT.fullmatch(pod) is not None
 
 
 def owner_of_pod(pod: str) -> PodOwner:
-    """The owner that a pod's name tells, or the pod itself.
+    """Owner of a pod inferred from its name, or the pod itself.
 
-    `<deployment>-<hash>-<suffix>`, `<cron job>-<minute>-<suffix>`, `<job>-worker-<number>` and
-    `<job or daemon set>-<suffix>` lose what changes from pod to pod. A stateful set's
-    `<name>-<number>` stays: it survives the pod, and `llama-2` is no replica of `llama`.
+    Strips what changes from pod to pod: `<deployment>-<hash>-<suffix>`,
+    `<cron job>-<minute>-<suffix>`, `<job>-worker-<number>` and `<job or daemon set>-<suffix>`.
+    Keeps a stateful set's `<name>-<number>`: it outlives the pod, and `llama-2` is no replica.
     """
     for pattern, workload_class in (
         (_CRON_JOB, WorkloadClass.BATCH),
