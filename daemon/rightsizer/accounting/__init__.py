@@ -1,1 +1,1 @@
-"""Where every second went."""
+"""Accounting of each device's time and energy."""

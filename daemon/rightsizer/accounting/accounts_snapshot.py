@@ -1,4 +1,4 @@
-"""AccountsSnapshot: the node's accounts at one moment, read into cases for the rules."""
+"""Accounts of a node at one moment, turned into cases for the rules."""
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from rightsizer.model.workload import Allocator, Workload
 
 
 class LoadHistory:
-    """All that is remembered of a workload, or of an only device; all spans share it."""
+    """History of a workload, or of a single device, shared by all spans."""
 
     def __init__(
         self,
@@ -38,36 +38,36 @@ class LoadHistory:
         self._since, self._end, self._reader = since, end, reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
-        # Each worked out once, for one option after the other asks for another capacity.
+        # Cached, since options ask for the same blocks with different capacities.
         self.effective_samples, self.known_peaks = cache(_effective_samples), cache(_known_peaks)
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window | None:
-        """What was done over a span of time."""
+        """Window over a time range."""
         if self._window_query is None:
             return None
         return self._window_query.window(max(start, self._since), end, self._reader)
 
     def shape(self, measure: Measure) -> Shape | None:
-        """How it repeats itself."""
+        """Periodicity of the load."""
         if measure not in self._shapes:
             self._shapes[measure] = shape_of(self.blocks().series(measure), self._settings.shape)
         return self._shapes[measure]
 
     def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading."""
+        """Trend of the load."""
         if measure not in self._trends:
             self._trends[measure] = load_trend(self.blocks(), measure, self._settings.trend)
         return self._trends[measure]
 
     def blocks(self) -> Blocks:
-        """All of them."""
+        """All blocks in the history."""
         if self._window_query is None:
             return Blocks()
         return self._reader.month(self._window_query.remembered, self._since, self._end)
 
 
 class CaseHistory:
-    """A `Past` over one span of what was remembered at one moment."""
+    """`Past` of a case over one span of a load history."""
 
     def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
         self._load, self._start, self._end = load, start, end
@@ -76,11 +76,11 @@ class CaseHistory:
 
     @cached_property
     def window(self) -> Window | None:
-        """What the workload did over all its devices, over the case's span."""
+        """Window of the workload over all its devices and the case's span."""
         return self._load.window(self._start, self._end)
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
-        """In how many of some blocks the peak was beyond a capacity; `None` without any."""
+        """Share of blocks with a peak above a capacity; `None` without blocks."""
         known, effective = self._load.known_peaks(blocks, measure)
         if not known:
             return None
@@ -92,16 +92,16 @@ class CaseHistory:
 
 
 def _effective_samples(blocks: Blocks, measure: Measure) -> float:
-    """How many independent means of five minutes some blocks are worth."""
+    """Number of independent five-minute means that the blocks are equivalent to."""
     series = blocks.series(measure)
     return effective_samples(grid(series, series.means))
 
 
 def _known_peaks(blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
-    """Those that are known, and how many independent ones they are worth."""
+    """Known peaks, and the number of independent ones that they are equivalent to."""
     series = blocks.series(measure)
     effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
-    # An array, for there are many: a float of its own for each would take four times that.
+    # An array, since there are many: as float objects they would take four times the memory.
     return array("d", series.peaks), effective
 
 
@@ -110,9 +110,9 @@ Provisionings = tuple[Provisioning, ...]
 
 
 class CachedCase(Case):
-    """A case over a span that most rules never ask about; elsewhere it is as any other.
+    """Case with windows computed on demand, since most rules use few spans.
 
-    `windows` and `provisioning` are calls, and shared with the same case on its node.
+    `windows` and `provisioning` are callables, shared with the copy that has its node set.
     """
 
     __slots__ = ("_known_seconds", "_provisioning", "_span_facts", "_windows")
@@ -140,17 +140,17 @@ class CachedCase(Case):
 
     @property
     def windows(self) -> Windows:
-        """One for each device, in the same order."""
+        """One per device, in the same order."""
         return self._windows()
 
     @property
     def provisioning(self) -> Provisionings:
-        """One for each device, in the same order."""
+        """One per device, in the same order."""
         return self._provisioning()
 
     @property
     def known_seconds(self) -> float:
-        """The known time of the device that least is known of; most rules ask for it."""
+        """Shortest known time of any device; cached, since most rules ask for it."""
         if self._known_seconds is None:
             object.__setattr__(self, "_known_seconds", super().known_seconds)
         return self._known_seconds or 0.0
@@ -163,44 +163,44 @@ class CachedCase(Case):
         return self._span_facts or {}
 
     def on(self, node: Node | None) -> "CachedCase":
-        """The same on a node."""
+        """Copy with its node set."""
         sums = self._windows, self._provisioning
         return CachedCase(self.key, self.workload, self.devices, *sums, self.past, node)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseDevice:
-    """A device of a case."""
+    """Device of a case."""
 
     device: Device
     window_query: WindowQuery
     whole: Window
-    """Everything that was posted."""
+    """Window over everything posted."""
     since: Nanoseconds
-    """From when on it is held as it is now."""
+    """Start of the present tenancy."""
     demands: Mapping[Resource, float]
-    """What is needed of it now."""
+    """Current demands."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseInput:
-    """What a case is made of; it does not change."""
+    """Immutable input of a case."""
 
     key: str
     workload: Workload | None
     devices: tuple[CaseDevice, ...]
     group: WindowQuery | None
-    """Of the workload, where one is known."""
+    """Query of the workload, if known."""
 
 
 def _lasting(view: CaseInput, since: Nanoseconds) -> CaseInput:
-    """With the devices that something was accounted of since a time, or nothing yet."""
+    """Keep devices with accounts since a time, or without any yet."""
     lasting = (each for each in view.devices if not each.whole.end or each.whole.end >= since)
     return replace(view, devices=tuple(lasting))
 
 
 def allocator_of(workload: Workload | None) -> Allocator:
-    """How a device's holder takes memory."""
+    """Memory allocation strategy of a device's holder."""
     return Allocator.UNKNOWN if workload is None else workload.allocator
 
 
@@ -208,9 +208,9 @@ _EVER: Final[Nanoseconds] = 2**63
 
 
 class AccountsSnapshot:
-    """The accounts at one moment, which gives the cases of any span up to then.
+    """Accounts at one moment, providing the cases of any span up to then.
 
-    What spans have in common is read once and kept for as long as the look; for one thread.
+    Data shared by several spans is read once and cached for the snapshot's life. Not thread-safe.
     """
 
     def __init__(
@@ -231,10 +231,10 @@ class AccountsSnapshot:
         self._whole_cases = cache(self._cases)
 
     def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
-        """The case of each holder over a span back from now; `None` for all that was posted.
+        """Cases of all holders over a span up to now; `None` for everything posted.
 
-        A pod of a recording whose readings ended long before those of others is judged no more.
-        All spans that go back before what is remembered have the same cases.
+        Omits pods of a recording with readings that ended long before the others'. All spans that
+        exceed the history share their cases.
         """
         if span is None or self._now - span > self._first:
             return self._cases(span)
@@ -242,7 +242,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _first(self) -> Nanoseconds:
-        """When what is remembered begins; days of it are whole from the beginning of that day."""
+        """Start of the history; its days count in full from the start of the day."""
         devices = (each.window_query for view in self._views for each in view.devices)
         groups = (view.group for view in self._views if view.group is not None)
         return min((each.first for each in (*devices, *groups)), default=self._now)
@@ -263,7 +263,7 @@ class AccountsSnapshot:
             return tuple(
                 replace(each.whole, blocks=each.window_query.blocks(0, _EVER))
                 if span is None
-                # At most since the device is held as it is.
+                # Limited to the present tenancy.
                 else each.window_query.window(max(start, each.since), self._now, self._reader)
                 for each in view.devices
             )
@@ -279,12 +279,12 @@ class AccountsSnapshot:
         return CachedCase(view.key, view.workload, devices, windows, provisioning, past)
 
     def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
-        """Of the group; without one of the only device, as far as it is its present holder's."""
+        """History of the group, or of the only device, limited to its present holder."""
         key = view.key, end
         if key not in self._loads:
             first, *others = view.devices
             found, since = view.group, 0
-            # Of a workload nothing may be remembered, as in a history of former times.
+            # A workload may be unknown to the history, e.g. one of an earlier version.
             if found is None and not others:
                 found, since = first.window_query, 0 if end == _EVER else first.since
             self._loads[key] = LoadHistory(found, since, end, self._settings.past, self._reader)

@@ -1,4 +1,4 @@
-"""Classification: the first state whose signature an entry's signals match."""
+"""Classification of entries: the first state with a signature matched by the signals."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ _State = members(State)
 _Tier = members(Tier)
 
 MATCH_MARGIN: Final = 0.5
-"""From here on a value is inside."""
+"""Margin from which a value counts as matching."""
 _JUST_OUTSIDE: Final = math.nextafter(MATCH_MARGIN, 0.0)
 
 
 def margin_above(value: float | None, threshold: float) -> float:
-    """How far a value is above a threshold; a half of the threshold is halfway out."""
+    """Margin of a value above a threshold; at half of the threshold it is 0.25."""
     if value is None:
         return 0.0
     if value < threshold:
@@ -38,7 +38,7 @@ def margin_above(value: float | None, threshold: float) -> float:
 
 
 def margin_below(value: float | None, threshold: float) -> float:
-    """How far a value is below a threshold; twice the threshold is halfway out."""
+    """Margin of a value below a threshold; at twice the threshold it is 0.25."""
     if value is None:
         return 0.0
     if value < threshold:
@@ -47,9 +47,9 @@ def margin_below(value: float | None, threshold: float) -> float:
 
 
 class StateEvidence:
-    """The signals of a stretch of a device's time as signatures compare them.
+    """Signals of an interval in the form that signatures compare.
 
-    Ratios, each `None` where it is not measured; of several sources of one the highest.
+    Ratios, `None` if not measured; the highest of several sources.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class StateEvidence:
         peer_stalls: bool = False,
         clock_ratio: float = 1.0,
     ) -> None:
-        """The evidence in some signals; the clock ratio is the SM clock over its maximum.
+        """Collect the evidence; the clock ratio is the SM clock over its maximum.
 
-        `peer_stalls` says that another device of the same workload looks stalled meanwhile.
+        `peer_stalls` means that another device of the workload looks stalled at the same time.
         """
         get = signals.get
         self.layout = layout = layout_of(signals)
@@ -74,7 +74,7 @@ class StateEvidence:
             get(_Signal.SM_ACTIVE),
         )
         self.pipes, self.dram = highest(signals, *layout.pipes), get(_Signal.DRAM_ACTIVE)
-        # Media engines work while the SMs rest.
+        # Media engines may work while the SMs are idle.
         self.engines = highest(signals, *layout.engines)
         self.pcie, self.nvlink = highest(signals, *layout.pcie), highest(signals, *layout.nvlink)
         self.cpu, self.cpu_pressure = get(_Signal.CPU), get(_Signal.CPU_PRESSURE)
@@ -82,24 +82,24 @@ class StateEvidence:
 
     @property
     def has_counters(self) -> bool:
-        """Whether pipes or memory are counted."""
+        """Whether pipe or memory counters were read."""
         return self.pipes is not None or self.dram is not None
 
     @property
     def sees_compute(self) -> bool:
-        """Whether a kernel would show; a single pipe at rest says nothing of the others."""
+        """Whether a kernel would be visible; one idle pipe does not rule out the others."""
         return self.busy is not None or self.sm is not None
 
     @property
     def memory_used_bytes(self) -> float | None:
-        """As it was read, or as its ratio of the total."""
+        """Memory in use as read, or its ratio times the total."""
         used, total = self.signals.get(_Signal.MEMORY_USED), self.memory_total_bytes
         stated = self.signals.get(_Signal.MEMORY_USED_BYTES)
         return used * total if stated is None and used is not None and total else stated
 
 
 def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """How clearly a device does anything; idle is only what shows none in any signal."""
+    """Margin of activity; a device is idle only if no signal shows any."""
     signals, layout = evidence.signals, evidence.layout
     return max(
         margin_above(highest(signals, *layout.work), settings.active_ratio),
@@ -109,7 +109,7 @@ def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -
 
 
 def possible_stall(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """How far a stall cannot be excluded for want of the device's power; 0 where it is known."""
+    """Margin of a stall that cannot be ruled out without power; 0 if power is known."""
     if evidence.power is not None:
         return 0.0
     return min(
@@ -123,7 +123,7 @@ def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> 
     power = settings.stall_power_ratio
     needed = settings.stall_busy_ratio
     if not evidence.has_counters:
-        # Work draws less at a low clock, too; and what may be work is not accused.
+        # Work at a low clock draws little as well; do not report possible work as a stall.
         power *= evidence.clock_ratio
         if not evidence.peer_stalls:
             needed = settings.stall_busy_alone_ratio
@@ -135,7 +135,7 @@ def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> 
 
 
 def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """How far nothing else than the presence of a kernel shows; what is not measured may be."""
+    """Margin of a resident kernel being the only activity; unmeasured signals count as idle."""
     engines = _rest_margin(evidence.engines, settings.stall_engine_ratio)
     if not evidence.has_counters:
         controller = memory_work(evidence.signals)
@@ -155,7 +155,7 @@ def _pcie(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 
 def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    # That no pipe limits is known where the tensor cores are read, which most work goes to.
+    # Only with tensor cores, which do most of the work, can pipes be ruled out as the limit.
     pipes = evidence.pipes if _Signal.TENSOR_ACTIVE in evidence.signals else None
     return max(
         margin_above(evidence.dram, settings.dram_ratio),
@@ -170,7 +170,7 @@ def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     busy, sm = evidence.busy, evidence.sm
     if not busy or sm is None:
         return 0.0
-    # A kernel that spins covers as few SMs, and shows by the power that is not known.
+    # A spinning kernel covers as few SMs; without power the two cannot be told apart.
     if possible_stall(evidence, settings) >= MATCH_MARGIN:
         return _JUST_OUTSIDE
     return min(
@@ -196,14 +196,14 @@ def _host(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 
 def _has_gaps(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """An encoder that works all the time leaves no gaps, however little the SMs do."""
+    """Margin of gaps in the load; a busy encoder leaves none, even with idle SMs."""
     if (busy := evidence.busy) is not None and evidence.engines is not None:
         busy = max(busy, evidence.engines)
     return margin_below(busy, settings.gap_busy_ratio)
 
 
 def _rest_margin(value: float | None, threshold: float) -> float:
-    """How far a value is below a threshold, wholly where it is not measured."""
+    """Margin of a value below a threshold; 1 if not measured."""
     return 1.0 if value is None else margin_below(value, threshold)
 
 
@@ -217,12 +217,12 @@ SIGNATURES: Final[tuple[tuple[State, _Signature, frozenset[Signal]], ...]] = (
     (State.STORAGE_BOUND, _storage, frozenset({Signal.IO_PRESSURE})),
     (State.HOST_BOUND, _host, frozenset({Signal.CPU, Signal.CPU_PRESSURE})),
 )
-"""The states of a device that does something, first match; `productive` is what is left.
+"""States of an active device, first match; `productive` if none matches.
 
-Of the signals at the end one must be known, or nothing shows of the state.
+A state is possible only if at least one of its signals is known.
 """
 _WAITS: Final = (State.STORAGE_BOUND, State.HOST_BOUND)
-"""What explains that a device has gaps, or does nothing at all."""
+"""States that explain gaps or complete inactivity."""
 
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
@@ -231,20 +231,20 @@ def _possible(layout: SignalLayout) -> Sequence[tuple[State, _Signature]]:
 
 
 class StateMatch(NamedTuple):
-    """The state of a stretch, the next best explanation, and how clear the case is."""
+    """State of an interval, the next best explanation, and the score."""
 
     state: State
     second_cause: State | None
     score: float
     unknown_reason: UnknownReason | None = None
-    """Of the state `unknown` alone."""
+    """Set only for the state `unknown`."""
 
 
 _UNKNOWN: Final = {why: StateMatch(State.UNKNOWN, None, 1.0, why) for why in UnknownReason}
 
 
 def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
-    """The state of one stretch by the table of `docs/definitions.md`, first match."""
+    """Classify one interval by the table in `docs/definitions.md`, first match."""
     if evidence.layout.tier is _Tier.NONE:
         return _UNKNOWN[UnknownReason.NO_UTILIZATION]
     if (active := activity_margin(evidence, settings)) < MATCH_MARGIN:
@@ -255,7 +255,7 @@ def classify(evidence: StateEvidence, settings: ClassificationSettings) -> State
 
 
 def looks_stalled(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
-    """Whether a device is busy at low power; two of a workload make a hidden stall certain."""
+    """Whether a device is busy at low power; two such of a workload confirm a hidden stall."""
     busy, power = evidence.busy, evidence.power
     return (
         busy is not None
@@ -268,7 +268,7 @@ def looks_stalled(evidence: StateEvidence, settings: ClassificationSettings) -> 
 def _at_rest(
     evidence: StateEvidence, active: float, settings: ClassificationSettings
 ) -> StateMatch:
-    """Idle, unless work would not have shown, or power says that there is some."""
+    """Idle, unless work would be invisible or the power indicates some."""
     power = evidence.power
     if not evidence.sees_compute:
         return _UNKNOWN[UnknownReason.PARTIAL_COUNTERS]
@@ -317,16 +317,16 @@ def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
 
 
 def _is_waking(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
-    """Whether it is busy with nothing to be busy with, as a GPU reads that was just woken."""
+    """Whether a device is busy without cause, as a GPU reads while waking up."""
     used = evidence.memory_used_bytes
     processes = evidence.signals.get(_Signal.PROCESS_COUNT)
-    # A log of utilization and memory alone may read the one before the other.
+    # Logs of only utilization and memory may sample the two at different times.
     is_unattended = processes == 0 or (processes is None and _Signal.POWER in evidence.signals)
     return (
         is_unattended
         and used is not None
         and used < settings.context_memory_bytes
-        # Counters of SMs, pipes and memory are not fooled.
+        # Counters of SMs, pipes and memory are reliable here.
         and (evidence.sm or 0.0) < settings.active_sm_ratio
         and (evidence.pipes or 0.0) < settings.active_ratio
         and (evidence.dram or 0.0) < settings.active_traffic_ratio

@@ -1,4 +1,4 @@
-"""Conditions of a device's time, the imbalance of a workload's ranks among them."""
+"""Conditions of a device's time, including the imbalance of a workload's ranks."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
 
 
 def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
-    """Of which job's ranks a GPU is one; `None` where it is of none, or that is not known.
+    """Job that a GPU is a rank of, or `None` if none or unknown.
 
-    A shared GPU's signals belong to no single job, and slices of GPUs differ in size. Replicas of a
-    service are no ranks: in each pod there may be some. A person's GPUs are no job's.
+    Excluded: a shared GPU, whose signals mix several jobs; MIG slices, which differ in size; and
+    a person's GPUs. Replicas of a service are not ranks, but GPUs within a pod may be.
     """
     if device.mig is not None or len(holdings) != 1 or not holdings[0].has_process:
         return None
@@ -53,7 +53,7 @@ def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
 
 @dataclass(slots=True)
 class _ImbalancePart:
-    """A tenth of the window: each signal's time, and its sum over that time."""
+    """Tenth of the window: known time and integral of each signal."""
 
     number: int
     times: dict[Signal, Nanoseconds] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _DeviceTrack:
     parts: deque[_ImbalancePart]
 
     def mean(self, signal: Signal, first: int, needed: Nanoseconds) -> float | None:
-        """Over half of the window; `None` where too little of it is known."""
+        """Mean over half of the window; `None` if too little of it is known."""
         found = [part for part in self.parts if first <= part.number < first + _HALF]
         if not (time := sum(part.times.get(signal, 0) for part in found)) or time < needed:
             return None
@@ -75,7 +75,7 @@ class _DeviceTrack:
 
 
 class ImbalanceDetector:
-    """The jobs of one node. Memory is bounded by the number of GPUs."""
+    """Detector of imbalanced jobs on a node. Memory is bounded by the number of GPUs."""
 
     def __init__(self, settings: ImbalanceSettings | None = None) -> None:
         self._settings = settings or ImbalanceSettings()
@@ -90,7 +90,7 @@ class ImbalanceDetector:
         return len(self._tracks)
 
     def judge(self, now: Nanoseconds) -> None:
-        """Judge all jobs again if a part of the window has ended by now, on the steady clock."""
+        """Compare all jobs again after each part of the window; `now` is monotonic time."""
         if (number := now // self._length) != self._number:
             self._number = number
             self._tracks = {
@@ -101,7 +101,7 @@ class ImbalanceDetector:
             self._compare(number)
 
     def holds(self, uuid: str) -> bool:
-        """Whether a GPU belongs to a job that is out of balance."""
+        """Whether a GPU belongs to an imbalanced job."""
         return uuid in self._found
 
     def compares(self, uuid: str) -> bool:
@@ -116,9 +116,9 @@ class ImbalanceDetector:
         duration: Nanoseconds,
         signals: Mapping[Signal, float],
     ) -> None:
-        """Add a stretch of a device of a job (`job_of`); its end is on the steady clock."""
+        """Add an interval of a device of a job (`job_of`); its end is monotonic time."""
         if job is None:
-            return  # Owners may be unseen for a moment; a track without additions expires.
+            return  # Owners may be briefly unknown; a track without additions expires.
         number = end // self._length
         if (track := self._tracks.get(device.uuid)) is None or track.job != job:
             track = _DeviceTrack(job, device.name, deque(maxlen=_PARTS + 1))
@@ -132,7 +132,7 @@ class ImbalanceDetector:
                 part.sums[signal] = part.sums.get(signal, 0.0) + value * duration
 
     def forget(self, present: Iterable[str]) -> None:
-        """Keep only the GPUs that are there."""
+        """Drop all other GPUs."""
         for uuid in self._tracks.keys() - set(present):
             del self._tracks[uuid]
 
@@ -144,7 +144,7 @@ class ImbalanceDetector:
         compared: list[str] = []
         for uuids in jobs.values():
             boards = {self._tracks[uuid].board for uuid in uuids}
-            # What a board draws for the same work is a matter of its kind.
+            # Boards of different models draw different power for the same work.
             signals = _JUDGED if len(boards) == 1 else (_Signal.GPU_BUSY,)
             spreads = [self._has_spread(signal, uuids, number) for signal in signals]
             if any(spreads):
@@ -154,7 +154,7 @@ class ImbalanceDetector:
         self._found, self._compared = frozenset(found), frozenset(compared)
 
     def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool | None:
-        """In both halves of the window, with the same GPU at one end; `None` where unknown."""
+        """Whether both halves of the window have a spread with the same extreme GPU."""
         ends: list[tuple[str, str]] = []
         for first in (number - _PARTS, number - _HALF):
             found = {uuid: self._tracks[uuid].mean(signal, first, self._needed) for uuid in uuids}
@@ -171,10 +171,10 @@ class ImbalanceDetector:
 
 
 def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSettings) -> bool:
-    """Whether data takes the way over another NUMA node; `False` where that is not measured.
+    """Whether traffic crosses NUMA nodes; `False` if not measured.
 
-    That processes may run anywhere is no misplacement: the scheduler knows better. That most of
-    their memory is elsewhere, or that they are kept elsewhere, is one, once data moves.
+    Processes free to run anywhere are not misplaced: the scheduler knows better. They are if
+    most of their memory, or their CPU affinity, is on another node while data moves.
     """
     traffic = highest(signals, _Signal.PCIE_RECEIVE, _Signal.PCIE_TRANSMIT)
     if traffic is None or traffic < settings.traffic_ratio:
@@ -189,15 +189,15 @@ def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSe
 def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
     """Whether the nearest InfiniBand or RoCE ports are at their limit while the GPU waits.
 
-    Only a port's rate tells what full is; of other interfaces it is not known, so that nothing is
-    claimed of them.
+    Limited to ports with a known rate; other interfaces do not report their capacity, so nothing
+    is concluded from them.
     """
     port = highest(signals, _Signal.INFINIBAND_RECEIVE, _Signal.INFINIBAND_TRANSMIT)
     if port is None or port < settings.port_ratio:
         return False
     if signals.get(_Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
         return False
-    # By the best signal: a collective's kernels keep a GPU busy while it waits.
+    # By the best signal available: a collective's kernels keep a waiting GPU busy.
     if (pipes := highest(signals, *PIPES)) is not None:
         dram = signals.get(_Signal.DRAM_ACTIVE, 0.0)
         return pipes < settings.pipe_ratio and dram < settings.dram_ratio
@@ -207,7 +207,7 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
 
 
 class ConditionInput(NamedTuple):
-    """What is known of a device for one stretch of time, beside its state."""
+    """Facts about a device's interval other than its state."""
 
     signals: Mapping[Signal, float]
     device: Device
@@ -215,7 +215,7 @@ class ConditionInput(NamedTuple):
     clock_ratio: float = 1.0
     """SM clock over its maximum."""
     link_generation: float | None = None
-    """The highest recent one under load; `None` before there was load enough."""
+    """Highest recent generation under load; `None` before sufficient load."""
     is_out_of_balance: bool = False
     """Whether the GPUs of its job do unequal work."""
 
@@ -226,7 +226,7 @@ _Test = Callable[[ConditionInput, ConditionSettings], bool]
 def conditions(
     around: ConditionInput, layout: SignalLayout, settings: ConditionSettings
 ) -> frozenset[Condition]:
-    """Every condition that holds; one whose signals are missing does not."""
+    """Conditions that hold; one with missing signals does not."""
     return frozenset(
         [condition for condition, holds in _possible(layout) if holds(around, settings)]
     )
@@ -258,7 +258,7 @@ def _throttled_by(mask: int) -> _Test:
 
 
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
-    """Against what device and slot allow together; the board alone may promise more."""
+    """Compare with the limit of device and slot; the board alone may promise more."""
     signals, device = around.signals, around.device
     if width_now := signals.get(_Signal.PCIE_LINK_WIDTH):
         width = device.stated("pcie_width_maximum")
@@ -291,7 +291,7 @@ def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> boo
     )
 
 
-# Plain numbers: a flag's own operators make members, for each device and second.
+# Plain ints: operators of flags create members, for each device and second.
 _SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 _THERMAL: Final = int(ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
 _REASONS: Final = frozenset({Signal.CLOCK_EVENT_REASONS})
@@ -308,4 +308,4 @@ CONDITIONS: Final[tuple[tuple[Condition, _Test, frozenset[Signal]], ...]] = (
     (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance, frozenset()),
     (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network), _PORTS),
 )
-"""All conditions, each with its test, and signals of which one must be known if any are named."""
+"""All conditions with their tests and the signals of which at least one must be known."""

@@ -30,7 +30,7 @@ _Resource = members(Resource)
 
 
 class DecayedDemands:
-    """The demand of one device with two memories; windows are added oldest first."""
+    """Demand of one device with fast and slow decay; add windows oldest first."""
 
     def __init__(self, settings: DecaySettings | None = None) -> None:
         settings = settings or DecaySettings()
@@ -40,11 +40,11 @@ class DecayedDemands:
             (settings.fast_half_life_seconds, settings.fast_quantile_ratio, fast),
             (settings.slow_half_life_seconds, settings.slow_quantile_ratio, slow),
         )
-        """Half-life, the quantile that counts, and distributions whose weights halve in it."""
+        """Half-life, effective quantile, and distributions that decay with the half-life."""
         self._until: Nanoseconds | None = None
 
     def add(self, window: Window) -> None:
-        """Let time pass to the window's end, then add it."""
+        """Decay to the window's end, then add the window."""
         elapsed = 0 if self._until is None else max(0, window.end - self._until)
         self._until = window.end
         for half_life, _, histograms in self._memories:
@@ -56,7 +56,7 @@ class DecayedDemands:
                 histograms.setdefault(resource, Histogram()).merge(histogram)
 
     def demand(self) -> Mapping[Resource, float]:
-        """The demand by resource; a resource that was never used is absent."""
+        """Demand by resource; resources never used are absent."""
         found: dict[Resource, float] = {}
         for _, quantile, histograms in self._memories:
             for resource, histogram in histograms.items():
@@ -66,25 +66,25 @@ class DecayedDemands:
 
 
 _CELLS: Final = 2 * DAY // FINE_SPAN
-"""Cells of the strip; a restart divides a window, so there may be more than a day's."""
+"""Maximum cells of the strip; restarts split windows, so a day may have more of them."""
 
 
 class DeviceWindows:
-    """All that is remembered of one device, bounded whatever happens."""
+    """History of one device, bounded in size."""
 
     def __init__(
         self, uuid: str, decay: DecaySettings | None = None, hourly_before: Nanoseconds = 0
     ) -> None:
         self.uuid = uuid
         self.rollups = RollupStore(uuid, DAY, 7 * DAY, hourly_before)
-        """Windows without blocks of the last day and week, and what is remembered of a month."""
+        """Running sums of the last day and week, and a month of history."""
         self._cells: deque[StripCell] = deque(maxlen=_CELLS)
         self._decay = decay
         self.demands = DecayedDemands(decay)
-        """Of the closed windows."""
+        """Demands of the closed windows."""
 
     def add(self, entry: Entry) -> list[Window]:
-        """Add a stretch; the five-minute windows that it closed."""
+        """Add an entry; return the five-minute windows that it closed."""
         closed: list[Window] = []
         values = entry_measures(entry)
         for part in split_entry(entry):
@@ -95,20 +95,20 @@ class DeviceWindows:
         return closed
 
     def restore(self, window: Window) -> None:
-        """Put back a closed window from a history, oldest first."""
+        """Restore a closed window from the history; call oldest first."""
         self.rollups.restore(window)
         self._note(window)
 
     def reset_demands(self) -> None:
-        """Begin the faded demands again: another workload has taken the device."""
+        """Reset the decayed demands after a change of holder."""
         self.demands = DecayedDemands(self._decay)
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """Any span of the past; `WindowQuery.window` says how exactly."""
+        """Window over any past span; `WindowQuery.window` describes its precision."""
         return self.rollups.window_query().window(start, end)
 
     def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
-        """The states of the last day in five-minute cells, the running one included."""
+        """States of the last day in five-minute cells, including the current one."""
         cells = tuple(cell for cell in self._cells if now - DAY <= cell.start <= now)
         running = self.rollups.open_window()
         return cells if running is None else (*cells, _cell(running))
@@ -126,43 +126,43 @@ def _cell(window: Window) -> StripCell:
 
 @lru_cache(maxsize=256)
 def _shared_states(states: tuple[tuple[State, Nanoseconds], ...]) -> Mapping[State, Nanoseconds]:
-    # Most cells are of one state from end to end, and a table takes more room than its cell.
+    # Most cells have a single state, and a dict takes more memory than its cell.
     return dict(states)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """A device with its holder."""
+    """Device with its holder and last known state."""
 
     device: Device
     holder: Workload | None = None
     holder_since: Nanoseconds = 0
     power: LearnedPower | None = None
-    """The range of its draw as far as it was learned."""
+    """Learned power range."""
     reading: Reading | None = None
-    """The last of it, so that a history tells what was read at all."""
+    """Last reading, so that the history shows which signals were available."""
     xids: XidLog | None = None
     holdings: tuple[Holding, ...] = ()
     topology: Topology | None = None
-    """Of the whole node, kept with one of its devices."""
+    """Topology of the node, stored with one of its devices."""
 
 
 def encode_device(known: DeviceRecord) -> str:
-    """The device as JSON."""
+    """Encode a device as JSON."""
     reading = known.reading
-    if reading is not None:  # Mappings that are shared cannot be copied.
+    if reading is not None:  # Shared read-only mappings cannot be copied.
         missing, origins = dict(reading.missing), dict(reading.origins)
         known = replace(known, reading=replace(reading, missing=missing, origins=origins))
     fields = asdict(known)
-    fields["held_since"] = fields.pop("holder_since")  # The stored name.
+    fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
     return json.dumps(fields)
 
 
 def decode_device(text: str) -> DeviceRecord:
-    """The device that `encode_device` wrote, in this version or a former one.
+    """Decode the output of `encode_device`, of this version or an earlier one.
 
     Raises:
-        ValueError: the text is not such a device.
+        ValueError: the text is not a device record.
     """
     try:
         fields: dict[str, Any] = json.loads(text)
@@ -172,23 +172,23 @@ def decode_device(text: str) -> DeviceRecord:
 
 
 class Tenancy:
-    """One device's present holder."""
+    """Present holder of one device."""
 
     def __init__(self, gap: Nanoseconds) -> None:
         self._gap = gap
         self._empty_since: Nanoseconds | None = None
         self.holder: Workload | None = None
-        """The workload with the largest share, `None` where the device is free."""
+        """Workload with the largest share, or `None` if the device is free."""
         self.since: Nanoseconds = 0
-        """When the holder took the device, or left it; wall time."""
+        """Wall time at which the holder took or left the device."""
 
     def restore(self, holder: Workload | None, since: Nanoseconds) -> None:
-        """Go on where a history ended."""
+        """Restore the holder from the history."""
         self.holder, self.since = holder, since
 
     def see(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
-        """Add the holders of a stretch; whether another workload has taken the device."""
-        if entry.end < self.since:  # The clock was set back: it is free from then on.
+        """Update with the holders of an entry; return whether the holder changed."""
+        if entry.end < self.since:  # Clock set back: the tenancy begins again.
             self.since = entry.start
         if holdings:
             holder = max(holdings, key=lambda held: held.share_ratio).workload
@@ -207,17 +207,17 @@ class Tenancy:
 
 
 class RunningTotals:
-    """The totals of one device or workload while they grow: sums, and what is kept beside them."""
+    """Growing totals of one device or workload: entry sums, distributions and energy."""
 
     def __init__(self, sums: EntrySums, distributions: Collection[Signal] = RATIO_SIGNALS) -> None:
-        """Nothing yet; the distributions of some ratios are kept, and the means of those."""
+        """Start from zero; keep the distributions and integrals of some ratios."""
         self._sums, self._kept = sums, frozenset(distributions)
         self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
 
     def add(self, entry: Entry) -> None:
-        """Add one stretch of the device's time."""
+        """Add one interval of the device's time."""
         self._sums.add(entry)
         duration = entry.end - entry.start
         length, sums, kept = seconds(duration), self._signal_seconds, self._kept
@@ -232,7 +232,7 @@ class RunningTotals:
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
 
     def totals(self) -> Totals:
-        """The totals so far, for any thread to read."""
+        """Copy of the totals, safe for any thread to read."""
         return self._sums.totals(
             distributions={signal: found.copy() for signal, found in self._distributions.items()},
             signal_seconds=dict(self._signal_seconds),
@@ -241,7 +241,7 @@ class RunningTotals:
 
 
 class DeviceAccount:
-    """One device's."""
+    """Account of one device."""
 
     def __init__(
         self,
@@ -257,12 +257,12 @@ class DeviceAccount:
         self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))
 
     def begin(self) -> None:
-        """Count the totals, and all that was posted, from 0."""
+        """Reset the totals and the window over everything posted."""
         self.whole = WindowBuilder(self.windows.uuid)
         self.totals = RunningTotals(self.whole, self._distributions)
 
     def current_demands(self) -> dict[Resource, float]:
-        """What is needed now. Memory does not fade: what was needed once may be needed again."""
+        """Current demands; memory is excluded, since its need does not decay."""
         demands = dict(self.windows.demands.demand())
         demands.pop(_Resource.MEMORY, None)
         return demands

@@ -1,4 +1,4 @@
-"""DeviceState: memory of one device between readings: pressure, cycles of load, PCIe, energy."""
+"""State of one device between readings: pressure, load cycles, PCIe link, energy."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ _Condition = members(Condition)
 
 
 class PressureDetector:
-    """One device's applications, over time: preemptions and Xids are counters."""
+    """Application pressure on one device over time; preemptions and Xids are counters."""
 
     def __init__(self, settings: PressureSettings | None = None) -> None:
         self._settings = settings or PressureSettings()
-        # The latencies that were promised, by the signal that tells of them.
+        # Promised latencies, by the signal that measures them.
         promises = (
             (_Signal.TIME_TO_FIRST_TOKEN_SECONDS, "time_to_first_token_maximum_seconds"),
             (_Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "time_per_output_token_maximum_seconds"),
@@ -51,8 +51,8 @@ class PressureDetector:
         conditions: AbstractSet[Condition],
         xids: XidLog | None = None,
     ) -> frozenset[Resource]:
-        """The resources that were short over the stretch that ends now, on the steady clock."""
-        # Both counters are looked at in every stretch, or they would miss a step.
+        """Resources short in the interval that ends now (monotonic time)."""
+        # Update both counters every time, or a step would be missed.
         counts, codes = xids.counts if xids else {}, self._settings.memory_xids
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
         is_out_of_memory = self._xids.see(now, errors)
@@ -74,7 +74,7 @@ class PressureDetector:
 
 
 class _Growth:
-    """Whether a counter has grown lately; one that fell has begun again."""
+    """Whether a counter increased recently; a decrease is a restart of the counter."""
 
     def __init__(self, hold: Nanoseconds) -> None:
         self._hold = hold
@@ -100,7 +100,7 @@ class _LinkPart:
 
 
 class PcieLinkMonitor:
-    """One GPU's link over the last minute."""
+    """PCIe link of one GPU over the recent window."""
 
     def __init__(self, settings: PcieLinkSettings | None = None) -> None:
         settings = settings or PcieLinkSettings()
@@ -111,7 +111,7 @@ class PcieLinkMonitor:
     def see(
         self, now: Nanoseconds, duration: Nanoseconds, generation: float | None, *, is_loaded: bool
     ) -> float | None:
-        """The highest recent generation under load; `None` before there was load enough."""
+        """Highest recent generation under load; `None` before sufficient load."""
         number = now // self._length
         while self._parts and self._parts[0].number <= number - _PARTS:
             self._parts.popleft()
@@ -127,20 +127,20 @@ class PcieLinkMonitor:
 
 
 _CYCLES_REMEMBERED: Final = 8
-"""Cycles that the next one is compared with."""
+"""Number of cycles that the next one is compared with."""
 _CYCLES_ALIKE: Final = 0.75
-"""Part of those that must be as long as the next one."""
+"""Share of those that must be similar in length."""
 _READING_JITTER: Final = 0.1
-"""By how much of its distance a reading may be late."""
+"""Tolerated delay of a reading, relative to the interval."""
 _SWING_HYSTERESIS: Final = 0.1
-"""Part of the swing by which a load must pass the middle of it."""
+"""Share of the swing by which a load must cross its middle."""
 
 
 class LoadCycleDetector:
-    """One device's load over time.
+    """Load cycles of one device over time.
 
-    A cycle goes from one rise of the load over the middle of its recent range to the next. It is
-    told where the cycles before took about as long: requests that come by chance do not.
+    A cycle lasts from one rise of the load above the middle of its recent range to the next. It is
+    reported only if previous cycles took about as long, which random requests do not.
     """
 
     def __init__(self, settings: LoadCycleSettings | None = None) -> None:
@@ -154,11 +154,11 @@ class LoadCycleDetector:
         self._busy = 0.0
 
     def resolves(self, duration: Nanoseconds) -> bool:
-        """Whether a stretch is short enough to tell cycles."""
+        """Whether an interval is short enough to resolve cycles."""
         return duration <= self._coarsest
 
     def see(self, duration: Nanoseconds, busy: float | None) -> LoadCycle | None:
-        """Add a stretch; the cycle that ended before it, where it is one of several alike."""
+        """Add an interval; return the cycle that ended before it, if it is one of several alike."""
         if busy is None or not self.resolves(duration):
             self._lengths.clear()
             self._is_high, self._length, self._busy = None, 0, 0.0
@@ -169,7 +169,7 @@ class LoadCycleDetector:
         return found
 
     def _rises(self, duration: Nanoseconds, busy: float) -> bool:
-        """Follow the range of the load, which is forgotten in the time of the longest cycle."""
+        """Track the range of the load, with the longest cycle as time constant; detect a rise."""
         if self._is_high is None:
             self._lowest = self._highest = busy
             self._is_high = False
@@ -203,7 +203,7 @@ class LoadCycleDetector:
 
 
 class DeviceState:
-    """One device's memory; a device that is no longer there has none."""
+    """State of one device; dropped when the device disappears."""
 
     __slots__ = (
         *("accounted", "cycles", "has_dead_counters", "judged", "link", "meter", "pressure"),
@@ -218,12 +218,12 @@ class DeviceState:
         cycles: LoadCycleSettings,
     ) -> None:
         self.accounted: Nanoseconds | None = None
-        """Up to when, on the source's steady clock; `None` before its first reading."""
+        """Monotonic time accounted for so far; `None` before the first reading."""
         self.has_dead_counters = False
         self.read: tuple[tuple[Any, ...], StateEvidence] | None = None
-        """What was read last, with all that bears on it, and the evidence that it was."""
+        """Last inputs that affect the evidence, and the evidence derived from them."""
         self.judged: tuple[StateEvidence, bool, StateMatch, DeviceUsage] | None = None
-        """The last evidence, whether a peer stalled meanwhile, and what followed from it."""
+        """Last evidence with its peer stall flag, and the match and usage derived from it."""
         self.pressure = PressureDetector(pressure)
         self.link = PcieLinkMonitor(link)
         self.meter = EnergyMeter(energy)

@@ -1,4 +1,4 @@
-"""EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
+"""Builder of entries from snapshots; each device's time is accounted for exactly once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -38,20 +38,20 @@ _OBSERVED: Final = {
     (False, True): frozenset({Observation.RANKS}),
     (True, True): frozenset({Observation.LOAD_CYCLES, Observation.RANKS}),
 }
-"""What is observed where load cycles are, and where ranks are compared."""
+"""Observations by whether load cycles were resolved and ranks were compared."""
 _ABSENT_KEPT: Final = 64
-"""Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
+"""Maximum power ranges of absent boards; MIG reconfiguration creates new uuids each time."""
 
 
 class _Interval(NamedTuple):
     start: Nanoseconds
     end: Nanoseconds
     steady_end: Nanoseconds
-    """`end` on the source's steady clock; the others are wall time."""
+    """`end` as monotonic time; the others are wall time."""
 
 
 class EntryBuilder:
-    """Turns snapshots into entries; remembers each device's last reading and range of power."""
+    """Turns snapshots into entries; keeps each device's last reading and power range."""
 
     def __init__(self, settings: EntrySettings | None = None) -> None:
         self._settings = settings or EntrySettings()
@@ -63,22 +63,22 @@ class EntryBuilder:
         self._imbalance = ImbalanceDetector(self._settings.imbalance)
 
     def restore_power(self, uuid: str, learned: LearnedPower | None) -> None:
-        """Go on from what a history knows of a device's draw."""
+        """Restore a device's learned power range from the history."""
         if learned is not None:
             self._range(uuid).restore(learned)
 
     def learned_power(self, uuid: str) -> LearnedPower | None:
-        """What is known of a device's draw, `None` where nothing is."""
+        """Learned power range of a device, or `None`."""
         return self._power[uuid].learned() if uuid in self._power else None
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
-        """The entries of one snapshot, in the order of its devices.
+        """Account for one snapshot; return its entries in device order.
 
-        A reading accounts for the time since the device's previous one; what goes beyond the
-        longest usual gap is `unknown`. A device that is down is `unknown` from its last reading
-        on, however short that was; one that is merely silent is when it speaks again, so that a
-        recording's device ends with its last reading. The first reading of a device accounts for
-        nothing.
+        A reading accounts for the time since the device's previous one; anything beyond the
+        maximum gap is `unknown`. A device that is down is `unknown` from its last reading on,
+        without a minimum gap. A silent device becomes `unknown` only when it is read again, so
+        that a recording's device ends with its last reading. The first reading of a device
+        accounts for nothing.
         """
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
@@ -121,7 +121,7 @@ class EntryBuilder:
         if known_from > state.accounted:
             yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)
             state.accounted = known_from
-            state.meter.restart(None)  # The counter of energy went on in the gap.
+            state.meter.restart(None)  # The energy counter kept running during the gap.
         if evidence is not None and now > known_from:
             interval = _Interval(start, start + now - known_from, now)
             yield self._entry(snapshot, device, state, interval, evidence)
@@ -217,7 +217,7 @@ class EntryBuilder:
         draws = power.draws(device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS))
         state = self._state(device.uuid)
         read = (reading.values, device, snapshot.host, draws, state.has_dead_counters)
-        # Readings repeat, those of idle devices above all, and what follows from them does.
+        # Readings repeat, especially of idle devices: reuse the evidence.
         if state.read is not None and state.read[0] == read:
             return state.read[1]
         signals = derive_signals(
@@ -271,14 +271,14 @@ class EntryBuilder:
         for uuid in self._states.keys() - present:
             del self._states[uuid]
         self._imbalance.forget(present)
-        # A board that comes back, or that a history knows, is the same board.
+        # Keep ranges of absent boards: a board may return, or be known from the history.
         absent = [uuid for uuid in self._power if uuid not in present]
         for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._power[uuid]
 
 
 def _allocator(holdings: tuple[Holding, ...]) -> Allocator:
-    """How the device's memory is taken; preallocating if any holder does so."""
+    """Memory allocation strategy on a device; preallocating if any holder preallocates."""
     if len(holdings) == 1:
         return holdings[0].workload.allocator
     kinds = {holding.workload.allocator for holding in holdings}

@@ -16,7 +16,7 @@ from rightsizer.model.window import Window
 
 _PAGE: Final = 500
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
-"""By which a window may begin before the end of the last: two clocks are not read at once."""
+"""Tolerated overlap of consecutive windows, since two clocks are not read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class _Row:
     data: bytes
 
     def follows(self, last: "_Row") -> bool:
-        """Whether it goes on with the hour of the row that was lived before it."""
+        """Whether it continues the hour of a previous row."""
         return self.start // HOUR == last.start // HOUR and self.start >= last.finish - _OVERLAP
 
 
 def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
-    """Merge a device's windows of hours that ended before a time; how many rows went away.
+    """Merge a device's windows into hours before a time; return the number of rows removed.
 
-    One page a transaction, so that a long history neither fills memory nor locks. An hour that
-    the clock lived twice becomes two.
+    Uses one transaction per page, so that a long history neither fills memory nor holds the lock.
+    An hour repeated after a clock change becomes two.
     """
     removed, place = 0, 0
     while True:
@@ -55,7 +55,7 @@ def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
                 else:
                     hours.append([row])
             if len(rows) == _PAGE and len(hours) > 1:
-                hours.pop()  # It may go on beyond the page.
+                hours.pop()  # It may continue on the next page.
             removed += sum(_merge(connection, uuid, hour) for hour in hours)
         if len(rows) < _PAGE:
             return removed
@@ -69,7 +69,7 @@ def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:
     if not parts:
         return 0
     merged = WindowBuilder(uuid, parts.values()).window()
-    # The first row's place, so that what was lived first still comes first.
+    # Keep the first row's id, so that rows stay in the order of recording.
     first, *others = parts
     connection.execute(
         "UPDATE window SET start = ?, finish = ?, is_hourly = 1, data = ? WHERE id = ?",
@@ -80,7 +80,7 @@ def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:
 
 
 _ROWS_FORGOTTEN: Final = 64
-"""At once: a page of the file becomes free with the last row on it."""
+"""Rows deleted at once; a page of the file becomes free with its last row."""
 _VACUUM: Final = "PRAGMA incremental_vacuum(1000)"
 _VACUUMS: Final = 64
 _PAGE_OF_WINDOWS: Final = """
@@ -105,7 +105,7 @@ INSERT INTO holding VALUES (?, ?, ?, ?)
 
 @dataclass(frozen=True, slots=True)
 class PackedWindow:
-    """A window as it is written; a tenth of its size."""
+    """Encoded window; a tenth of its size."""
 
     uuid: str
     start: Nanoseconds
@@ -114,7 +114,7 @@ class PackedWindow:
 
     @classmethod
     def of(cls, window: "Window | PackedWindow") -> "PackedWindow":
-        """A window, packed."""
+        """Encode a window."""
         if isinstance(window, PackedWindow):
             return window
         return cls(window.uuid, window.start, window.end, encode_window(window))
@@ -122,7 +122,7 @@ class PackedWindow:
 
 @dataclass(frozen=True, slots=True)
 class HolderPeriod:
-    """Who held a device, from when, and until when at least."""
+    """Tenancy of a device: holder, start, and last confirmation."""
 
     uuid: str
     since: Nanoseconds
@@ -130,19 +130,19 @@ class HolderPeriod:
     seen: Nanoseconds
 
     def overlaps(self, window: Window) -> bool:
-        """Whether the workload held the device during any of a window."""
+        """Whether the workload held the device during part of a window."""
         return self.uuid == window.uuid and self.since < window.end and self.seen > window.start
 
 
 class HistoryRepository:
-    """Windows in a database. A window is saved again while it grows, and found once."""
+    """Windows in a database. A growing window is updated in place."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
         self._database, self._maximum = database, maximum_bytes
         self._growing: dict[str, int] = {}
         self._breaks = database.breaks
         self.forgotten = 0
-        """Windows forgotten before their time, for want of room."""
+        """Windows deleted early to stay within the size limit."""
 
     def save(
         self,
@@ -152,13 +152,13 @@ class HistoryRepository:
         running: Iterable[Window] = (),
         replaces_all: bool = False,
     ) -> None:
-        """Write windows and what is known of devices, all or nothing.
+        """Write windows and device records in one transaction.
 
-        The first closed window of a device goes on where its running one was; a running one is
-        saved in place of what it was before, or all of them in place of all that were saved.
+        The first closed window of a device replaces its running row. A running window replaces its
+        previous row, or with `replaces_all` everything saved.
 
         Raises:
-            HistoryError: they could not be written; nothing was.
+            HistoryError: the transaction failed; nothing was written.
         """
         breaks, latest = self._database.breaks, dict[str, Nanoseconds]()
         before = {} if replaces_all or self._breaks != breaks else dict(self._growing)
@@ -175,19 +175,18 @@ class HistoryRepository:
                 growing[window.uuid] = _put(connection, window, before.get(window.uuid))
             _put_devices(connection, devices, latest)
             forgotten = self._make_room(connection)
-        # Only now: what was not written is written as something new next time.
+        # Only after the commit: otherwise windows not written are inserted again next time.
         self._growing, self._breaks = growing, breaks
         self.forgotten += forgotten
 
     def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:
-        """The windows that begin at a time or later, and before another one, oldest first.
+        """Iterate over windows that begin in a time range, oldest first.
 
-        An hour that a clock lived twice comes with both its lives; of windows that begin at one
-        time, the one that was lived first comes first. A row that cannot be understood is
-        passed over.
+        An hour repeated after a clock change yields both its windows; windows with the same start
+        come in the order of recording. Undecodable rows are skipped.
         """
         place = (since, 0)
-        # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
+        # In pages, so that a reader that is slow or stops early holds no lock.
         while rows := self._database.rows(_PAGE_OF_WINDOWS, (*place, until, until, _PAGE)):
             for *_, uuid, data in rows:
                 if (window := parse_window_row(uuid, data)) is not None:
@@ -195,12 +194,12 @@ class HistoryRepository:
             place = rows[-1][:2]
 
     def extent(self) -> tuple[Nanoseconds, Nanoseconds] | None:
-        """When the first window begins and the last one ends; `None` where there are none."""
+        """Start of the first window and end of the last; `None` if empty."""
         ((first, last),) = self._database.rows("SELECT min(start), max(finish) FROM window")
         return None if first is None else (first, last)
 
     def devices(self) -> tuple[DeviceRecord, ...]:
-        """The devices that were seen, by index; a row that cannot be understood is passed over."""
+        """Known devices, by index; undecodable rows are skipped."""
         found = []
         for (text,) in self._database.rows("SELECT facts FROM device"):
             with suppress(ValueError):
@@ -208,18 +207,18 @@ class HistoryRepository:
         return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
 
     def tenures(self) -> tuple[HolderPeriod, ...]:
-        """Who held which device when, oldest first for each device."""
+        """Tenancies of all devices, oldest first per device."""
         query = "SELECT uuid, since, workload, seen FROM holding ORDER BY uuid, since, workload"
         return tuple(HolderPeriod(*row) for row in self._database.rows(query))
 
     def roll_up(self, before: Nanoseconds) -> int:
-        """Merge windows of hours that ended before a time; how many rows went away."""
+        """Merge windows into hours before a time; return the number of rows removed."""
         before -= before % HOUR
         uuids = self._database.rows("SELECT DISTINCT uuid FROM window WHERE NOT is_hourly")
         return sum(roll_up_device(self._database, uuid, before) for (uuid,) in uuids)
 
     def prune(self, before: Nanoseconds) -> int:
-        """Forget windows that ended before a time, and devices not seen since; how many rows."""
+        """Delete windows that ended before a time and devices not seen since; return the count."""
         with self._database.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM window WHERE start < ? AND finish < ?", (before, before)
@@ -231,23 +230,23 @@ class HistoryRepository:
 
     @property
     def size_bytes(self) -> int:
-        """What the history took on disk after the last change; asks no disk."""
+        """Size on disk after the last change, without a system call."""
         return self._database.size_bytes
 
     def replace(self, source: "HistoryRepository") -> None:
-        """Take over another history, all or nothing; the same windows there give way to it.
+        """Import another history in one transaction, replacing the same windows.
 
-        Who holds a device stays as it is where that was seen later than anything in the other.
+        A device record seen later than anything in the other history is kept.
 
         Raises:
-            HistoryError: it could not be written; nothing was.
+            HistoryError: the transaction failed; nothing was written.
         """
         windows = source.load()
         begun: set[tuple[str, Nanoseconds]] = set()
         latest: dict[str, Nanoseconds] = {}
         with self._database.transaction() as connection:
             while page := list(islice(windows, _PAGE)):
-                # An hour that the source itself has twice comes twice.
+                # An hour that the source contains twice is inserted twice.
                 new = {(window.uuid, window.start) for window in page} - begun
                 connection.executemany("DELETE FROM window WHERE uuid = ? AND start = ?", new)
                 for window in map(PackedWindow.of, page):
@@ -261,7 +260,7 @@ class HistoryRepository:
             self.forgotten += self._make_room(connection)
 
     def _make_room(self, connection: Connection) -> int:
-        """Forget the oldest windows until the rest is small enough; how many."""
+        """Delete the oldest windows until within the size limit; return their number."""
         forgotten = 0
         while self._maximum is not None and _used_bytes(connection) > self._maximum:
             gone = connection.execute(
@@ -278,15 +277,15 @@ class HistoryRepository:
             with self._database.transaction() as connection:
                 if not _pragma(connection, "freelist_count"):
                     return
-                # As a script: `execute` would take one step, which frees a single page.
+                # As a script: `execute` would make one step, which frees a single page.
                 connection.executescript(_VACUUM)
 
 
 def _put(connection: Connection, window: PackedWindow, row: int | None) -> int:
-    """Write a window in place of what it was before, or as a row of its own; which row."""
+    """Update a window's row, or insert a new one; return its id."""
     values = (window.start, window.end, window.data)
     if row is not None:
-        # What grows only ever covers more; anything else is another life of the device.
+        # A growing window only ever covers more; otherwise it is a new run of the device.
         changed = connection.execute(
             "UPDATE window SET start = ?, finish = ?, data = ? "
             "WHERE id = ? AND uuid = ? AND start >= ? AND finish <= ?",

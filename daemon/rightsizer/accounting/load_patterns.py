@@ -1,4 +1,4 @@
-"""Load patterns: hours of day and week, trend over days, and the sample size behind them."""
+"""Load patterns: periodicity over days and weeks, trend, and effective sample size."""
 
 import math
 from collections import Counter
@@ -13,16 +13,16 @@ from rightsizer.model.pattern import Shape, Trend
 from rightsizer.model.units import DAY, DAY_SECONDS, HOUR
 
 _MOST_LAGS: Final = 2 * 24 * 12
-"""Two days of five minutes; a load that is alike for longer is a handful of samples anyway."""
+"""Two days of five minutes; a load correlated for longer has only few effective samples."""
 
 
 def effective_samples(values: Sequence[float | None]) -> float:
-    """The number of independent values with the same uncertainty of their mean.
+    """Number of independent values that would give the same uncertainty of the mean.
 
-    That is n over the integrated autocorrelation time, whose sum ends with the first pair of
-    lags that is not positive (Geyer 1992, initial positive sequence). For an AR(1) series it
-    is n (1 - r) / (1 + r). At most n; a series that never changes shows no dependence and
-    counts in full. Values are at equal distances of time, `None` where unknown.
+    n over the integrated autocorrelation time, summed up to the first non-positive pair of lags
+    (Geyer 1992, initial positive sequence). For an AR(1) series it is n (1 - r) / (1 + r). At
+    most n; a constant series has no autocorrelation and counts in full. Values are equally
+    spaced in time, `None` if unknown.
     """
     series = _Series(values)
     if series.variance <= 0:
@@ -36,9 +36,9 @@ def effective_samples(values: Sequence[float | None]) -> float:
 
 
 def autocorrelation(values: Sequence[float | None], lag: int) -> float | None:
-    """How values resemble those some places before, -1 to 1.
+    """Autocorrelation of values at a lag, -1 to 1.
 
-    `None` where fewer pairs than that many are known, or nothing ever changes.
+    `None` for a constant series, or with fewer known pairs than the lag.
     """
     series = _Series(values)
     if series.pairs(lag) < lag or series.variance <= 0:
@@ -47,52 +47,52 @@ def autocorrelation(values: Sequence[float | None], lag: int) -> float | None:
 
 
 class _Series:
-    """Deviations from the mean, 0 where unknown."""
+    """Deviations from the mean, 0 if unknown."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
         is_whole = None not in values
         found = [value for value in values if value is not None]
         self.known = len(found)
         mean = sum(found) / self.known if found else 0.0
-        # What is left of equal values is rounding.
+        # Equal values may differ by rounding.
         is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
         if is_whole:
             self._deviations = [value - mean for value in found]
         else:
             self._deviations = [0.0 if value is None else value - mean for value in values]
-        # A bit for each value, so that all pairs of a lag are counted at once.
+        # One bit per value, to count the pairs of a lag at once.
         bits = "1" * self.known if is_whole else "".join("01"[each is not None] for each in values)
         self._known_bits = int(bits or "0", 2)
         total = sum(map(mul, self._deviations, self._deviations))
         self.variance = 0.0 if is_constant else total / self.known
 
     def pairs(self, lag: int) -> int:
-        """How many values are known together with the one some places before."""
+        """Number of pairs of known values at a lag."""
         return (self._known_bits & self._known_bits >> lag).bit_count()
 
     def autocorrelation(self, lag: int) -> float:
-        """Of the pairs that are known; 0 where none are."""
+        """Autocorrelation over the known pairs; 0 without any."""
         if not (pairs := self.pairs(lag)):
             return 0.0
         products: float = sum(map(mul, self._deviations, self._deviations[lag:]))
         return products / pairs / self.variance
 
     def weighed(self, lag: int) -> float:
-        """Smaller where there are fewer pairs, as is usual, lest a sum over lags be noise."""
+        """Weighted down for few pairs (the usual biased estimate), to keep sums of lags stable."""
         return self.autocorrelation(lag) * (1.0 - lag / len(self._deviations))
 
 
 _DAY_HOURS: Final = 24
 _WEEK_HOURS: Final = 168
 _EPOCH_HOUR: Final = 3 * 24
-"""1970 began on a Thursday; hour 0 is Monday's first."""
+"""1970 began on a Thursday; hour 0 is the first of Monday."""
 
 
 def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | None:
-    """The shape of what is known, oldest first; `None` where that is nothing.
+    """Periodicity of a series, oldest first; `None` for an empty one.
 
-    A load that merely changes slowly resembles itself after a day too, and more so after half
-    a day; one that has a daily cycle does not.
+    A slowly changing load is also similar after a day, but even more so after half a day; a load
+    with a daily cycle is not.
     """
     settings = settings or ShapeSettings()
     if not series.numbers:
@@ -126,37 +126,37 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
 
 
 def covers_week(hours: Iterable[int], settings: ShapeSettings | None = None) -> bool:
-    """Whether nearly every hour of a week is among some hours since the epoch."""
+    """Whether some hours since the epoch include nearly every hour of a week."""
     seen = {(hour + _EPOCH_HOUR) % _WEEK_HOURS for hour in hours}
     return len(seen) / _WEEK_HOURS >= (settings or ShapeSettings()).covered_ratio
 
 
 def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
-    """One of a series' columns at equal distances of five minutes; `None` where unknown."""
+    """Column of a series at equal five-minute steps; `None` if unknown."""
     if not (numbers := series.numbers) or numbers[-1] - numbers[0] + 1 == len(numbers):
         return values
     return _spread(numbers, values)
 
 
 class ObservedHour(NamedTuple):
-    """What is known of one hour."""
+    """Known data of one hour."""
 
     number: int
-    """Since the epoch."""
+    """Number since the epoch."""
     known_seconds: float
     weighted: float
-    """The sum of the means of its five minutes, by known time."""
+    """Sum of its five-minute means, weighted by known time."""
 
 
 def observed_hours(series: Series) -> list[ObservedHour]:
-    """The hours of which anything is known, oldest first."""
+    """Hours with known data, oldest first."""
     known_seconds, means = series.known_seconds, series.means
     hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(HOUR))
     return [ObservedHour(hour, sum(known), weighted(known, of)) for hour, known, of in hours]
 
 
 def hourly_means(hours: Iterable[ObservedHour]) -> list[float | None]:
-    """The means of hours, by known time, from the first that is known to the last."""
+    """Means of hours, weighted by known time, from the first known hour to the last."""
     known = [hour for hour in hours if hour.known_seconds]
     return _spread(
         [hour.number for hour in known], [hour.weighted / hour.known_seconds for hour in known]
@@ -164,13 +164,13 @@ def hourly_means(hours: Iterable[ObservedHour]) -> list[float | None]:
 
 
 def weighted(known_seconds: Sequence[float], means: Sequence[float]) -> float:
-    """The sum of some means, by known time."""
+    """Sum of means, weighted by known time."""
     total: float = sum(map(mul, known_seconds, means))
     return total
 
 
 def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None]:
-    """Values by ascending place, with `None` at the places between that have none."""
+    """Spread values by ascending position, with `None` at positions without one."""
     if not places:
         return []
     first = places[0]
@@ -181,11 +181,11 @@ def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None
 
 
 _HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
-"""What is asked for by its peaks: memory that is short once is short."""
+"""Measures judged by their peaks: memory that is short once is short."""
 
 
 def load_trend(blocks: Blocks, measure: Measure, settings: TrendSettings) -> Trend | None:
-    """Where a load is heading: by the peaks of its days for memory, by their means otherwise."""
+    """Trend of a load: of daily peaks for memory, of daily means otherwise."""
     series = blocks.series(measure)
     days = daily_peaks if measure in _HELD else daily_means
     return trend_of(days(series, settings), settings)
@@ -194,16 +194,16 @@ def load_trend(blocks: Blocks, measure: Measure, settings: TrendSettings) -> Tre
 def trend_of(
     days: Sequence[tuple[int, float]], settings: TrendSettings | None = None
 ) -> Trend | None:
-    """The line through daily values, each with the number of its day; `None` for too few.
+    """Fit a line to daily values, each with its day number; `None` for too few.
 
-    The slope is the median of those between any two days (Theil 1950, Sen 1968); its interval
-    is that of Kendall's rank correlation with ties (Gilbert 1987, section 16.4).
+    The slope is the median over all pairs of days (Theil 1950, Sen 1968); its interval follows
+    from Kendall's rank correlation with ties (Gilbert 1987, section 16.4).
     """
     settings = settings or TrendSettings()
     if len(days) < settings.minimum_days:
         return None
     slopes = sorted((b - a) / (y - x) for (x, a), (y, b) in combinations(days, 2))
-    # Agents whose GPUs were seen for a few days alone never load it.
+    # Not loaded by agents with less than `minimum_days` of data.
     from statistics import median  # noqa: PLC0415
 
     slope = median(slopes)
@@ -222,30 +222,30 @@ def trend_of(
 
 
 def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
-    """The mean of each day that is known well enough, by its number since the epoch."""
+    """Mean of each sufficiently known day, by its number since the epoch."""
     days = _days(series, settings)
     return [(day, weighted(known, series.means[at]) / sum(known)) for day, at, known in days]
 
 
 def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
-    """The peak of each day that is known well enough, by its number since the epoch."""
+    """Peak of each sufficiently known day, by its number since the epoch."""
     return [(day, max(series.peaks[at])) for day, at, _ in _days(series, settings)]
 
 
 def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice, Sequence[float]]]:
-    """The days that count: their number, where they lie, and their known seconds."""
+    """Sufficiently known days: number, slice of the columns, and known seconds."""
     least = max(1.0, settings.day_coverage_ratio * DAY_SECONDS)
     days = ((day, at, series.known_seconds[at]) for day, at in series.parts(DAY))
     return (each for each in days if sum(each[2]) >= least)
 
 
 def _half_width(values: Sequence[float], level: float) -> float:
-    """How many ranks of slopes the interval spans."""
+    """Width of the slope's interval in ranks."""
     count = len(values)
     ties = Counter(values).values()
     pairs = count * (count - 1) * (2 * count + 5) - sum(
         tie * (tie - 1) * (2 * tie + 5) for tie in ties
     )
-    from statistics import NormalDist  # noqa: PLC0415 - as said above.
+    from statistics import NormalDist  # noqa: PLC0415 - see above.
 
     return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(pairs / 18)

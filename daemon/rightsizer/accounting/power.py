@@ -1,4 +1,4 @@
-"""Power range learned from a device itself, and its energy by counter or by power over time."""
+"""Learned power range of a device, and its energy by counter or by integrated power."""
 
 from typing import NamedTuple
 
@@ -14,27 +14,27 @@ _EnergySource = members(EnergySource)
 
 
 class PowerLevels(NamedTuple):
-    """The range of a device's draw as far as it is known."""
+    """Known power range of a device."""
 
     idle_watts: float | None = None
     highest_watts: float | None = None
-    """Stands in for a limit that is not stated."""
+    """Substitute for an unknown limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedPower:
-    """What a history keeps of a device's range, so that a restart forgets nothing."""
+    """Power range of a device as stored in the history, so that it survives a restart."""
 
     lowest_watts: float
     highest_watts: float
     idle_watts: float | None = None
-    """The idle draw by empty seconds; `None` before there were enough of them."""
+    """Idle power learned from empty seconds; `None` before there are enough of them."""
     empty_seconds: float = 0.0
-    """Recent ones."""
+    """Recent empty seconds."""
 
 
 class PowerRange:
-    """The range of one device's draw. Draws are counted by whole watts, so memory is bounded."""
+    """Learned power range of one device, bounded in memory by counting whole watts."""
 
     def __init__(self, settings: PowerSettings) -> None:
         self._settings = settings
@@ -43,10 +43,10 @@ class PowerRange:
         self._empty: dict[int, Nanoseconds] = {}
         self._empty_total: Nanoseconds = 0
         self._idle: float | None = None
-        """The quantile of `_empty`, `None` until it is asked for again."""
+        """Cached quantile of `_empty`, or `None`."""
 
     def see(self, watts: float) -> None:
-        """Take note of a draw, whatever the device did; a board that draws nothing is off."""
+        """Update the range with a reading in any state; ignore 0, as of a board that is off."""
         if watts > 0.0:
             if self._lowest is None or watts < self._lowest:
                 self._lowest = watts
@@ -54,12 +54,12 @@ class PowerRange:
                 self._highest = watts
 
     def account(self, watts: float, state: State, duration: Nanoseconds) -> None:
-        """Learn from a stretch whose state is known."""
+        """Learn the idle power from an interval with a known state."""
         if state is _State.IDLE_EMPTY:
             self._remember(watts, duration)
 
     def learned(self) -> LearnedPower | None:
-        """What was learned so far, `None` before the first draw."""
+        """Range learned so far, or `None` before the first reading."""
         if self._lowest is None or self._highest is None:
             return None
         seconds_seen = self._empty_total / NANOSECONDS_PER_SECOND
@@ -67,14 +67,14 @@ class PowerRange:
         return LearnedPower(self._lowest, self._highest, idle, round(seconds_seen))
 
     def restore(self, learned: LearnedPower) -> None:
-        """Go on from what an earlier process learned."""
+        """Restore what an earlier process learned."""
         self.see(learned.lowest_watts)
         self.see(learned.highest_watts)
         if learned.idle_watts is not None:
             self._remember(learned.idle_watts, nanoseconds(learned.empty_seconds))
 
     def draws(self, default_limit_watts: float | None) -> PowerLevels:
-        """The range as far as it is known."""
+        """Power range, with fallbacks for the idle power."""
         if (idle := self._learned_idle_watts()) is None and self._lowest is not None:
             idle = self._lowest
             if default_limit_watts is not None:
@@ -92,7 +92,7 @@ class PowerRange:
             self._empty_total = sum(self._empty.values())
 
     def _learned_idle_watts(self) -> float | None:
-        """`None` where too few empty seconds were seen."""
+        """Learned idle power; `None` after too few empty seconds."""
         if self._empty_total < nanoseconds(self._settings.idle_minimum_seconds):
             return None
         if self._idle is None:
@@ -105,18 +105,18 @@ class PowerRange:
 
 
 class MeasuredEnergy(NamedTuple):
-    """What was drawn, and how that is known."""
+    """Energy of an interval, and its source."""
 
     joules: float
     source: EnergySource
 
 
 class EnergyMeter:
-    """Reads one device's counter of energy, stretch by stretch.
+    """Meter of one device's energy, interval by interval.
 
-    A counter that is refreshed less often than it is read stands still and then jumps. While it
-    stands, the draw says what goes to each stretch; what was booked so is taken from the jump,
-    so that the sum stays the counter's.
+    A counter updated less often than it is read stands still and then jumps. While it stands, the
+    meter integrates power, and then deducts that energy from the jump, so that the total equals
+    the counter's.
     """
 
     def __init__(self, settings: EnergySettings | None = None) -> None:
@@ -124,12 +124,12 @@ class EnergyMeter:
         self._counter_joules: float | None = None
         self._still: Nanoseconds = 0
         self._ahead_joules = 0.0
-        """Booked beyond what the counter says."""
+        """Energy reported in excess of the counter."""
         self._owed_joules = 0.0
-        """Of that, what even the counter's last step did not bear out."""
+        """Part of that excess that even the last counter step did not confirm."""
 
     def restart(self, counter_joules: float | None) -> None:
-        """Count from here: what lies before belongs to no stretch."""
+        """Restart from a counter value, excluding any energy before it."""
         self._counter_joules, self._still = counter_joules, 0
         self._ahead_joules = self._owed_joules = 0.0
 
@@ -140,9 +140,9 @@ class EnergyMeter:
         counter_joules: float | None,
         limit_watts: float | None,
     ) -> MeasuredEnergy | None:
-        """What was drawn since the last call, by draw and counter at its end; `None` without both.
+        """Energy since the last call, by the power and counter at its end; `None` without both.
 
-        Without a limit every step of the counter counts.
+        Without a limit every counter step is plausible.
         """
         drawn = None if watts is None else watts * seconds(elapsed)
         before = self._counter_joules

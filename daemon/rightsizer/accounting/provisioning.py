@@ -11,7 +11,7 @@ from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
 from rightsizer.model.workload import Allocator
 
 _PLACES: Final = 6
-"""Digits of a difference of whole percents that are more than rounding."""
+"""Digits to round a difference of whole percents to, to remove float errors."""
 
 
 def provision(
@@ -20,16 +20,16 @@ def provision(
     settings: ProvisioningSettings,
     demands: Mapping[Resource, float] | None = None,
 ) -> Provisioning:
-    """The provisioning of one device over a window.
+    """Provisioning of one device over a window.
 
-    Where the allocator preallocates, or looks so, nothing is said of the memory that is needed.
-    Given demands (the `current` ones) go before those of the window, where it has enough time.
+    Gives no memory need if the allocator preallocates or appears to. Given demands (those of the
+    `current` window) override the window's own if it has enough active time.
     """
     own = _demands(window, settings)
     found = own | {
         resource: demand
         for resource, demand in (demands or {}).items()
-        # Distributions of media are not exported, while the demand is.
+        # The demand for media is known although its distribution is not exported.
         if resource in own or (own and resource is Resource.MEDIA)
     }
     under = _under(window)
@@ -71,10 +71,10 @@ def provision(
 def holds_without_need(
     window: Window, allocator: Allocator, settings: ProvisioningSettings
 ) -> bool:
-    """Whether the memory in use says nothing of the memory needed.
+    """Whether the memory in use does not indicate the memory needed.
 
-    So it is where the policy says that the framework preallocates; and, where it is not known how
-    it allocates, where much memory is held and the amount never changes.
+    True if the framework is known to preallocate, or if its allocation is unknown and much
+    memory is held in a constant amount.
     """
     if allocator is not Allocator.UNKNOWN:
         return allocator is Allocator.PREALLOCATING
@@ -110,14 +110,14 @@ def _need_at_least(window: Window, settings: ProvisioningSettings) -> float | No
 
 
 def _is_enough(histogram: Histogram, settings: ProvisioningSettings) -> bool:
-    """Whether the resource itself was seen for long enough; counters come and go by themselves."""
+    """Whether the resource itself was measured for long enough; counters may be intermittent."""
     return histogram.total >= nanoseconds(settings.minimum_active_seconds)
 
 
 def _under(window: Window) -> dict[Resource, float]:
     if window.known <= 0:
         return {}
-    # A shortage of memory shows without the application's report; of the others nothing is known
-    # until an application was short of them.
+    # A shortage of memory is visible without the application; of other resources only once it
+    # has reported one.
     measured = window.pressed.keys() | ({Resource.MEMORY} & window.demands.keys())
     return {resource: window.pressed.get(resource, 0) / window.known for resource in measured}

@@ -18,21 +18,21 @@ from rightsizer.model.units import DAY, Nanoseconds
 from rightsizer.model.window import Window
 
 _LATEST: Final = 256
-"""Equal ones come close together: what closes at one moment, of all devices and workloads."""
+"""Equal ones occur close in time: all devices and workloads close windows at one moment."""
 
 
 @lru_cache(maxsize=_LATEST)
 def deduplicate(data: bytes) -> bytes:
-    """The bytes themselves, or equal ones that were lately shared and so take no more room."""
+    """Return the bytes, or a recent equal object, to share memory."""
     return data
 
 
 @dataclass(frozen=True)
 class ClosedWindows:
-    """The windows of a ring at one moment, oldest first."""
+    """Windows of a ring at one moment, oldest first."""
 
     slots: Sequence[Nanoseconds]
-    """Where the length of the windows puts each: multiples of that length."""
+    """Nominal starts of the windows: multiples of their length."""
     encoded: Sequence[bytes]
 
     def __iter__(self) -> Iterator[tuple[Nanoseconds, bytes]]:
@@ -43,11 +43,11 @@ class ClosedWindows:
 
     @cached_property
     def _is_ascending(self) -> bool:
-        """Not so where the clock was set back: the same hours were lived again."""
+        """False after the clock was set back, when hours repeat."""
         return all(map(le, self.slots, self.slots[1:]))
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> "ClosedWindows":
-        """Those that begin in a span of time."""
+        """Windows that begin in a time range."""
         if self._is_ascending:
             low, high = bisect_left(self.slots, start), bisect_left(self.slots, end)
             return ClosedWindows(self.slots[low:high], self.encoded[low:high])
@@ -56,9 +56,9 @@ class ClosedWindows:
 
 
 class WindowRing:
-    """Windows of one length, and a running sum over the latest of them where one is wanted.
+    """Windows of one length, with an optional running sum over the latest.
 
-    Their blocks are kept elsewhere (`BlockRing`).
+    Blocks are stored separately (`BlockRing`).
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class WindowRing:
         self._uuid, self._kept, self._summed = uuid, kept, summed
         self.grain = grain
         self._most = 2 * kept // grain
-        # Side by side: there are a thousand and more, and an object for each would double them.
+        # As columns: there are over a thousand, and objects would double the memory.
         self._slots = array("q")
         self._forms: deque[bytes] = deque()
         self._sum = WindowBuilder(uuid, keeps_blocks=False)
         self._end: Nanoseconds = 0
-        self._left = 0  # How many of the oldest windows have already left the sum.
+        self._left = 0  # Number of the oldest windows that have already left the sum.
 
     def append(self, window: Window, slot: Nanoseconds) -> None:
-        """Add a window; what is too old by then goes."""
+        """Add a window, and drop expired ones."""
         self._slots.append(slot)
         self._forms.append(deduplicate(encode_window(replace(window, blocks=Blocks()))))
         self._end = window.end
@@ -84,18 +84,18 @@ class WindowRing:
         self.expire(window.end)
 
     def closed(self) -> ClosedWindows:
-        """The windows as they are now, for any thread to read."""
+        """Copy of the windows, safe for any thread to read."""
         return ClosedWindows(self._slots[:], tuple(self._forms))
 
     def total(self) -> Window:
-        """The sum of the windows within the summed span."""
+        """Sum of the windows within the summed span."""
         if self._left == len(self._slots):
             return Window(self._uuid, 0, 0)
         first = decode_window(self._uuid, self._forms[self._left])
         return replace(self._sum.window(), start=first.start, end=max(first.end, self._end))
 
     def expire(self, now: Nanoseconds) -> None:
-        """Let go what is too old, and what a clock that was set back left in the future."""
+        """Drop windows too old, or in the future after the clock was set back."""
         while self._left < len(self._slots) and (
             _is_over(self._slots[self._left], now, self._summed)
             or len(self._slots) - self._left > self._most
@@ -104,7 +104,7 @@ class WindowRing:
                 self._sum.subtract(decode_window(self._uuid, self._forms[self._left]))
             self._left += 1
         if self._left == len(self._slots):
-            # Without what rounding left behind.
+            # Discard accumulated rounding errors.
             self._sum = WindowBuilder(self._uuid, keeps_blocks=False)
         while self._left and (
             _is_over(self._slots[0], now, self._kept) or len(self._slots) > self._most
@@ -119,25 +119,25 @@ def _is_over(slot: Nanoseconds, now: Nanoseconds, span: Nanoseconds) -> bool:
 
 
 _KEPT: Final = 31 * DAY
-"""The day that began thirty days ago is not over for all of it."""
+"""The day that began thirty days ago must be kept until it is over."""
 _NONE: Final = Blocks()
 _MOST: Final = 2 * _KEPT // DAY
 
 
 _PackedDay = tuple[Nanoseconds, bytes]
-"""When it began, and its blocks as compressed columns."""
+"""Start of the day, and its blocks as compressed columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlocks:
-    """Blocks as they were at one moment."""
+    """Blocks at one moment."""
 
     days: tuple[_PackedDay, ...] = ()
     running: Blocks = _NONE
-    """Of the running day."""
+    """Blocks of the current day."""
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
-        """The blocks that begin in a span of time."""
+        """Blocks that begin in a time range."""
         parts = [
             Blocks.from_columns(zlib.decompress(data)).between(start, end)
             for day, data in self.days
@@ -147,7 +147,7 @@ class StoredBlocks:
 
 
 class BlockRing:
-    """Closed blocks, oldest first, bounded whatever the clock does."""
+    """Closed blocks, oldest first; bounded even if the clock is set back."""
 
     def __init__(self) -> None:
         self._days: deque[_PackedDay] = deque(maxlen=_MOST)
@@ -155,7 +155,7 @@ class BlockRing:
         self._day: Nanoseconds = 0
 
     def append(self, blocks: Blocks, start: Nanoseconds) -> None:
-        """Add blocks that begin at a time, all on one day."""
+        """Add blocks of one day, which begin at a time."""
         if (day := start - start % DAY) != self._day:
             self._pack()
             self._day = day
@@ -165,7 +165,7 @@ class BlockRing:
             self._running.append(blocks)
 
     def remembered(self, growing: Blocks) -> StoredBlocks:
-        """What is there now, with the block that is still growing, for any thread to read."""
+        """Copy of the blocks with the growing one, safe for any thread to read."""
         if len(self._running) > 1:
             self._running = [Blocks.joined(self._running)]
         return StoredBlocks(tuple(self._days), Blocks.joined([*self._running, growing]))
@@ -178,25 +178,25 @@ class BlockRing:
 
 
 class WindowReader:
-    """It keeps all that it has read, so it lives no longer than one look at the accounts.
+    """Cache of decoded windows and blocks for one snapshot of the accounts.
 
-    What the look before has read need not be decoded again.
+    Windows known from the previous snapshot need not be decoded again.
     """
 
     def __init__(self, known: Mapping[bytes, Window] = MappingProxyType({})) -> None:
         self.windows: dict[bytes, Window] = {}
-        """By their bytes."""
+        """Decoded windows by their bytes."""
         self._known = known
         self.blocks = cache(StoredBlocks.between)
-        """Those that begin in a span of time."""
+        """Cached `StoredBlocks.between`."""
         self.month = lru_cache(maxsize=1)(StoredBlocks.between)
-        """The same, of which only the latest are kept: a month of them takes more room than what
-        is made of it, and is asked for several times running."""
+        """The same, but caching only the latest result: a month takes more memory than what is
+        computed from it, and is requested several times in a row."""
 
     def window(self, encoded: bytes) -> Window:
-        """A window that was kept, of no device in particular; it is not to be changed."""
+        """Decode a stored window, without a uuid; it must not be modified."""
         if (found := self.windows.get(encoded)) is None:
-            # A device and a workload that has it to itself keep the same bytes, without a name.
+            # A device and a workload that holds it alone share the same bytes, without a name.
             found = self._known.get(encoded) or decode_window("", encoded)
             self.windows[encoded] = found
         return found

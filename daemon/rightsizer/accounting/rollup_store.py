@@ -1,4 +1,4 @@
-"""RollupStore: windows of five minutes, hours and days of one subject, and queries over them."""
+"""Windows of five minutes, hours and days of one device or workload, and queries over them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ from rightsizer.model.units import DAY, HOUR, Nanoseconds
 from rightsizer.model.window import Entry, Window
 
 FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
-"""The span of the smallest window that is kept; it divides the hour."""
+"""Span of the smallest windows; it divides the hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWindow:
-    """A window that was still growing when it was looked at."""
+    """Window that was still growing at the time of the query."""
 
     slot: Nanoseconds
     window: Window
@@ -35,11 +35,11 @@ class OpenWindow:
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """All that is remembered of a device or a workload at one moment; it does not change.
+    """Immutable history of a device or workload at one moment.
 
-    It holds windows as bytes, so that it is taken under a lock at once and read when the lock is
-    free again. An hour holds what the closed five minutes in it hold, a
-    day what the closed hours in it hold; so whichever is read, the sum is the same.
+    Holds encoded windows, so that it is created quickly under a lock and decoded after its
+    release. An hour sums its closed five-minute windows, a day its closed hours, so every level
+    gives the same total.
     """
 
     uuid: str
@@ -48,16 +48,16 @@ class WindowQuery:
     days: ClosedWindows
     open_fine: OpenWindow | None
     open_hour: OpenWindow | None
-    """What was closed of the running hour."""
+    """Closed part of the current hour."""
     open_day: OpenWindow | None
-    """What was closed of the running day, by whole hours."""
+    """Closed part of the current day, in whole hours."""
     fine_since: Nanoseconds
-    """From when on the five-minute windows are kept; a whole hour."""
+    """Start of the five-minute windows; a whole hour."""
     remembered: StoredBlocks
 
     @property
     def first(self) -> Nanoseconds:
-        """The beginning of the first window that is remembered, 0 where none is."""
+        """Start of the first window, 0 if there is none."""
         rings = (ring.slots for ring in (self.fine, self.hours, self.days))
         growing = (each for each in (self.open_fine, self.open_hour, self.open_day) if each)
         slots = (
@@ -68,18 +68,18 @@ class WindowQuery:
         return min(slots, default=0)
 
     def grain(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
-        """How exactly a span can be answered: either end is off by less than this."""
+        """Precision of a query: either end is off by less than this."""
         fine = all(at % HOUR == 0 or at >= self.fine_since for at in (start, end))
         return FINE_SPAN if fine else HOUR
 
     def window(
         self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader | None = None
     ) -> Window:
-        """What is known of a span of time: all windows that begin in it.
+        """Sum of all windows that begin in a time range.
 
-        That is exact to five minutes where both ends of the span lie within the last two days,
-        and to the hour up to thirty days back. The window tells its true start and end. Queries
-        of several spans share a reader.
+        Exact to five minutes if both ends lie within the last two days, and to the hour up to
+        thirty days back. The result has its actual start and end. Pass one reader to several
+        queries to share decoded windows.
         """
         if start >= end:
             return Window(self.uuid, 0, 0)
@@ -88,11 +88,11 @@ class WindowQuery:
         return builder.window(reader.blocks(self.remembered, start, end))
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
-        """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
+        """Blocks that begin in a time range, exact to five minutes for thirty days."""
         return self.remembered.between(start, end)
 
     def closed_windows(self) -> Iterator[Window]:
-        """All closed windows, each time once and the oldest first: hours, then five minutes."""
+        """All closed windows without overlap, oldest first: hours, then five minutes."""
         reader = WindowReader()
         fine = [(slot, encoded) for slot, encoded in self.fine if slot >= self.fine_since]
         divided = {slot - slot % HOUR for slot, _ in fine}
@@ -110,12 +110,12 @@ class WindowQuery:
     def _cover(
         self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader
     ) -> Iterator[Window]:
-        """The longest windows that lie in a span, and shorter ones at its ends."""
-        # The running hour may stand for itself where the span goes on to where it ends so far.
+        """Longest windows that fit into a range, and shorter ones at its ends."""
+        # The current hour may be used as a whole if the range extends to its present end.
         whole_end = end if end < self._last() else end + DAY
         first = max(start, self.fine_since)
         edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
-        # The hours at its start, and around its end, that can be divided.
+        # Divisible hours at the start and around the end of the range.
         fine_hours = {
             slot - slot % HOUR for edge in edges for slot in self.fine.between(*edge).slots
         }
@@ -124,7 +124,7 @@ class WindowQuery:
             return start <= slot and slot + grain <= whole_end
 
         def takes_hour(slot: Nanoseconds) -> bool:
-            """Wholly inside, or with nothing shorter to divide it."""
+            """Whether it lies wholly inside, or has no shorter windows to divide it."""
             return (slot not in fine_hours and start <= slot < end) or holds(slot, HOUR)
 
         covered = {slot for slot in self.days.slots if holds(slot, DAY)}
@@ -145,7 +145,7 @@ class WindowQuery:
             yield self.open_fine.window
 
     def _last(self) -> Nanoseconds:
-        """The end of what is known, to the grain of what was known last."""
+        """End of the known time, to the precision of the last window."""
         if self.open_fine is not None:
             return self.open_fine.window.end
         rings = ((self.fine, FINE_SPAN), (self.hours, HOUR))
@@ -153,10 +153,10 @@ class WindowQuery:
 
 
 def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
-    """The span that ends now: its cells, and sums of the windows that begin within it.
+    """Aggregate the span that ends now: its cells, and sums of the windows that begin in it.
 
     Cells shorter than an hour are made of five-minute windows, longer ones of hours. The first
-    cell may begin before the span, and sums leave such a window out: no day has more than 24 h.
+    cell may begin before the span; sums exclude that window, so no day has more than 24 h.
     """
     found = list(_windows(window_query, span, now))
     inside = [window for slot, window in found if slot >= now - span.length]
@@ -180,7 +180,7 @@ def _windows(
     if span.cell < HOUR:
         ring, grain, growing = window_query.fine, FINE_SPAN, [window_query.open_fine]
     else:
-        # The hour that is not over: what was closed of it, and the five minutes still open.
+        # The current hour consists of its closed part and the open five minutes.
         ring, grain = window_query.hours, HOUR
         growing = [window_query.open_hour, window_query.open_fine]
     for slot, encoded in ring:
@@ -211,14 +211,14 @@ def _summed(parts: Iterable[Mapping[Cause, float]]) -> dict[Cause, float]:
 
 
 FINE_KEPT: Final = 2 * DAY
-"""For how long windows of five minutes are."""
+"""Retention of five-minute windows."""
 _KEPT: Final = 30 * DAY
 _MOST_FINE: Final = 2 * FINE_SPAN
-"""A small step back of the clock makes five minutes longer."""
+"""Longest five-minute window, since a small step back of the clock extends it."""
 
 
 class RollupLevel:
-    """Closed windows of one length, and the one that is being put together from shorter ones."""
+    """Closed windows of one length, and the open one, merged from shorter windows."""
 
     def __init__(self, uuid: str, grain: Nanoseconds, summed: Nanoseconds = 0) -> None:
         self.ring = WindowRing(uuid, grain, _KEPT, summed)
@@ -228,13 +228,13 @@ class RollupLevel:
         self._looked_at: OpenWindow | None = None
 
     def add(self, window: Window, slot: Nanoseconds) -> None:
-        """Add a shorter window, after `close_before` was called for it."""
+        """Add a shorter window; call `close_before` first."""
         self._slot = slot - slot % self._grain
         self._open.merge(window)
         self._looked_at = None
 
     def close_before(self, slot: Nanoseconds) -> OpenWindow | None:
-        """Close the open window if a time is outside of it."""
+        """Close the open window if a time is outside it."""
         closed = None if slot - slot % self._grain == self._slot else self.open_window()
         if closed is not None:
             self.ring.append(closed.window, closed.slot)
@@ -243,19 +243,19 @@ class RollupLevel:
         return closed
 
     def open_window(self) -> OpenWindow | None:
-        """What was put together so far, `None` where that is nothing."""
+        """Open window so far, or `None` if empty."""
         if self._looked_at is None and not self._open.is_empty:
             self._looked_at = OpenWindow(self._slot, self._open.window())
         return self._looked_at
 
 
 class RollupStore:
-    """The windows of one device or workload, bounded whatever happens."""
+    """Windows of one device or workload, bounded in number."""
 
     def __init__(
         self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0, hourly_before: Nanoseconds = 0
     ) -> None:
-        """No windows yet; five minutes before `hourly_before` are kept in their hour alone."""
+        """Start empty; keep windows that begin before `hourly_before` only as hours."""
         self.uuid, self._hourly_before = uuid, hourly_before
         self._fine = WindowRing(uuid, FINE_SPAN, FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)
@@ -264,23 +264,23 @@ class RollupStore:
         self._open = WindowBuilder(uuid)
         self._block = BlockBuilder()
         self.slot: Nanoseconds | None = None
-        """When the open five minutes began, `None` where none are open."""
+        """Start of the open five-minute window, or `None`."""
         self._latest_slot: Nanoseconds = 0
 
     def add(self, part: Entry) -> Window | None:
-        """Add a stretch that lies within five minutes (`split`); the window that it closed."""
+        """Add an entry within five minutes (`split_entry`); return the window that it closed."""
         closed = self.go_to(part.end - 1 - (part.end - 1) % FINE_SPAN)
         self._open.add(part)
         return closed
 
     def measure(self, values: Mapping[Measure, float], duration: Nanoseconds) -> None:
-        """Add what was measured to the block of the open window."""
+        """Add measured values to the block of the open window."""
         self._block.add(values, duration)
 
     def go_to(self, slot: Nanoseconds) -> Window | None:
-        """Let five minutes begin, if they have not; the window that is over by then."""
-        # A small step back of the clock goes on with the open window; after a larger one the same
-        # hours come again.
+        """Advance to a five-minute window; return the window closed by that."""
+        # After a small step back of the clock the open window continues; after a larger one the
+        # same hours repeat.
         if self.slot is not None and 0 <= self.slot - slot <= FINE_SPAN:
             return None
         closed = self.close()
@@ -291,7 +291,7 @@ class RollupStore:
         return closed
 
     def close(self) -> Window | None:
-        """Close the open window before its time; it, where there is one."""
+        """Close the open window early; return it, or `None`."""
         if (found := self.open_window()) is None or self.slot is None:
             return None
         self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
@@ -303,23 +303,23 @@ class RollupStore:
         return found
 
     def restore(self, window: Window) -> None:
-        """Put back a closed window from a history, oldest first."""
+        """Restore a closed window from the history; call oldest first."""
         slot = window.start - window.start % FINE_SPAN
         self._latest_slot = slot
         self._hours_before(slot)
-        if window.end - window.start <= _MOST_FINE:  # A history makes hours of what is old.
+        if window.end - window.start <= _MOST_FINE:  # The history merges old windows into hours.
             self._fine.append(window, slot)
         self._hours.add(window, slot)
         self._blocks.append(window.blocks, slot)
 
     def open_window(self) -> Window | None:
-        """The five minutes that are still running, `None` where nothing was added yet."""
+        """Open five-minute window, or `None` if empty."""
         if self._open.is_empty or self.slot is None:
             return None
         return self._open.window(self._block.blocks(self.slot))
 
     def window_query(self) -> WindowQuery:
-        """What is remembered now, for any thread to read."""
+        """Immutable query of the present history, safe for any thread to read."""
         found = self.open_window()
         return WindowQuery(
             uuid=self.uuid,
@@ -334,11 +334,11 @@ class RollupStore:
         )
 
     def last_day(self) -> Window:
-        """The running sum of five-minute windows, the open one included."""
+        """Running sum of the five-minute windows of a day, including the open one."""
         return self._with_open(self._fine.total())
 
     def last_week(self) -> Window:
-        """The running sum of hours, the open ones included."""
+        """Running sum of the hours of a week, including the open windows."""
         hour = self._hours.open_window()
         return self._with_open(self._hours.ring.total(), *([hour.window] if hour else []))
 
@@ -355,7 +355,7 @@ class RollupStore:
 
 
 def split_entry(entry: Entry) -> Sequence[Entry]:
-    """The entry in parts that do not cross the border of a five-minute window."""
+    """Split an entry at the borders of five-minute windows."""
     start, parts = entry.start, []
     while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
         parts.append(entry.cut(start, border))

@@ -1,4 +1,4 @@
-"""Accounts of a node, and the service that posts and reads them under a lock."""
+"""Accounts of a node, and the thread-safe service that updates and reads them."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"
 CURRENT_WINDOW: Final = "current"
 _ABSENT_KEPT: Final = 64
-"""Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
+"""Maximum accounts of absent devices; MIG reconfiguration creates new uuids each time."""
 
 
 class NodeAccounts:
-    """The accounts of all devices and workloads. Not safe for threads."""
+    """Accounts of all devices and workloads. Not thread-safe."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class NodeAccounts:
         *,
         is_often_judged: bool = False,
     ) -> None:
-        """Accounts of nothing yet; the totals keep the distributions of some ratios.
+        """Start empty; the totals keep the distributions of some ratios.
 
-        Where they are often judged, one look keeps for the next what it has decoded.
+        If judged often, keep the windows decoded for one snapshot for the next.
         """
         self._decoded: Mapping[bytes, Window] = {}
         self._is_often_judged = is_often_judged
@@ -73,11 +73,11 @@ class NodeAccounts:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices of the last snapshot."""
+        """Devices of the last snapshot."""
         return tuple(self._devices.values())
 
     def device(self, uuid: str) -> DeviceAccount:
-        """A device's account, an empty one for a device that was never seen."""
+        """Account of a device, created on first use."""
         if uuid not in self._accounts:
             self._accounts[uuid] = DeviceAccount(
                 uuid, self._settings, self._distributions, self._hourly_before
@@ -85,7 +85,7 @@ class NodeAccounts:
         return self._accounts[uuid]
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
-        """Account for a snapshot; the entries that it gave."""
+        """Account for a snapshot; return its entries."""
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
             self._devices = {device.uuid: device for device in snapshot.devices}
@@ -95,7 +95,7 @@ class NodeAccounts:
                 del self._accounts[uuid]
             for device in snapshot.devices:
                 self.device(device.uuid)
-        # The last readings of devices that are still there, silent ones included.
+        # Keep the last readings of silent devices that are still present.
         before = {uuid: each for uuid, each in self._node.readings.items() if uuid in self._devices}
         self._node = Node(
             devices=snapshot.devices,
@@ -116,20 +116,20 @@ class NodeAccounts:
         return entries
 
     def keep_hours_before(self, moment: Nanoseconds) -> None:
-        """Let accounts that are new from now on keep no shorter windows of what was before."""
+        """Limit accounts created from now on to hourly windows before a time."""
         self._hourly_before = moment
         self._workloads.keep_hours_before(moment)
 
     def begin(self) -> None:
-        """Count totals from 0 again; windows stay as they are."""
+        """Reset the totals to 0; keep the windows."""
         for account in self._accounts.values():
             account.begin()
         self._workloads.begin()
 
     def restore(self, window: Window, *, counts: bool = False) -> None:
-        """Put back a window from a history; oldest first for each device and workload.
+        """Restore a window from the history; call oldest first for each device and workload.
 
-        One that counts is part of all that was posted, too.
+        With `counts` it also counts as posted.
         """
         if (key := window.workload_key) is not None:
             self._workloads.restore(key, window)
@@ -142,7 +142,7 @@ class NodeAccounts:
             account.windows.reset_demands()
 
     def restore_record(self, known: DeviceRecord) -> None:
-        """Put back a device and its holder from a history."""
+        """Restore a device and its holder from the history."""
         self._devices.setdefault(known.device.uuid, known.device)
         account = self.device(known.device.uuid)
         account.tenancy.restore(known.holder, known.holder_since)
@@ -151,7 +151,7 @@ class NodeAccounts:
             self._workloads.know(known.holder)
 
     def device_records(self) -> tuple[DeviceRecord, ...]:
-        """The devices of the last snapshot with their holders."""
+        """Devices of the last snapshot with their holders."""
         found: list[DeviceRecord] = []
         node = self._node
         for uuid, device in self._devices.items():
@@ -167,7 +167,7 @@ class NodeAccounts:
         return tuple(found)
 
     def restore_node(self, records: Collection[DeviceRecord]) -> None:
-        """Put back the node as it was last read, to judge what is over; an agent reads its own."""
+        """Restore the last state of the node, to judge past data; a live agent reads its own."""
         self._node = Node(
             devices=tuple(each.device for each in records),
             readings={each.device.uuid: each.reading for each in records if each.reading},
@@ -177,22 +177,22 @@ class NodeAccounts:
         )
 
     def drain_closed(self) -> list[Window]:
-        """The five-minute windows that were closed since the last call."""
+        """Return the five-minute windows closed since the last call."""
         closed, self._closed = self._closed, []
         return closed
 
     def open_windows(self) -> list[Window]:
-        """The five-minute windows that are still running."""
+        """Open five-minute windows."""
         found = (account.windows.rollups.open_window() for account in self._accounts.values())
         running = [window for window in found if window is not None]
         return [*running, *self._workloads.open_windows()]
 
     def workloads(self) -> tuple[WorkloadReport, ...]:
-        """The counters of workloads over all their devices, seen longest ago first."""
+        """Totals of workloads over all their devices, least recently seen first."""
         return self._workloads.reports()
 
     def device_queries(self) -> tuple[WindowQuery, ...]:
-        """What is remembered of the devices of the last snapshot that have states of their own."""
+        """Histories of the devices of the last snapshot, without parents of MIG instances."""
         return tuple(
             self.device(uuid).windows.rollups.window_query()
             for uuid, device in self._devices.items()
@@ -200,12 +200,12 @@ class NodeAccounts:
         )
 
     def window_queries(self) -> tuple[WindowQuery, ...]:
-        """What is remembered of each device and workload, those that are away included."""
+        """Histories of all devices and workloads, including absent ones."""
         devices = (account.windows.rollups.window_query() for account in self._accounts.values())
         return (*devices, *self._workloads.window_queries())
 
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
-        """The derived gauges of a device by exported window."""
+        """Provisioning of a device by exported window."""
         account, settings = self.device(uuid), self._settings.provisioning
         allocator = allocator_of(account.tenancy.holder)
         day, week = account.windows.rollups.last_day(), account.windows.rollups.last_week()
@@ -216,7 +216,7 @@ class NodeAccounts:
         }
 
     def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
-        """The input of `cases`, which are made after the lock is released."""
+        """Input of the cases, which are built after the lock is released."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:
@@ -245,13 +245,13 @@ class NodeAccounts:
 
 
 Enrich = Callable[[Snapshot], Snapshot]
-"""Adds to the holders of a snapshot what operators say of them."""
+"""Applies the operators' statements to the holders of a snapshot."""
 
 _GAUGES_EVERY: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
 class AccountingService:
-    """Accounts under a lock, and the latest report."""
+    """Lock-protected accounts, and the latest report."""
 
     def __init__(
         self,
@@ -271,17 +271,17 @@ class AccountingService:
         self._latest: Report | None = None
 
     def latest(self) -> Report | None:
-        """The last report, `None` before the first snapshot."""
+        """Last report, or `None` before the first snapshot."""
         return self._latest
 
     def post(
         self, snapshot: Snapshot, advice: Sequence[Advice], agent: Callable[[], AgentReport]
     ) -> Report:
-        """Account for a snapshot and publish what follows from it."""
+        """Account for a snapshot and publish the resulting report."""
         snapshot = self._enrich(snapshot)
         with self._lock:
             self._accounts.post(snapshot)
-            # By the steady clock: the wall clock may step back by hours.
+            # Monotonic time: the wall clock may step back by hours.
             if snapshot.time >= self._gauges_due:
                 self._make_gauges(snapshot)
             self._generation += 1
@@ -304,13 +304,13 @@ class AccountingService:
         return report
 
     def follow(self, enrich: Enrich) -> None:
-        """Enrich otherwise from the next snapshot on."""
+        """Replace the enrichment, from the next snapshot on."""
         self._enrich = enrich
 
     def remember(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
-        """Account for the past without publishing it; counters start at 0 after it.
+        """Account for past snapshots without publishing; reset the counters afterwards.
 
-        Of a past whose end is told, what would be too old by then is not kept in five minutes.
+        With a known end, windows too old by then for five-minute retention are kept as hours only.
         """
         with self._lock:
             self._accounts.keep_hours_before(until - FINE_KEPT)
@@ -322,7 +322,7 @@ class AccountingService:
     def restore(
         self, devices: Iterable[DeviceRecord], windows: Iterable[Window], *, counts: bool = False
     ) -> int:
-        """Put back devices and windows from a history; how many windows."""
+        """Restore devices and windows from the history; return the number of windows."""
         restored = 0
         records = tuple(devices)
         with self._lock:
@@ -336,24 +336,24 @@ class AccountingService:
         return restored
 
     def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
-        """The accounts as they are, for the cases of several spans up to a wall time."""
-        # A month of windows takes a while to read; sampling need not wait for it.
+        """Snapshot of the accounts, for the cases of several spans up to a wall time."""
+        # Decoding a month of windows takes a while; do not block sampling meanwhile.
         with self._lock:
             return self._accounts.snapshot(now)
 
     def remembered(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
-        """The latest snapshot's time, and what is remembered of its devices."""
+        """Time of the latest snapshot, and the histories of its devices."""
         with self._lock:
             now = self._latest.wall_time if self._latest is not None else 0
             return now, self._accounts.device_queries()
 
     def known(self) -> tuple[DeviceRecord, ...]:
-        """The devices of the last snapshot with who holds them."""
+        """Devices of the last snapshot with their holders."""
         with self._lock:
             return self._accounts.device_records()
 
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
-        """What a history should keep: windows closed since the last call, running ones, devices."""
+        """Data to store: windows closed since the last call, open windows, devices."""
         with self._lock:
             return self._take_windows()
 
@@ -362,7 +362,7 @@ class AccountingService:
         return accounts.drain_closed(), accounts.open_windows(), accounts.device_records()
 
     def take_all_windows(self) -> tuple[Iterator[Window], list[Window], tuple[DeviceRecord, ...]]:
-        """The same as for a history that holds nothing: all closed windows that are remembered."""
+        """The same for an empty history: all closed windows in memory."""
         with self._lock:
             queries = self._accounts.window_queries()
             _, running, devices = self._take_windows()
@@ -390,7 +390,7 @@ class AccountingService:
         account = self._accounts.device(uuid)
         entry = account.last if reading is not None else None
         if device.has_mig_instances:
-            # It has no state of its own, but draws power, gets warm and counts errors itself.
+            # It has no state of its own, but its own power, temperature and error counters.
             signals = {} if reading is None else reading.values
             entry = Entry(uuid, 0, 0, signals=signals)
         entry = entry or Entry(uuid, 0, 0)
@@ -413,12 +413,12 @@ class AccountingService:
 
 
 _RENEWED: Final = 24
-"""A span is read again when this part of a cell has gone by: no change would show before."""
+"""Fraction of a cell after which a span is read again; earlier changes are not visible."""
 _LEAST: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
 
 
 class SpanCache:
-    """Caches what the devices did over a span, so that many readers cost no more than one."""
+    """Cache of device activity by span, so that many readers cost as little as one."""
 
     def __init__(self, queries: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
         self._queries = queries
@@ -426,7 +426,7 @@ class SpanCache:
         self._cached: dict[str, tuple[Nanoseconds, Mapping[str, DeviceSpan]]] = {}
 
     def __call__(self, span: Span) -> Mapping[str, DeviceSpan]:
-        """What each device did over a span, by uuid."""
+        """Activity of each device over a span, by uuid."""
         with self._lock:
             now, queries = self._queries()
             made, spans = self._cached.get(span.name, (None, {}))
@@ -439,7 +439,7 @@ class SpanCache:
             return spans
 
     def blocks(self, uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
-        """What was measured of some devices in a stretch of the past, by uuid."""
+        """Blocks of some devices in a past time range, by uuid."""
         _, queries = self._queries()
         return {
             each.uuid: each.blocks(stretch.start, stretch.end)

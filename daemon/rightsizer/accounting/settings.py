@@ -12,7 +12,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 MAXIMUM_BYTES: Final = 256 * 2**20
-"""The default limit of a history."""
+"""Default size limit of a history."""
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"
 _PROVISIONING: Final = "docs/definitions.md, provisioning"

@@ -1,4 +1,4 @@
-"""Signals of a reading as ratios of the device's own capacity, their tier, and use by resource."""
+"""Signals of a reading as ratios of the device's capacity, their tier, and usage by resource."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -37,11 +37,11 @@ _USED: Final = {
     Resource.NVLINK: _NVLINK,
     Resource.MEDIA: MEDIA_ENGINES,
 }
-"""Signals of which the highest is the share of a resource."""
+"""Signals of each resource; the highest is its share."""
 
 
 class SignalLayout:
-    """Which signals are known, by what they tell of: nearly all readings of a device share one."""
+    """Known signals grouped by purpose; nearly all readings of a device share one layout."""
 
     def __init__(self, names: tuple[Signal, ...]) -> None:
         self.known = frozenset(names)
@@ -74,7 +74,7 @@ _layout: Final = lru_cache(maxsize=LAYOUTS_KEPT)(SignalLayout)
 
 
 def layout_of(signals: Mapping[Signal, float]) -> SignalLayout:
-    """Which signals are known."""
+    """Layout of the known signals."""
     return _layout(tuple(signals))
 
 
@@ -87,12 +87,12 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     *,
     counters_were_dead: bool = False,
 ) -> dict[Signal, float]:
-    """All signals of a reading, with the ratios that follow from the device's capacity.
+    """Derive all signals of a reading, including ratios of the device's capacity.
 
-    Ratios are clamped to 0..1: profiling counters of MIG instances are known to pass 1
-    (NVIDIA/DCGM#152). Profiling counters that read 0 on a device that is busy and draws power
-    have died (dcgm-exporter#662) and are left out; so they stay until one of them moves, if they
-    were left out of the device's previous reading. Signals of the host fill what is missing.
+    Ratios are clamped to 0..1: profiling counters of MIG instances may exceed 1
+    (NVIDIA/DCGM#152). Profiling counters that read 0 on a busy device that draws power are dead
+    (dcgm-exporter#662) and dropped; if dropped in the previous reading, they stay so until one
+    is nonzero. Host signals fill in missing ones.
     """
     signals = dict(reading.values)
     for signal, value in reading.values.items():
@@ -115,27 +115,27 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
 
 
 def has_dead_counters(reading: Reading, signals: Mapping[Signal, float]) -> bool:
-    """Whether a reading's profiling counters were left out of its signals."""
+    """Whether a reading's profiling counters were dropped."""
     return bool(layout_of(reading.values).counters) and _PROFILING.isdisjoint(signals)
 
 
 def tier_of(signals: Mapping[Signal, float]) -> Tier:
-    """What these signals allow to be claimed."""
+    """Telemetry tier of these signals."""
     return layout_of(signals).tier
 
 
 def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
-    """SM clock over its maximum, 1 where either is unknown."""
+    """SM clock over its maximum; 1 if either is unknown."""
     clock = signals.get(_Signal.SM_CLOCK_HERTZ)
     maximum = signals.get(_Signal.SM_CLOCK_MAXIMUM_HERTZ) or device.sm_clock_maximum_hertz
     return _ratio(clock / maximum) if clock is not None and maximum else 1.0
 
 
 def memory_work(signals: Mapping[Signal, float]) -> float | None:
-    """The memory controller's time at the highest memory clock; `None` where it is unknown.
+    """Memory controller time at the maximum memory clock; `None` if unknown.
 
-    Boards that drive displays read their memory at rest, at a clock so low that this takes a
-    third of the time.
+    Boards with displays read memory while idle, which takes a third of the time at their low
+    idle clock.
     """
     busy = signals.get(_Signal.MEMORY_CONTROLLER_BUSY)
     clock = signals.get(_Signal.MEMORY_CLOCK_HERTZ)
@@ -144,7 +144,7 @@ def memory_work(signals: Mapping[Signal, float]) -> float | None:
 
 
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
-    """The largest of these signals, `None` where none is known."""
+    """Maximum of these signals, or `None` if none is known."""
     if not names:
         return None
     most: float | None = None
@@ -170,7 +170,7 @@ def _derive_power(
 def power_ratio(
     watts: float | None, limit: float | None, draws: PowerLevels, settings: SignalSettings
 ) -> float | None:
-    """A draw as a ratio of what lies between idle and the limit; `None` where it is unknown."""
+    """Power between idle and limit as a ratio; `None` if unknown."""
     idle_watts = draws.idle_watts
     if watts is None or idle_watts is None:
         return None
@@ -221,17 +221,17 @@ _CAUSES: Final = {
     State.PCIE_BOUND: Cause.PCIE,
     State.LAUNCH_BOUND: Cause.LAUNCH,
 }
-"""States with a cause of their own; in the others it is throttling, then headroom."""
+"""Causes of states that have their own; for others it is throttling, then headroom."""
 
 
 class DeviceUsage(NamedTuple):
-    """What was used, by resource."""
+    """Usage of a device by resource."""
 
     shares: Mapping[Resource, float]
     compute_at_least: float | None
     saturated: frozenset[Resource]
     used_ratio: float | None
-    """Of the most used resource's achievable part; memory capacity does not count as work."""
+    """Of the busiest resource's achievable part; memory capacity does not count as work."""
 
 
 _LIMITS: Final[Mapping[Resource, Callable[[UsageSettings], float]]] = {
@@ -242,23 +242,23 @@ _LIMITS: Final[Mapping[Resource, Callable[[UsageSettings], float]]] = {
     Resource.NVLINK: attrgetter("link_saturated_ratio"),
     Resource.MEDIA: attrgetter("compute_saturated_ratio"),
 }
-"""From which share on a resource is saturated."""
+"""Share from which a resource is saturated."""
 
 
 def usage(
     signals: Mapping[Signal, float], layout: SignalLayout, device: Device, settings: UsageSettings
 ) -> DeviceUsage:
-    """What was used of each resource; one that is not measured is left out.
+    """Usage of each measured resource.
 
-    Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
-    activity, both at the clock that ran. Without profiling it is the busy share, weighed by
-    power where that is known (docs/definitions.md, provisioning).
+    Compute has two bounds: the busiest pipe over its achievable share, and the SM activity, both
+    scaled by the clock. Without profiling it is the busy share, scaled by power if known
+    (docs/definitions.md, provisioning).
     """
     at_least, at_most = _compute_bounds(signals, layout, device, settings)
     shares = {} if at_most is None else {_Resource.COMPUTE: at_most}
     for resource, names in layout.used:
         share = max(map(signals.__getitem__, names))
-        # Few GPUs ever work on media: for the others it would be series of zeros.
+        # Few GPUs ever use media engines; for others this would export series of zeros.
         if share or resource is not _Resource.MEDIA:
             shares[resource] = share
     work = at_most if at_least is None else at_least
@@ -274,9 +274,9 @@ def usage(
 def waste(
     state: State, conditions: frozenset[Condition], used_ratio: float | None, clock: float
 ) -> dict[Cause, float]:
-    """The unused part of a stretch by cause; with the used part it sums to 1.
+    """Unused share of an interval by cause; adds up to 1 with the used share.
 
-    Empty where the state or the use is unknown.
+    Empty if the state or the usage is unknown.
     """
     if used_ratio is None or state is _State.UNKNOWN:
         return {}

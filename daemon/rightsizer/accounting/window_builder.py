@@ -1,4 +1,4 @@
-"""Builders of windows and of their five-minute blocks."""
+"""Builders of windows and their five-minute blocks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ _Key = TypeVar("_Key")
 _Times: TypeAlias = defaultdict[_Key, Nanoseconds]
 
 _times_of, _amounts_of, _sums_of = (attrgetter(*names) for names in (DURATIONS, AMOUNTS, SUMS))
-"""Parts of a window; a builder has each under the name with a line before it."""
+"""Getters of a window's fields; a builder has each under its name with a leading underscore."""
 _own_times, _own_amounts = (
     attrgetter(*(f"_{name}" for name in names)) for names in (DURATIONS, AMOUNTS)
 )
@@ -39,7 +39,7 @@ _OWN_SUMS: Final = tuple(f"_{name}" for name in SUMS)
 
 
 class EntrySums:
-    """Sums over entries that a window and the totals since the start have in common."""
+    """Sums over entries, common to windows and running totals."""
 
     def __init__(self) -> None:
         self._states: _Times[State] = defaultdict(int)
@@ -50,7 +50,7 @@ class EntrySums:
         self._used_joules = 0.0
 
     def add(self, entry: Entry) -> None:
-        """Add one stretch of the device's time."""
+        """Add one interval of the device's time."""
         duration = entry.end - entry.start
         self._states[entry.state] += duration
         for condition in entry.conditions:
@@ -66,7 +66,7 @@ class EntrySums:
             self._waste_joules[cause] += part * joules
 
     def totals(self, **beside: Any) -> Totals:
-        """The sums so far, for any thread to read, with what is known beside them."""
+        """Copy of the sums and the given additional fields, safe for any thread to read."""
         return Totals(
             state_seconds={state: seconds(time) for state, time in self._states.items()},
             condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
@@ -79,9 +79,9 @@ class EntrySums:
 
 
 class WindowBuilder(EntrySums):
-    """A growing window in whole nanoseconds; each field grows in the attribute of its name.
+    """Growing window in integer nanoseconds; each field has an attribute of its name.
 
-    `parts`: windows that it begins with.
+    `parts`: initial windows to merge.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class WindowBuilder(EntrySums):
         return self._start is None
 
     def add(self, entry: Entry) -> None:
-        """Add one stretch of the device's time."""
+        """Add one interval of the device's time."""
         super().add(entry)
         start, end, state = entry.start, entry.end, entry.state
         duration = end - start
@@ -152,14 +152,14 @@ class WindowBuilder(EntrySums):
             self._blocks.append(window.blocks)
 
     def subtract(self, window: Window) -> None:
-        """Take away a window that was merged before; start, end and blocks stay."""
+        """Remove a window merged before; start, end and blocks stay."""
         self._combine(window, -1)
         for resource, histogram in window.demands.items():
             self._demands[resource].subtract(histogram)
         self._compute_at_least.subtract(window.compute_at_least)
 
     def window(self, blocks: Blocks | None = None) -> Window:
-        """What was built so far, independent of what comes; blocks in place of its own."""
+        """Window so far, independent of later additions; optionally with other blocks."""
         if len(self._blocks) > 1:
             self._blocks = [Blocks.joined(self._blocks)]
         parts: dict[str, Any] = dict(zip(DURATIONS, map(_positive, _own_times(self)), strict=True))
@@ -182,7 +182,7 @@ class WindowBuilder(EntrySums):
             self._end = end
 
     def _combine(self, window: Window, sign: int) -> None:
-        # Most of what a window may hold is empty, and left alone.
+        # Most fields of a window are empty and skipped.
         for own, times in zip(_own_times(self), _times_of(window), strict=True):
             for key, duration in times.items():
                 own[key] += sign * duration
@@ -212,7 +212,7 @@ _RESOURCES: Final = (
 
 
 def entry_measures(entry: Entry) -> dict[Measure, float]:
-    """What is known of each measure over a stretch; nothing where its state is unknown."""
+    """Known value of each measure in an interval; empty if its state is unknown."""
     if entry.state is _State.UNKNOWN:
         return {}
     return measures_of(entry.signals, entry.shares, entry.compute_at_least)
@@ -223,7 +223,7 @@ def measures_of(
     shares: Mapping[Resource, float],
     compute_at_least: float | None,
 ) -> dict[Measure, float]:
-    """The measures that signals and shares of resources give."""
+    """Measures from signals and shares of resources."""
     found: dict[Measure, float] = {}
     for each, signal in _SIGNALS:
         if signal in signals:
@@ -237,7 +237,7 @@ def measures_of(
 
 
 class BlockBuilder:
-    """A block that is still growing."""
+    """Growing block."""
 
     __slots__ = ("_durations", "_known", "_peaks", "_sums")
 
@@ -248,7 +248,7 @@ class BlockBuilder:
         self._peaks: dict[Measure, float] = {}
 
     def add(self, values: Mapping[Measure, float], duration: Nanoseconds) -> None:
-        """Count what was measured for a while; nothing at all is time that is not known."""
+        """Add values measured over a duration; without any the time is unknown."""
         if not values:
             return
         self._known += duration
@@ -261,7 +261,7 @@ class BlockBuilder:
             peaks[measure] = max(peaks[measure], value)
 
     def blocks(self, start: Nanoseconds) -> Blocks:
-        """The block so far, or none where nothing is known of it."""
+        """Block so far, or none if nothing is known."""
         if not self._known:
             return Blocks()
         means = {measure: found / self._durations[measure] for measure, found in self._sums.items()}

@@ -1,4 +1,4 @@
-"""Codec of windows: bytes for rings and history, lossless and versioned; check of rows."""
+"""Codec of windows for memory and history: lossless, versioned; and a check of stored rows."""
 
 import json
 import struct
@@ -25,7 +25,7 @@ _JSON: Final = b"{"
 _PACKED: Final = b"\x02"
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _HEAD: Final = struct.Struct(">I")
-"""The length of the JSON."""
+"""Length of the JSON."""
 _WORDS: Final = (
     b'"start":,"end":,"conditions":{"network_bound":,"rank_imbalance":,"no_tensor_cores":,'
     b'"near_out_of_memory":,"numa_misplaced":,"pcie_link_degraded":,"hardware_slowdown":,'
@@ -40,9 +40,9 @@ _WORDS: Final = (
     b'"memory_bandwidth":[[,"memory":[[60,300000000000]],"compute":[[100,0000000000],[0,]]},'
     b'"compute_at_least":[[99,0000000000],[0,300000000000]]}'
 )
-"""What windows have in common, the most frequent last; part of form 2, so it never changes."""
+"""Compression dictionary, most frequent text last; part of form 2, so it must never change."""
 _ALWAYS: Final = frozenset({"start", "end"})
-"""A recording may begin at 0; the rest is left out where there is nothing to tell."""
+"""Keys always written, since a recording may begin at 0; others are omitted if empty."""
 
 
 DURATIONS: Final[Mapping[str, type[Any]]] = {
@@ -63,11 +63,11 @@ SUMS: Final = (
     *("cycles", "cycle_seconds", "cycle_busy_seconds"),
 )
 _KEYS: Final = ("start", "end", *DURATIONS, *AMOUNTS, *SUMS)
-"""What is written as it is, in this order; the histograms follow."""
+"""Plain values in written order; the histograms follow."""
 
 
 def encode_window(window: Window) -> bytes:
-    """The window in a few hundred bytes."""
+    """Encode a window in a few hundred bytes."""
     fields = {key: getattr(window, key) for key in _KEYS}
     fields["demands"] = {resource: _pairs(found) for resource, found in window.demands.items()}
     fields["compute_at_least"] = _pairs(window.compute_at_least)
@@ -79,10 +79,10 @@ def encode_window(window: Window) -> bytes:
 
 
 def decode_window(uuid: str, data: bytes) -> Window:
-    """The window that `encode` wrote, in this form or the one before.
+    """Decode the output of `encode_window`, of this form or the one before.
 
     Raises:
-        ValueError: the bytes are not such a window, or of a newer form.
+        ValueError: the bytes are not a window, or of a newer form.
     """
     text, blocks = _parts(data)
     fields: dict[str, Any] = json.loads(text)
@@ -136,11 +136,11 @@ def _histogram(pairs: Any) -> Histogram:
 
 
 _LATEST: Final = 2**62
-"""Nanoseconds since the epoch, in the year 2116; sums of two still fit into a column."""
+"""Nanoseconds since the epoch, in the year 2116; the sum of two still fits into a column."""
 
 
 def parse_window_row(uuid: str, data: bytes) -> Window | None:
-    """The window of a row; `None` where it cannot be one, so that the others are still read."""
+    """Decode the window of a row; `None` if invalid, so that other rows can still be read."""
     try:
         window = decode_window(uuid, data)
         return window if _is_sound(window) else None

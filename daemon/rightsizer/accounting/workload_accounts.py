@@ -17,18 +17,18 @@ from rightsizer.model.window import Entry, Window, workload_subject
 from rightsizer.model.workload import Holding, Workload
 
 _HELD_FOR: Final = 2
-"""A device that is silent at a moment stands where it stood, for two of its own intervals."""
+"""Number of its own intervals for which a silent device's last values are still used."""
 
 
 class _Latest(NamedTuple):
     end: Nanoseconds
     duration: Nanoseconds
     values: Mapping[Measure, float]
-    """The workload's part; empty where the device's state is unknown."""
+    """The workload's share; empty if the device's state is unknown."""
 
 
 class WorkloadAccount:
-    """One workload's."""
+    """Account of one workload."""
 
     def __init__(self, key: str, hourly_before: Nanoseconds) -> None:
         self.workload: Workload | None = None
@@ -41,9 +41,9 @@ class WorkloadAccount:
     def post(
         self, held: Mapping[str, float], stretches: Sequence[tuple[Entry, float]]
     ) -> list[Window]:
-        """Account for one moment; the five-minute windows that it closed.
+        """Account for one moment; return the five-minute windows that it closed.
 
-        Entries are cut to the workload's part of the device, which stands beside them.
+        Entries cover the workload's share of the device, given beside each.
         """
         self.seen = max(entry.end for entry, _ in stretches)
         self.devices = tuple(held)
@@ -60,7 +60,7 @@ class WorkloadAccount:
         return closed
 
     def _add(self, entries: Iterable[Entry]) -> Iterator[Window]:
-        """Add stretches in the order of time, those that come late where the others are."""
+        """Add entries in chronological order; move late ones into the open window."""
         now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
         parts = [part for entry in entries for part in split_entry(entry)]
         for part in sorted(parts, key=attrgetter("end")):
@@ -87,7 +87,7 @@ class WorkloadAccount:
 
 
 class WorkloadAccounts:
-    """The workloads of a node, only so many of them."""
+    """Accounts of a node's workloads, limited in number."""
 
     def __init__(self, settings: WorkloadAccountSettings | None = None) -> None:
         self._settings = settings or WorkloadAccountSettings()
@@ -96,15 +96,15 @@ class WorkloadAccounts:
         self._hourly_before: Nanoseconds = 0
 
     def keep_hours_before(self, moment: Nanoseconds) -> None:
-        """Let accounts that are new from now on keep no shorter windows of what was before."""
+        """Limit accounts created from now on to hourly windows before a time."""
         self._hourly_before = moment
 
     def post(
         self, holdings: Mapping[str, tuple[Holding, ...]], entries: Iterable[Entry]
     ) -> list[Window]:
-        """Account for a snapshot's entries; the five-minute windows that were closed by it.
+        """Account for a snapshot's entries; return the five-minute windows that it closed.
 
-        A device that several workloads share counts for each by its part of it.
+        A shared device counts for each workload by its share.
         """
         closed: list[Window] = []
         stretches: dict[str, list[tuple[Entry, float]]] = {}
@@ -117,7 +117,7 @@ class WorkloadAccounts:
             held = _held(holdings)
             self._admit(held, stretches, closed)
             for key, found in stretches.items():
-                if key in self._accounts:  # There may be more of them than are remembered.
+                if key in self._accounts:  # The number of workloads may exceed the limit.
                     self._accounts[key].workload = workloads[key]
                     closed += self._accounts[key].post(held[key], found)
             closed += self._close_left(
@@ -126,37 +126,37 @@ class WorkloadAccounts:
         return closed
 
     def know(self, workload: Workload) -> None:
-        """Put back what a workload is, from a history."""
+        """Restore the description of a workload from the history."""
         if workload.key in self._accounts:
             self._accounts[workload.key].workload = workload
 
     def restore(self, key: str, window: Window) -> None:
-        """Put back a workload's closed window from a history; oldest first."""
+        """Restore a workload's closed window from the history; call oldest first."""
         account = self._touch(key, [])
         account.seen = window.end
         account.rollups.restore(window)
 
     def begin(self) -> None:
-        """Count totals from 0 again; windows stay as they are."""
+        """Reset the totals to 0; keep the windows."""
         for account in self._accounts.values():
             account.totals = RunningTotals(EntrySums(), ())
 
     def open_windows(self) -> list[Window]:
-        """The five-minute windows that are still running."""
+        """Open five-minute windows."""
         found = (account.rollups.open_window() for account in self._accounts.values())
         return [window for window in found if window is not None]
 
     def window_queries(self) -> Iterator[WindowQuery]:
-        """What is remembered of each workload."""
+        """Histories of all workloads."""
         return (account.rollups.window_query() for account in self._accounts.values())
 
     def window_query(self, key: str) -> WindowQuery | None:
-        """What is remembered of a workload, `None` where it is nothing."""
+        """History of a workload, or `None`."""
         account = self._accounts.get(key)
         return None if account is None else account.rollups.window_query()
 
     def reports(self) -> tuple[WorkloadReport, ...]:
-        """The totals of each workload that was there since the agent started."""
+        """Totals of each workload seen since the agent started."""
         return tuple(
             WorkloadReport(account.workload, account.devices, account.seen, account.totals.totals())
             for account in self._accounts.values()
@@ -164,7 +164,7 @@ class WorkloadAccounts:
         )
 
     def _admit(self, held: Iterable[str], new: Iterable[str], closed: list[Window]) -> None:
-        """Begin accounts while there is room; one that is still held never gives way."""
+        """Create accounts up to the limit; never evict a workload that still holds devices."""
         known = [key for key in held if key in self._accounts]
         for key in known:
             self._accounts.move_to_end(key)
@@ -173,7 +173,7 @@ class WorkloadAccounts:
             self._touch(key, closed)
 
     def _touch(self, key: str, closed: list[Window]) -> WorkloadAccount:
-        """The account of a workload that was just seen; who is too many is forgotten."""
+        """Account of a workload just seen; evict the least recently seen beyond the limit."""
         if key not in self._accounts:
             self._accounts[key] = WorkloadAccount(key, self._hourly_before)
         self._accounts.move_to_end(key)
@@ -184,7 +184,7 @@ class WorkloadAccounts:
         return self._accounts[key]
 
     def _close_left(self, now: Nanoseconds) -> Iterator[Window]:
-        """Close the windows of workloads that are gone, once each five minutes."""
+        """Close windows of workloads that are gone, once every five minutes."""
         if (slot := now - now % FINE_SPAN) == self._slot:
             return
         self._slot = slot
@@ -194,7 +194,7 @@ class WorkloadAccounts:
 
 
 def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
-    """By workload, its part of each of its devices."""
+    """Shares of each workload by device."""
     held: dict[str, dict[str, float]] = {}
     for uuid, found in holdings.items():
         for holding in found:
@@ -203,7 +203,7 @@ def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, fl
 
 
 def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Holding, Entry]]:
-    """The entry in parts by who holds the device, which sum to it where all of it is held."""
+    """Split an entry by holder; the parts add up to it if all of the device is held."""
     share, last = 0.0, entry.end
     for holding in holdings:
         if holding.share_ratio >= 1.0:
