@@ -1,1 +1,1 @@
-"""Recommendations: what to change, why, how sure it is, and what came of it."""
+"""Recommendations: what to change, why, with what confidence, and with what outcome."""

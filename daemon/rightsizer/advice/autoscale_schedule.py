@@ -1,4 +1,4 @@
-"""Schedule of replicas by the hour: what it would have cost, and as a ScaledObject or a table."""
+"""Schedules of replicas by the hour, their simulated cost, and their ScaledObject or table."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ from rightsizer.owners.registry import owner_of
 
 _DAY_HOURS: Final = 24
 _EPOCH_HOUR: Final = 3 * 24
-"""1970 began on a Thursday; hour 0 of a week is Monday's first."""
+"""1970 began on a Thursday; hour 0 of a week is the first of Monday."""
 _STEPS: Final = 10
-"""Of the group's size; a coarser schedule holds at night what the night does not need."""
+"""Steps of the group's size; a coarser schedule would keep unneeded replicas at night."""
 _MOST_EXACT: Final = 8
 _PLACES: Final = 6
 
@@ -47,27 +47,27 @@ class ScalingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScalingOutcome:
-    """What a way to scale would have meant."""
+    """Simulated outcome of a scaling policy."""
 
     held_seconds: float
-    """Replicas' worth of time, as it was."""
+    """Replica time, as actually held."""
     scaled_seconds: float
     short_seconds: float
-    """Time in which a replica was missing."""
+    """Time with too few replicas."""
     known_seconds: float
 
     @property
     def saved_ratio(self) -> float:
-        """Of the replicas' time; nothing where none was held."""
+        """Share of the held replica time; 0 without any."""
         return 1.0 - self.scaled_seconds / self.held_seconds if self.held_seconds else 0.0
 
     @property
     def short_ratio(self) -> float:
-        """Of all the time."""
+        """Share of the known time."""
         return self.short_seconds / self.known_seconds if self.known_seconds else 0.0
 
     def evidence(self, gpus_each: int) -> dict[str, float]:
-        """The same in figures, by the GPUs of a replica."""
+        """Figures as evidence, given the GPUs per replica."""
         saved = self.held_seconds - self.scaled_seconds
         return {
             "saved_ratio": round(self.saved_ratio, 4),
@@ -79,24 +79,24 @@ class ScalingOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSchedule:
-    """Replicas by the hour of the day or of the week (UTC; a week begins on Monday)."""
+    """Replicas by the hour of the day or of the week (UTC; weeks begin on Monday)."""
 
     replicas: tuple[int, ...]
     outcome: ScalingOutcome
-    """Of each day, or week, by a schedule made of the others; of the only one by its own."""
+    """Outcome of each day, or week, with a schedule from the others; a single one uses its own."""
     periods: int
-    """Days, or weeks, that it rests on."""
+    """Number of days, or weeks, that it is based on."""
     lead_seconds: float
-    """How long before its hour a new replica must begin to start."""
+    """Time before the hour at which a new replica must start."""
 
     @property
     def is_weekly(self) -> bool:
-        """Whether it tells days of the week apart."""
+        """Whether it distinguishes days of the week."""
         return len(self.replicas) > _DAY_HOURS
 
 
 def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
-    """How many replicas to have where so many were needed at most; one alone has no spare."""
+    """Number of replicas to hold for a maximum need; a single replica gets no spare."""
     if size == 1:
         return min(1, needed)
     spare = max(1, math.ceil(round(size * settings.spare_ratio, _PLACES)))
@@ -104,12 +104,12 @@ def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
 
 
 def followed(load: ReplicaLoad, settings: ScalingSettings) -> ScalingOutcome:
-    """An autoscaler that follows the load; where it cannot look back it keeps what is there."""
+    """Simulate an autoscaler that follows the load; without lookback it keeps all replicas."""
     block = seconds(BLOCK_SPAN)
     back = math.ceil(settings.lookback_seconds / block)
     before = back - 1 + math.ceil(settings.lag_seconds / block)
     places = [(start - load.starts[0]) // BLOCK_SPAN for start in load.starts]
-    # What was not seen may have needed all of them.
+    # Unseen time may have needed all replicas.
     seen = [load.size] * (before + places[-1] + 1)
     for place, needed in zip(places, load.needed, strict=True):
         seen[before + place] = needed
@@ -121,7 +121,7 @@ def followed(load: ReplicaLoad, settings: ScalingSettings) -> ScalingOutcome:
 def schedule(
     load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = False
 ) -> ReplicaSchedule:
-    """Replicas by the hour: what is enough for the most that any day, or week, needed then."""
+    """Schedule that covers the maximum need at that hour on any day, or week."""
     hours = 7 * _DAY_HOURS if is_weekly else _DAY_HOURS
     by_period: dict[int, dict[int, int]] = {}
     for number, needed in _most_by_hour(load, nanoseconds(settings.lookback_seconds)).items():
@@ -142,7 +142,7 @@ def schedule(
 
 
 def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
-    """The most that each hour, by its number, had to have there: what was needed stays for long."""
+    """Maximum need by hour number, each need extended by the lookback."""
     most: dict[int, int] = {}
     for later in (0, lookback):
         for start, needed in zip(load.starts, load.needed, strict=True):
@@ -154,7 +154,7 @@ def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
 def _of_hour(
     hour: int, days: Iterable[Mapping[int, int]], size: int, settings: ScalingSettings
 ) -> int:
-    """All of them at an hour that was never seen; rounded up to a few steps, so that it reads."""
+    """Replicas at an hour: all if never seen; rounded up to few steps, for readability."""
     if not (seen := [most[hour] for most in days if hour in most]):
         return size
     step = 1 if size <= _MOST_EXACT else math.ceil(size / _STEPS)
@@ -162,7 +162,7 @@ def _of_hour(
 
 
 def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> ScalingOutcome:
-    """With so many replicas in each five minutes, as far as they were there."""
+    """Outcome with the given replicas per five minutes, limited to those present."""
     given = list(map(min, load.held, replicas))
     block = seconds(BLOCK_SPAN)
     return ScalingOutcome(
@@ -174,7 +174,7 @@ def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> ScalingOutcome:
 
 
 def _place(number: int, hours: int) -> tuple[int, int]:
-    """Day and hour of the day, or week and hour of the week, of an hour since the epoch."""
+    """Day and hour of day, or week and hour of week, of an hour since the epoch."""
     return divmod(number + (_EPOCH_HOUR if hours > _DAY_HOURS else 0), hours)
 
 
@@ -187,7 +187,7 @@ _CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
 def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
     """First hour, hour after the last, and replicas of each span of equal replicas.
 
-    What goes on over the end of the day, or of the week, is one span.
+    A span may continue over the end of the day or week.
     """
     found, at = [], 0
     for replicas, group in groupby(schedule.replicas):
@@ -201,7 +201,7 @@ def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
 
 
 def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tuple[Instruction, ...]:
-    """How to scale by the hour; in words where the owner has no autoscaler."""
+    """Instructions to scale by the hour; text only if the owner has no autoscaler."""
     note = "Nothing answers outside these hours: add a trigger on requests to wake it."
     notes = [note] if min(schedule.replicas) == 0 else []
     notes += ["Counts are of the replicas on this node; hours are UTC."]
@@ -211,7 +211,7 @@ def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tupl
 
 
 def hours_of(schedule: ReplicaSchedule) -> list[str]:
-    """Each span of equal replicas as a line."""
+    """One line per span of equal replicas."""
 
     def clock(at: int) -> str:
         day, hour = divmod(at, _DAY_HOURS)

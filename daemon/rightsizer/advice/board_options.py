@@ -1,4 +1,4 @@
-"""Other boards for a workload: smaller where it has room to spare, larger where it has not."""
+"""Alternative boards: smaller ones for workloads with room, larger ones for those without."""
 
 from collections.abc import Callable, Container, Iterator
 from typing import Final
@@ -17,7 +17,7 @@ from rightsizer.sizing.projection import Projection, project
 from rightsizer.sizing.workload_profile import WorkloadProfile
 
 _ROOM: Final = 1.2
-"""Memory or speed beyond the present board's: less would be used up again soon."""
+"""Minimum memory or speed over the present board's; less would soon be used up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class _BoardCandidate:
     is_cheaper: bool
     """Than the present board."""
     capacities: dict[Resource, float]
-    """Over the present board's."""
+    """Relative to the present board's."""
     profiles: tuple[WorkloadProfile, ...]
-    """Of all devices, where they are now."""
+    """Profiles of all devices on the present board."""
 
     def projection(self) -> Projection:
-        """Of the device that slows down most. It takes longer than all else that is asked."""
+        """Projection of the device with the largest slowdown, the most expensive check."""
         projections = [project(each, self.place) for each in self.profiles]
         return max(projections, key=lambda each: each.time_ratio.value)
 
     def is_as_good(self, slowest_ratio: float) -> bool:
-        """Whether all fits, and no device takes longer than that for the same work."""
-        # Most boards are too slow for the first device already.
+        """Whether all devices fit and none slows down beyond a limit."""
+        # Cheap check first: most boards are too slow for the first device.
         if project(self.profiles[0], self.place).time_ratio.value > slowest_ratio:
             return False
         projection = self.projection()
@@ -46,9 +46,9 @@ class _BoardCandidate:
 
 
 def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards that hold the need of every device for less money, or less power, best first.
+    """Boards that cover the need of every device at lower cost or power, best first.
 
-    None without profiling telemetry: what is not measured cannot be projected.
+    Empty without profiling telemetry: unmeasured usage cannot be projected.
     """
     slowest = market.settings.tolerated_slowdown_ratio
     found = _cheapest(
@@ -60,14 +60,14 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
 
 
 def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
-    """Boards with less memory that hold the need, are hardly slower and cost less, best first.
+    """Boards with less memory that cover the need, are hardly slower and cheaper, best first.
 
-    At most `slowest_ratio` is the time of the same work, over that on the present board.
+    `slowest_ratio`: maximum time of the same work, relative to the present board.
     """
     found = _cheapest(
         case,
         market,
-        # How fast it is says more than the need of the rest, which a busy GPU fills with margin.
+        # Speed matters, not the need of other resources, which a busy GPU fills with its margin.
         lambda each: (
             each.capacities[Resource.MEMORY] < 1.0
             and _holds(case, each, (Resource.MEMORY,))
@@ -79,7 +79,7 @@ def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Op
 
 
 def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards with more memory that are no slower, the cheapest first."""
+    """Boards with more memory that are no slower, cheapest first."""
     return _cheapest(
         case,
         market,
@@ -90,7 +90,7 @@ def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
 
 
 def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards that do the same work in clearly less time and hold its memory, the cheapest first."""
+    """Boards that are clearly faster and hold the workload's memory, cheapest first."""
     return _cheapest(
         case,
         market,
@@ -111,8 +111,8 @@ def _cheapest(
 
 
 def _candidates(case: Case, market: Market) -> Iterator[_BoardCandidate]:
-    """Other boards, where all devices are of one board, none is a slice, and all are measured."""
-    if works_on_media(case):  # Which engines a board has is in no catalogue.
+    """Other boards, if all devices are whole GPUs of one board and all are measured."""
+    if works_on_media(case):  # The catalogue does not list media engines.
         return
     places = [place_of(device, market) for device in case.devices]
     present = places[0]
@@ -155,7 +155,7 @@ def _holds(
 
 
 def _price(place: GpuPlace, market: Market) -> float:
-    """Dollars an hour where prices are known, else watts; what has no price comes last."""
+    """Dollars per hour if prices are known, else watts; boards without a price sort last."""
     if market.prices is None:
         return place.board.power_limit_watts
     cost = market.cost(place.board)

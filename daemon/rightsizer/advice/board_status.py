@@ -1,4 +1,4 @@
-"""Status of the board under a device, and cases that a rule cannot judge."""
+"""Status of a device's board, and the limits of what rules can judge."""
 
 from collections.abc import Collection
 from typing import Final
@@ -17,42 +17,42 @@ from rightsizer.model.topology import Placement
 
 @dataclass(frozen=True, slots=True)
 class BoardStatus:
-    """A whole GPU; a MIG instance stands as its parent does."""
+    """Status of a whole GPU; a MIG instance has its parent's."""
 
     device: Device
     reading: Reading
     xids: XidLog | None = None
 
     def get(self, signal: Signal) -> float | None:
-        """The last value of a signal, `None` where it is missing."""
+        """Last value of a signal, or `None` if missing."""
         return self.reading.get(signal)
 
     @property
     def default_limit_watts(self) -> float | None:
-        """The power limit that the board comes with."""
+        """Default power limit of the board."""
         return self.device.stated("power_limit_watts")
 
     @property
     def limit_watts(self) -> float | None:
-        """The power limit that is enforced now."""
+        """Enforced power limit."""
         return self.get(Signal.POWER_LIMIT_WATTS)
 
     @property
     def clock_ratio(self) -> float | None:
-        """The SM clock at the last reading, of its maximum."""
+        """SM clock at the last reading, relative to its maximum."""
         clock = self.get(Signal.SM_CLOCK_HERTZ)
         highest = self.get(Signal.SM_CLOCK_MAXIMUM_HERTZ) or self.device.sm_clock_maximum_hertz
         return None if clock is None or not highest else clock / highest
 
 
 def placement_of(case: Case, device: Device) -> Placement | None:
-    """Where the GPU of a device is plugged in; `None` where that is not known."""
+    """PCIe placement of a device's GPU, or `None` if unknown."""
     topology = None if case.node is None else case.node.topology
     return None if topology is None else topology.placements.get(device.board_uuid)
 
 
 def board_status_of(case: Case, device: Device) -> BoardStatus | None:
-    """How the GPU of a device stands; `None` where only a history is known, or nothing was read."""
+    """Status of a device's GPU; `None` without a node or a reading."""
     node, uuid = case.node, device.board_uuid
     if node is None or uuid not in node.readings:
         return None
@@ -61,19 +61,19 @@ def board_status_of(case: Case, device: Device) -> BoardStatus | None:
 
 
 def board_statuses(case: Case) -> tuple[BoardStatus, ...]:
-    """Those of a case's GPUs that something was read of, each once, in the order of the case."""
+    """Statuses of a case's GPUs that were read, each once, in the case's order."""
     found = {each.board_uuid: board_status_of(case, each) for each in case.devices}
     return tuple(each for each in found.values() if each is not None)
 
 
 def readings_of(case: Case) -> list[Reading]:
-    """The last readings of its devices."""
+    """Last readings of a case's devices."""
     readings = case.node.readings if case.node else {}
     return [readings[device.uuid] for device in case.devices if device.uuid in readings]
 
 
 def is_shared(case: Case) -> bool:
-    """Whether others hold a part of its GPUs: their size is then not one workload's affair."""
+    """Whether others share its GPUs, whose size then does not depend on one workload."""
     if case.node is None:
         return False
     return any(len(case.node.holdings.get(device.uuid, ())) > 1 for device in case.devices)
@@ -81,13 +81,13 @@ def is_shared(case: Case) -> bool:
 
 _ENGINES: Final = (*MEDIA_ENGINES, Signal.OFA)
 _LEAST_RATIO: Final = 0.05
-"""Below it is noise of the driver's."""
+"""Below this it is driver noise."""
 
 
 def works_on_media(case: Case) -> bool:
-    """Whether the engines for video and pictures are needed, or were busy just now, on any GPU.
+    """Whether a GPU needs its media engines, or was using them at the last reading.
 
-    A smaller board, or a slice, may have none of them, whatever room its SMs have.
+    A smaller board or a slice may have none, regardless of the room on its SMs.
     """
     needs = (fit.resources.get(Resource.MEDIA) for fit in case.provisioning)
     return any((fit.demand or 0.0) >= _LEAST_RATIO for fit in needs if fit is not None) or any(
@@ -98,23 +98,23 @@ def works_on_media(case: Case) -> bool:
 
 
 def why_media_is_needed(case: Case) -> str:
-    """Why nothing is said of other boards and slices; empty where something can be."""
+    """Reason not to propose other boards and slices; empty if they may be."""
     if not works_on_media(case):
         return ""
     return "it works on the media engines, of which another board or a slice may have none"
 
 
 def why_unmeasured(case: Case) -> str:
-    """Why the need of a workload's GPUs is not known."""
+    """Reason why the need of a workload's GPUs is unknown."""
     if any(each.memory_is_preallocated for each in case.provisioning):
         return "memory looks preallocated, so the memory needed is not known"
     return "compute or memory use is not measured"
 
 
 def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
-    """Why it is unknown whether something holds the clocks down; empty where it is known.
+    """Reason why clock limits cannot be diagnosed; empty if they can.
 
-    Beside the reasons for low clocks, the time that one of them held tells.
+    Accepts the clock event reasons or the violation counter of one of them.
     """
     signals = (Signal.CLOCK_EVENT_REASONS, violation)
     found = board_statuses(case)
@@ -124,7 +124,7 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
 
 
 def metrics_of(signals: Collection[Signal]) -> str:
-    """The metrics of dcgm-exporter and of our agent that tell of some signals, for a person."""
+    """Metrics of dcgm-exporter and of our agent for some signals, for display."""
     of_exporter: dict[Signal, DcgmField] = {}
     for each in DCGM_FIELDS.values():
         if each.signal is not None and each.signal in signals:
@@ -145,9 +145,9 @@ def abstain_unobserved(
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
 ) -> Finding:
-    """What was found, or an abstention where none of the signals that it takes is read.
+    """Return the finding, or abstain if none of its required signals is read.
 
-    It names the metrics that would tell. What was seen nevertheless is believed.
+    The abstention names the metrics needed. A positive observation is always returned.
     """
     own = readings_of(subject.case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)

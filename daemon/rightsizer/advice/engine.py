@@ -1,4 +1,4 @@
-"""Engine: every rule judges every workload; of verdicts that contradict each other one stands."""
+"""Engine: runs every rule on every workload and resolves contradicting verdicts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,15 +18,15 @@ _Answer = TypeVar("_Answer")
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
-"""The cases of all workloads over the last span of time; `None` for all there is."""
+"""Cases of all workloads over the last span; `None` for everything posted."""
 Tuned = Callable[[Rule[Any], Case], Rule[Any]]
-"""A rule as an operator wants it for one workload."""
+"""Applies an operator's policy for one workload to a rule."""
 Failed = Callable[[str, str, Exception], None]
-"""Called for a rule that raised: with its name, the workload's key, and what it raised."""
+"""Called for a rule that raised: its name, the workload's key, the exception."""
 
 
 class _RuleError(Exception):
-    """A rule raised; no fault of the accounts, nor of any other rule."""
+    """Exception of a rule, which must not affect accounts or other rules."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -34,7 +34,7 @@ class _RuleError(Exception):
 
 
 def raised(rule: str, key: str, error: Exception) -> None:
-    """Raise the fault of a rule; for callers that log none."""
+    """Raise a rule's exception, for callers that do not log it."""
     del rule, key
     raise error
 
@@ -45,9 +45,9 @@ def judge_span(
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdict on every case as it stands, without contradictions; none opens advice.
+    """Judge every case as it is by every rule, resolve conflicts, and open no advice.
 
-    All rules judge the one span that the cases are of, in place of spans of their own.
+    All rules judge the cases' single span, instead of their own spans.
     """
     judgements = []
     for case in cases:
@@ -63,7 +63,7 @@ def judge_span(
 
 
 def _patient(rule: Rule[Any], case: Case) -> Finding:
-    """The verdict, but that idleness shorter than the rule waits for is nothing to act on."""
+    """Judge a case, but suppress idleness shorter than the rule's minimum time."""
     finding = rule.judge(case)
     if not finding.is_complaint or finding.kind is not FindingKind.IDLE:
         return finding
@@ -79,7 +79,7 @@ def _patient(rule: Rule[Any], case: Case) -> Finding:
 
 
 def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What there is to do, without what other verdicts contradict and what policies ignore."""
+    """Actionable findings: neither overruled by another verdict nor excluded by a policy."""
     return tuple(
         each
         for each in findings
@@ -88,7 +88,7 @@ def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def unadvised(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
-    """Complaints that no advice tells of; what was closed still holds of the span as a whole."""
+    """Complaints without advice; a closed recommendation may still hold for the whole span."""
     known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
     return tuple(each for each in complaints(findings) if each.id not in known)
 
@@ -100,10 +100,10 @@ def judge_all(
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdict on every workload over the rule's own spans, without contradictions.
+    """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
 
-    Recent time is judged only for complaints and open advice (by workload key and rule). A rule
-    that raises is reported to `failed`, and loses that verdict.
+    The short span is judged only for complaints and open advice (by workload key and rule). The
+    exception of a rule is passed to `failed`, and that verdict is lost.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
@@ -129,7 +129,7 @@ def _judged(
 ) -> Judgement | None:
     conduct = _answer(rule.conduct, present.workload)
     long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
-    if long_case is None:  # The accounts move on between two looks; it has just left.
+    if long_case is None:  # The workload left between the two queries.
         return None
     finding = _answer(rule.judge, long_case)
     judgement = _undecided(finding, long_case, conduct)
@@ -145,7 +145,7 @@ def _judged(
 
 
 def _answer(ask: Callable[..., _Answer], *of: Any) -> _Answer:
-    """What a rule says; what it raises is its fault, whatever it is."""
+    """Call a rule and wrap any exception as its fault."""
     try:
         return ask(*of)
     except Exception as error:
@@ -164,7 +164,7 @@ def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgemen
 
 
 _SIZE_ACTIONS: Final = RELEASING | REPLACING | {Action.AUTOSCALE}
-"""After one of them the workload has other GPUs, to which the others no longer apply."""
+"""Each changes the workload's GPUs, after which the others no longer apply."""
 _NAMED_LIMITS: Final = frozenset(
     {Reason.HOST_BOUND, Reason.STORAGE_BOUND, Reason.NETWORK_BOUND, Reason.PCIE_BOUND}
 )
@@ -175,26 +175,26 @@ _Test = Callable[[Finding], bool]
 
 
 def _says(*words: FindingKind | Reason) -> _Test:
-    """Whether a finding is of one of some kinds, or for one of some reasons."""
+    """Make a test for findings of one of some kinds or reasons."""
     named = frozenset(words)
     return lambda finding: finding.kind in named or not named.isdisjoint(finding.reasons)
 
 
 _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
-    # A rank that waits for the others looks idle, and is not.
+    # A rank that waits for others looks idle but is not.
     (_says(Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE), _says(FindingKind.IDLE)),
-    # Ranks that spin for one that is named are out of balance with it.
+    # Ranks that spin for an identified straggler are imbalanced because of it.
     (
         lambda finding: Reason.HIDDEN_STALL in finding.reasons and bool(finding.culprits),
         _says(Reason.RANK_IMBALANCE),
     ),
-    # What does nothing has neither a bottleneck nor a size.
+    # An idle workload has neither a bottleneck nor a size.
     (_says(FindingKind.IDLE), _says(FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED)),
-    # What keeps a GPU waiting says more than that it waits.
+    # The cause of a wait is more specific than the wait.
     (_says(*_NAMED_LIMITS), _says(Reason.PERIODIC_STARVATION)),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
     (_says(FindingKind.UNDERPROVISIONED), _says(FindingKind.OVERPROVISIONED)),
-    # Short of compute and of nothing else: what is said of the SMs says it all.
+    # If compute alone is short, the finding about the SMs covers it.
     (
         lambda finding: finding.reasons[0] is Reason.COMPUTE_SATURATED,
         lambda finding: finding.reasons == _SHORT_OF_COMPUTE,
@@ -211,16 +211,16 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
         ),
     ),
 )
-"""While the first is true of a complaint, complaints of which the second is true are held back.
+"""Pairs of tests: a complaint that meets the first suppresses those that meet the second.
 
-In this order: what was held back holds nothing back.
+Evaluated in this order; a suppressed complaint suppresses no others.
 """
 
 
 def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
-    """The judgements, in their order, with those held back that others contradict.
+    """Return the judgements in order, with contradicted ones suppressed.
 
-    Each workload's are looked at by themselves, and their order does not matter.
+    Independent for each workload, and of the order of judgements.
     """
     by_key: dict[str, list[int]] = {}
     for place, judgement in enumerate(judgements):
@@ -235,7 +235,7 @@ def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
 def _settled(judgements: list[Judgement]) -> list[Judgement]:
     held: set[int] = set()
     for wins, yields in _PRECEDENCES:
-        # A complaint that was over before the end of the span holds nothing back.
+        # A complaint that ended before the end of the span suppresses nothing.
         winners = {
             f"{judgement.finding.rule} ({', '.join(judgement.finding.reasons)})"
             for place, judgement in enumerate(judgements)

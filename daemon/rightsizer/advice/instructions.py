@@ -1,4 +1,4 @@
-"""Instructions of advice: texts of the tables beside this file, commands by the kind of owner."""
+"""Instructions of recommendations: texts from the tables in this folder, owners' commands."""
 
 import tomllib
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from rightsizer.owners.registry import owner_of, schedulers_of
 
 @cache
 def read_table(file: str) -> dict[str, dict[str, Any]]:
-    """The entries of a table of texts beside this file, by name."""
+    """Read a table of texts in this folder, by name."""
     return tomllib.loads((resources.files(__package__) / file).read_text("utf-8"))
 
 
 def instruction(name: str, uuid: str = "") -> Instruction:
-    """The instruction of a name, for the GPU of a uuid where it is about one.
+    """Instruction by name, for a GPU's uuid if it refers to one.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: no such instruction.
     """
     row = read_table("instructions.toml")[name]
     return Instruction(**row | {"text": row["text"].replace("{uuid}", uuid)})
 
 
 def instructions(*names: str) -> tuple[Instruction, ...]:
-    """The instructions of some names."""
+    """Instructions by name."""
     return tuple(map(instruction, names))
 
 
@@ -40,15 +40,15 @@ _SHELL: Final = "sh"
 
 
 def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
-    """How the scheduler drains the node; all schedulers where the workload has none.
+    """Commands to drain the node; for all schedulers if the workload has none.
 
-    The reason is stored there, and has no quotation marks.
+    The reason is stored by the scheduler and must not contain quotation marks.
     """
     return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
 
 
 def home_of(case: Case, device: Device) -> NumaHome | None:
-    """Where the processes of a device belong; `None` where its NUMA node is not known."""
+    """Local CPUs and processes of a device; `None` if its NUMA node is unknown."""
     node, placement = case.node, placement_of(case, device)
     number = device.numa_node if placement is None else placement.numa_node
     if node is None or number is None:
@@ -61,7 +61,7 @@ def home_of(case: Case, device: Device) -> NumaHome | None:
 
 
 def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruction, ...]:
-    """What is running first, then how its owner binds the next start."""
+    """Commands to move running processes, then to bind the next start."""
     running = []
     for home in homes:
         for pid in home.pids:
@@ -84,18 +84,18 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
 
 
 def kind_of(case: Case) -> WorkloadKind | None:
-    """Where the workload comes from; `None` for a free device."""
+    """Kind of the workload; `None` for a free device."""
     return case.workload.kind if case.workload else None
 
 
 def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
-    """The CPUs next to a device; empty where they are unknown."""
+    """CPUs local to a device; empty if unknown."""
     placement = placement_of(case, device)
     return placement.cpus if placement else ()
 
 
 def cpus_for_gpu(case: Case, device: Device) -> int | None:
-    """How many of those near it a GPU may take if all GPUs there take as many."""
+    """Fair share of the local CPUs per GPU; `None` if unknown."""
     cpus, topology = cpus_near(case, device), case.node.topology if case.node else None
     if not cpus or topology is None:
         return None
@@ -104,18 +104,18 @@ def cpus_for_gpu(case: Case, device: Device) -> int | None:
 
 
 def dump_stacks(devices: tuple[Device, ...], title: str) -> Instruction:
-    """Where the threads of all that is on some devices stand."""
+    """Dump the stacks of all processes on some devices."""
     return _for_each_process(devices, title, "xargs -rn1 sudo py-spy dump --native --pid")
 
 
 def show_throttling(devices: tuple[Device, ...], title: str) -> Instruction:
-    """How often the control groups of all that is on some devices were at their quota."""
+    """Show the throttling counters of the control groups of all processes on some devices."""
     group = '"/sys/fs/cgroup$(grep ^0:: /proc/$pid/cgroup | cut -d: -f3)/cpu.stat"'
     return _for_each_process(devices, title, f"while read -r pid; do grep thr {group}; done")
 
 
 def trace_kernels(title: str, name: str, reports: str) -> Instruction:
-    """A minute of the program under Nsight Systems, as a file and reports of `nsys stats`."""
+    """Trace a minute of the program with Nsight Systems and summarize it by `nsys stats`."""
     profile = "nsys profile --trace=cuda,nvtx,osrt --delay=120 --duration=60"
     text = f"{profile} --output={name} COMMAND\nnsys stats --report={reports} {name}.nsys-rep"
     return Instruction(title, text, _SHELL)

@@ -1,4 +1,4 @@
-"""Ledger: which advice is open, since when, and what became of it."""
+"""Ledger of open and closed recommendations, with their outcomes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ _POLICY: Final = "policy"
 _MOST_NAMED: Final = 20
 _UNDECIDED: Final = (AdviceState.ACTIVE, AdviceState.REGRESSED)
 _Place = tuple[str, str]
-"""A workload key and a rule."""
+"""Workload key and rule."""
 _DISPLACED: Final = "made room for more severe advice: the ledger is full"
 
 
 class Ledger:
-    """All advice by id. Not safe for threads."""
+    """All advice by id. Not thread-safe."""
 
     def __init__(
         self,
@@ -47,21 +47,21 @@ class Ledger:
         self._trials = Verifier(self.settings, self.track_record)
         self._restored: Mapping[str, RestoredAdvice] = {}
         self.dropped: Mapping[Severity, int] = {}
-        """What the last update found no room for, by its severity."""
+        """Findings dropped by the last update for lack of room, by severity."""
 
     @property
     def records(self) -> tuple[AdviceRecord, ...]:
-        """Everything, in no order."""
+        """All records, unordered."""
         return tuple(self._records)
 
     def under(self, settings: LedgerSettings) -> "Ledger":
-        """The same advice and the same track record, kept by these settings."""
+        """Copy with the same advice and track record under other settings."""
         copy = Ledger(self._records, settings, self.track_record.tallies)
         copy._restored, copy.dropped = self._restored, self.dropped
         return copy
 
     def remember(self, restoration: Restoration) -> None:
-        """Take over from a lost ledger: open advice goes on by its id, what is quiet stays so."""
+        """Restore from a lost ledger: open advice continues by id, closed advice stays closed."""
         self._restored = restoration.open_advice
         for record in restoration.quiet:
             if self._records.get(record.advice.id) is None:
@@ -73,7 +73,7 @@ class Ledger:
 
     @property
     def claims(self) -> dict[str, Nanoseconds]:
-        """Since when advice is claimed that still is, by its id."""
+        """Start of each current claim, by advice id."""
         return {
             record.advice.id: record.trial_since
             for record in self._records
@@ -81,7 +81,7 @@ class Ledger:
         }
 
     def advice(self) -> tuple[Advice, ...]:
-        """Open advice first, the oldest of it first; then what was closed, the latest first."""
+        """Open advice, oldest first; then closed advice, latest first."""
         found = [record.advice for record in self._records]
         is_open = sorted((a for a in found if a.is_open), key=lambda a: (a.opened, a.id))
         closed = sorted((a for a in found if not a.is_open), key=lambda a: (-a.updated, a.id))
@@ -90,12 +90,12 @@ class Ledger:
     def update(
         self, judgements: Sequence[Judgement], now: Nanoseconds, measured: Measured | None = None
     ) -> list[AdviceEvent]:
-        """Open, refresh, close and verify advice by one run's judgements; what changed.
+        """Open, refresh, close and verify advice by the judgements of one run; return the events.
 
-        A finding opens once, stays open while recent time supports it, and closes only after
-        it has been quiet for a while: it neither nags nor flaps. The order of the judgements
-        does not matter. Without measurements nothing is verified. Where there is no room for all,
-        the most severe opens first, then what saves most.
+        A finding opens once, stays open while recent time supports it, and closes only after a
+        quiet period, so that it does not flap. The order of the judgements does not matter.
+        Without measurements nothing is verified. If there is no room for all, the most severe
+        open first, then those with the largest savings.
         """
         peers, baselines = self.settings.verification.most_peers, None
         if measured is not None:
@@ -129,12 +129,12 @@ class Ledger:
         why: str = "",
         for_seconds: float | None = None,
     ) -> AdviceEvent:
-        """Claim, snooze or dismiss advice by hand, or take that back (active); the event.
+        """Claim, snooze or dismiss advice manually, or revert that (active); return the event.
 
-        A snooze or a dismissal lasts for some seconds, or as the settings say.
+        A snooze or a dismissal lasts for the given time, or as configured.
 
         Raises:
-            UsageError: there is no such open advice, or it cannot be put into that state.
+            UsageError: no such open advice, or the state cannot be set manually.
         """
         if (record := self._records.get(advice_id)) is None or not record.advice.is_open:
             found = [each.id for each in self.advice() if each.is_open]
@@ -177,7 +177,7 @@ class Ledger:
         return nanoseconds(for_seconds)
 
     def _follow(self, record: AdviceRecord, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
-        """Refresh or close the open advice that a rule has given on a workload before."""
+        """Refresh or close open advice by the same rule's judgement of its workload."""
         now = run.now
         if (exclusion := judgement.exclusion_of(record.advice.finding, now)) is not None:
             advice = replace(record.advice, actor=exclusion.actor or _POLICY)
@@ -188,7 +188,7 @@ class Ledger:
         same = judgement.finding.id == record.advice.id
         replaced = judgement.may_open and not same
         is_quiet = replaced or judgement.still_holds is False
-        # A clock that was set back leaves times that are still to come.
+        # After the clock was set back, times may be in the future.
         since = now if record.quiet_since is None else min(now, record.quiet_since)
         quiet_since = since if is_quiet else None
         patience = nanoseconds(judgement.conduct.close_after_seconds)
@@ -205,7 +205,7 @@ class Ledger:
         return [rise] if has_risen else []
 
     def _close(self, record: AdviceRecord, run: "_Run", *, is_over: bool) -> list[AdviceEvent]:
-        """Close what is quiet; `is_over` where its cause is gone, not reported otherwise."""
+        """Close quiet advice; with `is_over` its cause is gone, otherwise just not reported."""
         now = run.now
         was_claimed = record.advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
@@ -215,7 +215,7 @@ class Ledger:
             return self._put_closed(closed, now, was_right=None)
         if self._trials.may_try(record, run.measured, was_claimed=was_claimed):
             return self._put_tried(closed, now)
-        # What was over sooner than the rule looks back was hardly ever true.
+        # A problem that ended within the rule's span was probably no real one.
         was_right = True if has_succeeded else None if has_lasted else False
         return self._put_closed(closed, now, was_right=was_right)
 
@@ -227,15 +227,15 @@ class Ledger:
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
     def _put_tried(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
-        """Close for now; the outcome is known once before and after were compared."""
+        """Close for now; the outcome is decided by the comparison of before and after."""
         self._records.put(replace(record, trial_since=now))
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
     def _open_most_urgent(self, judgements: Sequence[Judgement], run: "_Run") -> list[AdviceEvent]:
-        """Open what may be, the most urgent first; what is less severe makes room for it."""
+        """Open judgements by urgency; less severe advice makes room for more severe."""
         wanted: dict[_Place, Judgement] = {}
         for judgement in judgements:
-            # A rule says one thing of a workload at a time.
+            # Only one finding per rule and workload.
             place = judgement.key, judgement.finding.rule
             if place not in wanted and self._may_open(judgement, run.now):
                 wanted[place] = judgement
@@ -252,7 +252,7 @@ class Ledger:
     def _chosen(
         self, wanted: Mapping[_Place, Judgement], room: int, now: Nanoseconds
     ) -> tuple[list[AdviceEvent], AbstractSet[_Place]]:
-        """Which of the judgements have room, and what closed to make room for more severe ones."""
+        """Select the judgements to open, and close less severe advice to make room for them."""
         if len(wanted) <= room:
             return [], wanted.keys()
         ranked = sorted(wanted, key=lambda place: _urgency(wanted[place].finding))
@@ -263,7 +263,7 @@ class Ledger:
         events: list[AdviceEvent] = []
         for place, least in zip(ranked[room:], least_urgent, strict=False):
             if wanted[place].finding.severity.rank <= least.advice.finding.severity.rank:
-                break  # What follows is no more severe.
+                break  # The rest are no more severe.
             closed = least.closed(AdviceState.EXPIRED, now, _DISPLACED)
             events += self._put_closed(closed, now, was_right=None)
             room += 1
@@ -300,13 +300,13 @@ class Ledger:
             long_seconds=long_seconds,
             severity=finding.severity,
             severity_since=now,
-            # How things stood before a claim is lost with the ledger: the trial begins again.
+            # The baseline of a claim is lost with the ledger: the trial begins again.
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self.settings.verification.span_for(long_seconds),
         )
         self._records.put(self._with_baseline(record, run))
         if open_advice is not None:
-            return []  # The event was delivered when it was opened.
+            return []  # Already delivered when first opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
         if has_regressed:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]
@@ -329,7 +329,7 @@ class Ledger:
             self._records.put(replace(record, seen=now))
         events = []
         for record in sorted(gone, key=lambda each: each.advice.id):
-            # Idle until it left: no work came back to what was to be released.
+            # Idle until it left: the advice to release was right.
             has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
             has_succeeded = has_left and record.advice.state is AdviceState.CLAIMED
             state = AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED
@@ -363,7 +363,7 @@ class _Run:
 
 
 def _urgency(finding: Finding) -> tuple[int, float, float, str]:
-    """Sorts what is opened first where there is no room for all: severe, then what saves most."""
+    """Sort key of opening: most severe first, then largest savings."""
     savings = finding.savings
     return (
         -finding.severity.rank,
@@ -374,5 +374,5 @@ def _urgency(finding: Finding) -> tuple[int, float, float, str]:
 
 
 def _is_settled(advice: Advice, now: Nanoseconds) -> bool:
-    """Whether advice is open already, or was closed and is to stay so for now."""
+    """Whether advice is open, or closed and not yet to be repeated."""
     return advice.is_open or (advice.expires is not None and now < advice.expires)

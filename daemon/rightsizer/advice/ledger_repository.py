@@ -17,15 +17,15 @@ _Value = TypeVar("_Value")
 
 
 def stored_finding(fields: _JsonMapping) -> dict[str, Any]:
-    """Fields of a finding under the names they are stored by; its kind has been 'finding'."""
+    """Rename fields to their stored names; the kind is stored as 'finding'."""
     return {"finding" if name == "kind" else name: value for name, value in fields.items()}
 
 
 def finding_from(fields: _JsonMapping) -> Finding:
-    """The finding of a stored form.
+    """Decode a stored finding.
 
     Raises:
-        ValueError, KeyError, TypeError: it is none, or has a word of a newer program.
+        ValueError, KeyError, TypeError: not a finding, or written by a newer version.
     """
     return convert(_loaded_finding(fields), Finding)
 
@@ -44,19 +44,19 @@ CREATE TABLE advice_tally (name TEXT PRIMARY KEY, tally TEXT NOT NULL) WITHOUT R
 
 
 class LedgerRepository:
-    """Records of the ledger as JSON rows."""
+    """Repository of advice records, outcome counts and pending events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._foreign: frozenset[str] = frozenset()
-        """Ids of rows that only a newer program understands."""
+        """Ids of rows that only a newer version can decode."""
         self._written: dict[str, str] = {}
-        """What the rows hold, for most stay as they are from run to run."""
+        """Last written rows, since most do not change between runs."""
         self._encoded: dict[int, tuple[object, str]] = {}
-        """What was encoded ahead, by its address, which is its own while it is in here."""
+        """Encoded values by object id, which is unique while the value is kept here."""
 
     def encode(self, values: Iterable[AdviceRecord | AdviceEvent]) -> None:
-        """Encode what is to be saved next, which takes most of the time; from any thread."""
+        """Encode ahead what is saved next, the slow part; callable from any thread."""
         self._encoded = {id(each): (each, self._text(each)) for each in values}
 
     def save(
@@ -65,10 +65,10 @@ class LedgerRepository:
         tallies: Iterable[OutcomeCounts] = (),
         pending: Iterable[AdviceEvent] = (),
     ) -> None:
-        """Write all of the ledger in place of what was there, but for rows of a newer program.
+        """Replace the stored ledger, except for rows of a newer version.
 
         Raises:
-            HistoryError: they could not be written; what was there stays.
+            HistoryError: the transaction failed; the old rows remain.
         """
         rows = {record.advice.id: self._text(record) for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
@@ -91,22 +91,22 @@ class LedgerRepository:
         self._written = rows
 
     def load(self) -> list[AdviceRecord]:
-        """The records that were saved; a row that cannot be understood is passed over."""
+        """Load the records; skip undecodable rows."""
         rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
         found = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
         self._foreign = frozenset(each for each, record in found.items() if record is None)
         return [record for record in found.values() if record is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
-        """How advice fared so far."""
+        """Load the outcome counts."""
         return self._read("SELECT tally FROM advice_tally ORDER BY name", OutcomeCounts)
 
     def load_pending(self) -> list[AdviceEvent]:
-        """Events that were saved and may not have been delivered, oldest first."""
+        """Load saved events that may not have been delivered, oldest first."""
         return self._read("SELECT event FROM advice_event ORDER BY number", AdviceEvent)
 
     def clear_pending(self) -> None:
-        """Delete the events, which every sink has."""
+        """Delete the pending events after delivery to all sinks."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")
 

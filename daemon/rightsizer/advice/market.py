@@ -1,4 +1,4 @@
-"""Market: boards to run on, and what they cost."""
+"""Market: available boards and their prices."""
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
@@ -34,34 +34,34 @@ class MarketSettings:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """Boards, their prices, and how an operator wants them looked at."""
+    """Boards, prices, and the operator's constraints."""
 
     catalogue: Catalogue = field(default_factory=built_in)
     prices: Prices | None = None
-    """`None` without prices; then no money is stated."""
+    """`None` without prices; no savings in money are stated then."""
     settings: MarketSettings = field(default_factory=MarketSettings)
     memory_settings: MemorySettings = field(default_factory=MemorySettings)
-    """A board's reserved memory, as plans take it."""
+    """Reserved memory of boards, as in plans."""
 
     def board(self, key: str | None) -> Board | None:
-        """A board by its key; `None` where it is unknown."""
+        """Board by key, or `None` if unknown."""
         return self.catalogue.boards.get(key or "")
 
     def place(self, board: Board) -> GpuPlace:
-        """A whole board to run on."""
+        """Whole board as a place to run."""
         return GpuPlace(board, memory_settings=self.memory_settings)
 
     def cost(self, board: Board | None) -> HourlyCost | None:
-        """What an hour of a board costs; `None` where that is unknown."""
+        """Hourly cost of a board, or `None` if unknown."""
         if board is None or self.prices is None:
             return None
         offers = hourly_costs(board, self.prices)
         return next((offer for offer in offers if offer.billing is self.settings.billing), None)
 
     def others(self, board: Board) -> tuple[Board, ...]:
-        """Boards that a workload of this one may move to: of the same vendor, none of its kind.
+        """Alternatives to a board from the same vendor.
 
-        GeForce boards, whose license keeps them out of data centers, only where they are named.
+        Includes GeForce boards, whose license excludes data centers, only if named in the settings.
         """
         named = self.settings.boards
         return tuple(

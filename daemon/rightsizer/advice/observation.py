@@ -1,4 +1,4 @@
-"""Share of time in which something was observed, or lost to a limit: how most rules start."""
+"""Time shares of an observation or of a limit, the basis of most rules."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -26,19 +26,19 @@ _CAUSES: Final = {
     State.LAUNCH_BOUND: Cause.LAUNCH,
 }
 _UNATTRIBUTED: Final = 0.5
-"""The best hypothesis below half is no better than the others together."""
+"""Below half, the best hypothesis is no better than all others together."""
 _NAMED_CAUSES: Final = 2
 _MEDIAN: Final = 0.5
 
 
 def lost_share(window: Window, state: State) -> float:
-    """The part of the known time that was lost to a limit.
+    """Share of the known time lost to a limit.
 
-    Where the use of a limited second is unknown, all of it counts. A link at its
-    limit is well used by the books, so that what counts there is the compute that waits for it.
+    All of a limited second counts if its usage is unknown. Accounting treats a saturated link as
+    well used, so PCIe counts the compute that waits for it instead.
     """
     if state is State.PCIE_BOUND:
-        # The median over the active time; 0 where that is unknown.
+        # Median over the active time; 0 if unknown.
         used = window.compute_at_least.quantile(_MEDIAN)
         if used is None and Resource.COMPUTE in window.demands:
             used = window.demands[Resource.COMPUTE].quantile(_MEDIAN)
@@ -49,7 +49,7 @@ def lost_share(window: Window, state: State) -> float:
 
 
 def lost_gpus(case: Case, state: State) -> float:
-    """GPUs' worth of time that the whole workload lost to a limit."""
+    """Time that the workload lost to a limit, in GPUs."""
     return sum(
         lost_share(window, state) * device.capacity_ratio
         for window, device in zip(case.windows, case.devices, strict=True)
@@ -57,7 +57,7 @@ def lost_gpus(case: Case, state: State) -> float:
 
 
 def saved_at_most(case: Case, market: Market, state: State) -> Savings:
-    """What a fix would save: at most all that it costs, at least nothing."""
+    """Savings of a fix: from nothing up to all of the loss."""
     capacity = case.gpus
     share = lost_gpus(case, state) / capacity if capacity else 0.0
     return released(case, market, 0.0, min(1.0, share))
@@ -68,9 +68,9 @@ def _losses(case: Case) -> list[tuple[State, float]]:
 
 
 def hypotheses(case: Case) -> dict[str, float]:
-    """The two limits that the workload lost most to, of all that it lost to any, best first.
+    """Two largest causes of loss as shares of the total, best first.
 
-    `unattributed` goes before them where the best holds less than half.
+    Preceded by `unattributed` if the best holds less than half.
     """
     losses = _losses(case)
     if (whole := sum(lost for _, lost in losses)) <= 0.0:
@@ -82,13 +82,13 @@ def hypotheses(case: Case) -> dict[str, float]:
 
 
 def strongest(case: Case) -> State | None:
-    """The limit that the workload lost most to; `None` where it lost to none."""
+    """Limit that the workload lost most time to, or `None`."""
     state, lost = _losses(case)[0]
     return state if lost > 0.0 else None
 
 
 def limit_of(window: Window) -> State | None:
-    """What limited a device for most of its active time, where anything but a stall did."""
+    """Limit other than a stall of most of a device's active time, or `None`."""
     times = {state: window.states.get(state, 0) for state in _CAUSES}
     del times[State.HIDDEN_STALL]
     best = max(times, key=lambda state: times[state])
@@ -96,41 +96,41 @@ def limit_of(window: Window) -> State | None:
 
 
 _WHOLE: Final = 0.9
-"""Of the known time: what is seen of so much of it is seen of all."""
+"""Share of the known time that may be treated as all of it."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
 
 
 def on_ratio(default: float, what: str, source: str) -> Any:
-    """The setting that every rule of observed time has."""
+    """Declare the threshold setting of rules based on observed time."""
     return setting(default, help=what, within=(0.001, 1), source=source)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeShare:
-    """It was seen often enough on some device."""
+    """Positive observation on some device."""
 
     subject: CaseSubject
     shares: Mapping[str, float]
-    """Of the time of each device in which it was seen, by uuid."""
+    """Share of each device's time with the observation, by uuid."""
     devices: tuple[Device, ...]
-    """Those on which it was seen often enough."""
+    """Devices above the threshold."""
     factors: dict[str, float]
     evidence: dict[str, object]
     summary: str
-    """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period; of active time
+    """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period; for active time
     `71% of 5 h of activity`."""
 
     @property
     def gpus(self) -> float:
-        """The time in which it was seen, in GPUs' worth."""
+        """Observed time in GPUs."""
         return sum(self.shares[each.uuid] * each.capacity_ratio for each in self.devices)
 
     def complain(
         self, ending: str, *, evidence: Mapping[str, object] = _NOTHING, **parts: Any
     ) -> Finding:
-        """The complaint of it, whose summary goes on with `ending`; parts as `CaseSubject` has."""
+        """Complain, with a summary that ends in `ending`; `parts` as of `CaseSubject.complain`."""
         usual: dict[str, Any] = {"risk": Risk.VERY_LOW, "affected_gpus": self.gpus}
         return self.subject.complain(
             summary=f"{self.summary}{ending}.",
@@ -140,18 +140,18 @@ class TimeShare:
         )
 
     def find_nothing(self, ending: str, evidence: Mapping[str, object] = _NOTHING) -> Finding:
-        """It was seen, and is nothing to complain of; `ending` says why."""
+        """Report the observation as no problem; `ending` says why."""
         evidence = self.evidence | dict(evidence)
         return self.subject.find_nothing(f"{self.summary}{ending}.", self.factors, evidence)
 
 
 def in_condition(condition: Condition) -> Callable[[Window], float]:
-    """The share of the known time of a device in which a condition held."""
+    """Getter of the share of a device's known time with a condition."""
     return lambda window: window.condition_share(condition)
 
 
 def observed_seconds(window: Window, observation: Observation) -> float:
-    """For how long something could be told of a device."""
+    """Time for which an observation could be made on a device."""
     return seconds(window.observed.get(observation, 0))
 
 
@@ -168,11 +168,11 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     observation: Observation | None = None,
     absent: str = "{what} {share} of the {time}",
 ) -> TimeShare | Finding:
-    """What was seen, or the finding that it was not, or an abstention.
+    """Return the observation, a finding of its absence, or an abstention.
 
-    `share_of` gives the part of the known, or active, time of a device in which `what` was seen
-    (`bound by launches`); with an `observation`, of the time in which that could be told. At least
-    one device must have telemetry of one of the tiers.
+    `share_of` returns the share of a device's known time, or active time, in which `what` was
+    observed (`bound by launches`); with an `observation`, of the time in which that was possible.
+    At least one device needs telemetry of one of the tiers.
     """
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
@@ -185,7 +185,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     time, span = "time", subject.span
     if is_of_active_time:
         active = max((shares[window.uuid], seconds(window.active)) for window in case.windows)[1]
-        # What was seen in the active time alone is no surer for the idle time around it.
+        # Certainty by the active time, since idle time adds no evidence.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
         time, span = "active time", f"{format_duration(active)} of activity"
@@ -212,7 +212,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
 
 
 def lost_ratio() -> Any:
-    """The setting of what must be lost to a limit."""
+    """Declare the setting of the minimum loss to a limit."""
     return setting(
         0.1,
         help="Part of all time that must be lost to it, idle time included.",
@@ -221,15 +221,15 @@ def lost_ratio() -> Any:
 
 
 class BottleneckThresholds(RuleSettings, Protocol):
-    """What the settings of all these rules have."""
+    """Settings common to bottleneck rules."""
 
     @property
     def minimum_active_seconds(self) -> float:
-        """Active time under which it does."""
+        """Active time below which the rule abstains."""
 
     @property
     def lost_ratio(self) -> float:
-        """Part of all time that must be lost."""
+        """Minimum loss, as a share of all time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class BottleneckSettings:
 
 
 def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: float) -> float:
-    """A time's part of the active time; 0 where that is too short to speak of."""
+    """Share of the active time; 0 if that is too short to judge."""
     if seconds(window.active) < minimum_active_seconds or window.active <= 0:
         return 0.0
     return min(1.0, time / window.active)
@@ -257,7 +257,7 @@ def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: floa
 def abstain_inactive(
     found: Finding, subject: CaseSubject, minimum_active_seconds: float
 ) -> Finding:
-    """What was found, unless no device was at work for long enough to tell."""
+    """Return the finding, or abstain if no device was active for long enough."""
     longest = max((seconds(window.active) for window in subject.case.windows), default=0.0)
     if found.abstained is not None or longest >= minimum_active_seconds:
         return found
@@ -267,17 +267,17 @@ def abstain_inactive(
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """One of the limits, and how it is named."""
+    """Limit of a workload, with its wording."""
 
     state: State
     reason: Reason
     what: str
-    """What was seen, for a person: `bound by launches`."""
+    """Wording of the observation: `bound by launches`."""
     tiers: frozenset[Tier] = _ANY_TIER
     why_unsupported: str = ""
 
     def find(self, subject: CaseSubject, settings: BottleneckThresholds) -> TimeShare | Finding:
-        """What limited the workload, or the finding that nothing of this kind did."""
+        """Find the limit on the workload, or a finding of its absence or irrelevance."""
         case, least = subject.case, settings.minimum_active_seconds
         seen = observe(
             subject,
@@ -304,7 +304,7 @@ class Bottleneck:
     def complain(
         self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any
     ) -> Finding:
-        """The complaint that it costs the workload time; arguments as `TimeShare` has them."""
+        """Complaint with the cost of the limit; arguments as of `TimeShare.complain`."""
         case, market = seen.subject.case, seen.subject.market
         return seen.complain(
             ending,

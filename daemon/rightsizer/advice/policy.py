@@ -18,10 +18,10 @@ from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 
 def overridden(settings: Any, changes: Any) -> Any:
-    """A rule's settings with what an operator wants otherwise.
+    """Apply an operator's changes to a rule's settings.
 
     Raises:
-        ValueError: the settings refuse it.
+        ValueError: the settings are invalid.
     """
     given = {each.name: getattr(changes, each.name) for each in fields(changes)}
     found = {
@@ -34,7 +34,7 @@ def overridden(settings: Any, changes: Any) -> Any:
 
 @cache
 def _left_open(settings: Any) -> Any:
-    """The same fields with the same bounds, none of which has to be given."""
+    """Make a class with the same fields and bounds, all optional."""
     hints, parts = get_type_hints(settings), []
     for each in fields(settings):
         hint = hints[each.name]
@@ -46,7 +46,7 @@ def _left_open(settings: Any) -> Any:
     found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts)
 
     def made_again(self: Any) -> tuple[Any, ...]:
-        # No module has it by name, and worker processes are sent policies.
+        # Enables pickling for worker processes, since no module holds the class by name.
         return _with_values, (settings, tuple(getattr(self, each.name) for each in fields(self)))
 
     found.__reduce__ = made_again
@@ -65,7 +65,7 @@ ThresholdTree: Any = settings_class(
     "Thresholds by rule, for the workloads that match.",
     ((name, kind, group(kind)) for name, kind in _OPEN.items()),
 )
-"""What a policy may change, under the rules' names; `None` for what stays as it is."""
+"""Settings that a policy may change, by rule; `None` for unchanged ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PolicyMatch:
     gpu: str = setting("*")
 
     def fits(self, workload: Workload | None, uuids: Iterable[str]) -> bool:
-        """Whether it is about a workload, or about free GPUs; see `of_pool`."""
+        """Whether it matches a workload, or free GPUs; `policies_of_pool` matches the pool."""
         name, namespace = ("", "") if workload is None else (workload.name, workload.namespace)
         return (
             fnmatchcase(name, self.owner)
@@ -131,7 +131,7 @@ class Policy:
 
 
 def policies_of_pool(policies: Iterable[Policy], *names: str) -> tuple[Policy, ...]:
-    """The policies that are about a machine of a pool of these names, for use on that machine."""
+    """Policies that match a node's pool by one of its names, for use on that node."""
     return tuple(
         replace(policy, match=replace(policy.match, pool="*"))
         for policy in policies
@@ -140,7 +140,7 @@ def policies_of_pool(policies: Iterable[Policy], *names: str) -> tuple[Policy, .
 
 
 def apply_policies(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
-    """The snapshot with what the first matching policy says of each holder."""
+    """Apply the first matching policy to each holder of a snapshot."""
     if not policies or not snapshot.holdings:
         return snapshot
     holdings = {
@@ -153,14 +153,14 @@ def apply_policies(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
 
 
 class PolicySet:
-    """What policies say of the rules' verdicts; the first that fits a workload decides."""
+    """Applies policies to rules and judgements; the first match of a workload decides."""
 
     def __init__(self, policies: Sequence[Policy] = ()) -> None:
         self._policies = tuple(policies)
         self._tuned: dict[tuple[str, int], Rule[Any]] = {}
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
-        """The rule with the thresholds that hold for a workload."""
+        """Rule with the thresholds of a workload's policy."""
         place = self._place(case.workload, [device.uuid for device in case.devices])
         if place is None:
             return rule
@@ -174,7 +174,7 @@ class PolicySet:
     def suppressed(
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
-        """The judgements, where what is to be ignored may not become advice."""
+        """Mark judgements that policies exclude from becoming advice."""
         found = []
         for judgement in judgements:
             place = self._place(judgement.workload, judgement.finding.devices)
@@ -188,7 +188,7 @@ class PolicySet:
 
 
 def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
-    """The workload with what the first matching policy says of it, on a device that it holds."""
+    """Workload with the first policy that matches it on a device applied."""
     policy = next((each for each in policies if each.match.fits(workload, (uuid,))), None)
     if policy is not None and policy.class_ is not WorkloadClass.UNKNOWN:
         workload = replace(workload, workload_class=policy.class_)
@@ -200,7 +200,7 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
 RuleTree: Any = settings_class(
     "RuleTree", __name__, "The rules by name.", ((name, of, group(of)) for name, of in _OF_RULES)
 )
-"""Each rule's own settings under its name, so that a rule is registered in one place."""
+"""Settings of each rule under its name, so that a rule is registered in one place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Projection of a measured workload: its profile by its windows, and options projected from it."""
+"""Measured profile of a workload, and options projected from it."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,10 +17,10 @@ from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 
 def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | None:
-    """What one of a workload's devices did; `None` where its telemetry cannot carry a projection.
+    """Profile of one of a workload's devices, or `None` if its telemetry does not suffice.
 
-    The busiest pipe stands for the tensor cores, time that counts as active for the time with a
-    kernel.
+    Approximates the tensor cores by the busiest pipe, and the time with a kernel by the active
+    time.
     """
     device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
     if (place := place_of(device, market)) is None or window.tier is not Tier.PROFILING:
@@ -36,7 +36,7 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
             place=place,
             shares=UsageShares(
                 sm_active=means[Resource.COMPUTE],
-                # A demand is of what is achievable, and has the clock in it.
+                # A demand is relative to the achievable rate and includes the clock.
                 tensor_active=None if pipes is None else pipes * device.achievable_compute_ratio,
                 dram_active=means[Resource.MEMORY_BANDWIDTH],
                 gpu_busy=window.active / window.known if window.known > 0 else None,
@@ -51,7 +51,7 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
 
 
 def place_of(device: Device, market: Market) -> GpuPlace | None:
-    """The board or slice that a device is; `None` where the catalogue does not know it."""
+    """Board or slice of a device, or `None` if the catalogue does not list it."""
     if (board := market.board(device.board)) is None or device.mig is None:
         return None if board is None else market.place(board)
     try:
@@ -62,7 +62,7 @@ def place_of(device: Device, market: Market) -> GpuPlace | None:
 
 
 def _mean(window: Window, histogram: Histogram | None) -> float | None:
-    """A mean over active time as one over all of the known time."""
+    """Convert a mean over active time to one over all known time."""
     mean = None if histogram is None else histogram.mean()
     if histogram is None or mean is None or window.known <= 0:
         return None
@@ -81,7 +81,7 @@ _UTILIZATION: Final = (
 
 
 def projected(option: Option, projection: Projection | None) -> Option:
-    """The option with slowdown, shares and fit; as it is where there is no projection."""
+    """Add slowdown, utilization and fit to an option; unchanged without a projection."""
     if projection is None:
         return option
     shares = {name: getattr(projection.shares, name) for name in _UTILIZATION}
@@ -95,7 +95,7 @@ def projected(option: Option, projection: Projection | None) -> Option:
 
 
 def timed(option: Option, ratio: EstimateInterval) -> Option:
-    """The option with the time of the same work, of that which it takes now."""
+    """Add the time of the same work, relative to the present, to an option."""
     return replace(
         option,
         time_ratio=round(ratio.value, _DIGITS),
@@ -105,7 +105,7 @@ def timed(option: Option, ratio: EstimateInterval) -> Option:
 
 
 def costing(option: Option, dollars_per_hour: EstimateInterval | None) -> Option:
-    """The option with its price; as it is without one."""
+    """Add the price to an option; unchanged without one."""
     if dollars_per_hour is None:
         return option
     return replace(

@@ -1,4 +1,4 @@
-"""RecordIndex: records of advice by id, and what is open or tried of each workload."""
+"""Index of advice records by id, and of open and tried ones by workload."""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -10,7 +10,7 @@ _Place = TypeVar("_Place")
 
 
 class RecordIndex:
-    """Every question takes the same time, however many records there are. Not safe for threads."""
+    """Index with constant-time queries. Not thread-safe."""
 
     def __init__(self, records: Iterable[AdviceRecord] = ()) -> None:
         self._records: dict[str, AdviceRecord] = {}
@@ -27,11 +27,11 @@ class RecordIndex:
         return len(self._records)
 
     def get(self, advice_id: str) -> AdviceRecord | None:
-        """A record by its id."""
+        """Record by id, or `None`."""
         return self._records.get(advice_id)
 
     def put(self, record: AdviceRecord) -> None:
-        """Keep a record, in place of what it was before."""
+        """Store a record in place of any previous version."""
         self._forget_place(record.advice.id)
         self._records[record.advice.id] = record
         if record.advice.is_open:
@@ -41,12 +41,12 @@ class RecordIndex:
             self._tried.setdefault(record.key, {})[record.advice.id] = None
 
     def remove(self, advice_id: str) -> None:
-        """Drop a record."""
+        """Remove a record."""
         self._forget_place(advice_id)
         del self._records[advice_id]
 
     def open_of(self, key: str, rule: str) -> list[AdviceRecord]:
-        """The open advice of a rule on a workload."""
+        """Open advice of a rule on a workload."""
         return [self._records[each] for each in self._open.get((key, rule), ())]
 
     @property
@@ -56,7 +56,7 @@ class RecordIndex:
 
     @property
     def tried_keys(self) -> AbstractSet[str]:
-        """Keys of workloads that follow advice."""
+        """Keys of workloads in a trial."""
         return self._tried.keys()
 
     def _forget_place(self, advice_id: str) -> None:

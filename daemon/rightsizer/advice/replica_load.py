@@ -1,4 +1,4 @@
-"""How many replicas a workload needs, five minutes by five minutes, by time-aligned sums."""
+"""Replicas that a workload needs, per five minutes, from time-aligned sums."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NOISE_RATIO: Final = 0.01
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
 _PLACES: Final = 6
-"""Digits of a sum that are more than rounding."""
+"""Digits to round a sum to, to remove float errors."""
 _SEVERAL: Final = 2
 
 
@@ -45,27 +45,27 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLoad:
-    """A workload's load, counted in replicas."""
+    """Load of a workload, in replicas."""
 
     starts: tuple[Nanoseconds, ...]
-    """Of the five minutes of which anything is known, oldest first."""
+    """Starts of the five-minute blocks with known data, oldest first."""
     held: tuple[int, ...]
-    """Replicas that were there; what was not seen is not counted."""
+    """Replicas present and measured."""
     needed: tuple[int, ...]
-    """Those of them that had work."""
+    """Those of them with work."""
     size: int
-    """The most replicas that were there at once; one that ended before another came is not two."""
+    """Maximum of simultaneous replicas; a replica that replaces another does not add one."""
     gpus_each: int
 
     @property
     def known_seconds(self) -> float:
-        """Of the group, with at least one replica seen."""
+        """Time with at least one measured replica."""
         return len(self.starts) * seconds(BLOCK_SPAN)
 
     def factors(self, case: Case, margin: float) -> dict[str, float]:
-        """How sure a judgement of the group is: by its history, not by that of a passing replica.
+        """Confidence factors from the history of the group, rather than of a short-lived replica.
 
-        The margin is as `sizing_factors` takes it.
+        The margin is that of `sizing_factors`.
         """
         span = max(1, (self.starts[-1] - self.starts[0]) // BLOCK_SPAN + 1)
         days = self.known_seconds / DAY_SECONDS
@@ -77,10 +77,10 @@ class ReplicaLoad:
 
 
 def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
-    """The load over the windows of a case; `None` where nothing is known of it.
+    """Load over the windows of a case; `None` if unknown.
 
-    Each device is a replica, unless they talk over NVLink or are always busy together; then all of
-    them are one. Pods of a Deployment with a device each always are replicas.
+    Each device is a replica, unless they use NVLink or are always busy together, in which case all
+    of them are one. Pods of a Deployment with one device each are always replicas.
     """
     starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
     if not starts:
@@ -97,14 +97,14 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
         together = dict(zip(series.starts, series.peaks, strict=True))
 
     def enough(means: float, peak: float) -> int:
-        """Replicas that would have been lightly loaded, and enough for the worst moment."""
+        """Replicas that would be lightly loaded, and sufficient for the worst moment."""
         return math.ceil(round(max(means / settings.light_ratio, peak), _PLACES))
 
     return ReplicaLoad(
         starts=starts,
         held=held,
         needed=tuple(
-            # One that has work is needed, however little.
+            # A replica with any work at all is needed.
             at_work
             if at_work < _SEVERAL
             else min(at_work, enough(sum(each), together.get(start, size)))
@@ -116,9 +116,9 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
 
 
 def are_separate_pods(case: Case) -> bool:
-    """Whether each of several devices is held by a pod of its own, all of one Deployment.
+    """Whether each of several devices is held by its own pod, all of one Deployment.
 
-    Such pods are whole by themselves; parts of one model would be in one pod, or in pods with
+    Such pods are independent; parts of one model would share a pod, or have pods with ordinal
     numbers.
     """
     pods = [
@@ -151,7 +151,7 @@ def _is_apart(
 def _moments(
     devices: Sequence[Series],
 ) -> tuple[tuple[Nanoseconds, ...], Sequence[Sequence[float]]]:
-    """When anything is known, and the means of the devices that are known then."""
+    """Starts with known data, and the known means of devices at each."""
     first = devices[0]
     if all(each.numbers == first.numbers for each in devices):
         return tuple(first.starts), list(zip(*(each.means for each in devices), strict=True))

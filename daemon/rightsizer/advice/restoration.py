@@ -12,7 +12,7 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _SAME_MOMENT: Final[Nanoseconds] = 2_000_000
-"""Annotations know milliseconds."""
+"""Annotations have a resolution of milliseconds."""
 _FROM_METRICS: Final = "from metrics, which tell neither who nor why"
 _FROM_ANNOTATION: Final = "from an annotation, which tells neither who nor why"
 _UNTIL: Final = "; until when is taken from the settings"
@@ -20,7 +20,7 @@ _UNTIL: Final = "; until when is taken from the settings"
 
 @dataclass(frozen=True, slots=True)
 class RestoredAdvice:
-    """How advice stood that was open; the rule that gives it again brings the finding."""
+    """State of formerly open advice; the rule supplies the finding when it fires again."""
 
     opened: Nanoseconds
     state: AdviceState = AdviceState.ACTIVE
@@ -29,12 +29,12 @@ class RestoredAdvice:
     why: str = ""
 
     def at(self, now: Nanoseconds) -> "RestoredAdvice":
-        """The same, awake where its snooze is over by now."""
+        """State at a time, with an expired snooze removed."""
         is_over = self.expires is not None and self.expires <= now
         return RestoredAdvice(self.opened) if is_over else self
 
     def taken_up(self, finding: Finding, now: Nanoseconds) -> Advice:
-        """The advice as it goes on."""
+        """Advice continued from this state."""
         open_advice = self.at(now)
         return Advice(
             finding,
@@ -49,12 +49,12 @@ class RestoredAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What there is to take over."""
+    """Recoverable part of a ledger."""
 
     open_advice: Mapping[str, RestoredAdvice] = field(default_factory=dict)
-    """Of advice that was open, by its id."""
+    """State of open advice by id."""
     quiet: tuple[AdviceRecord, ...] = ()
-    """Advice that was closed, and is not to be repeated for a while."""
+    """Closed advice that must not be repeated yet."""
 
 
 def restored(
@@ -64,14 +64,14 @@ def restored(
     now: Nanoseconds,
     settings: LedgerSettings,
 ) -> Restoration:
-    """What metrics and annotations tell together, whichever is the later.
+    """Merge metrics and annotations; the later source wins.
 
-    Open advice is scraped once; regions come in any order, several where it was opened more than
-    once. Advice that was closed on other devices than these, by uuid, is left out.
+    Each open recommendation has one sample, and any number of regions in any order, one per
+    opening. Closed advice on devices other than the given uuids is omitted.
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}
-    # What came later sorts later, in an order of its own where all is the same.
+    # Later regions sort last; `repr` makes the order of equal ones deterministic.
     for region in sorted(
         (each for each in regions if each.advice.opened <= now),
         key=lambda each: (each.advice.opened, each.end, each.decided or 0, repr(each)),
@@ -91,7 +91,7 @@ def restored(
 def _of_one_time(
     metric: Scraped | None, mark: Region | None
 ) -> tuple[Scraped | None, Region | None]:
-    """Both, where they tell of the same opening, and the later one alone otherwise."""
+    """Return both if they describe the same opening, else only the later one."""
     if metric is None or mark is None:
         return metric, mark
     was_open_later = not mark.advice.is_open and mark.end < metric.seen
@@ -103,7 +103,7 @@ def _of_one_time(
 def _restored(
     metric: Scraped | None, mark: Region | None, settings: LedgerSettings
 ) -> RestoredAdvice:
-    """As the later of the two tells; at least one is there."""
+    """State by the later of the two; at least one is given."""
     opened = metric.opened if metric is not None else mark.advice.opened if mark else 0
     usual = nanoseconds(settings.snoozed_seconds)
     if mark is not None and mark.decided is not None:
@@ -122,10 +122,10 @@ def _restored(
 
 
 def _closed(mark: Region, settings: LedgerSettings) -> AdviceRecord:
-    """A region that was closed as the ledger had it; it expires when it may be repeated."""
+    """Restore closed advice from a region; it expires when it may be repeated."""
     advice, closed = mark.advice, mark.end
     if mark.decided is None and advice.state is AdviceState.DISMISSED:
-        # Written before annotations had decisions.
+        # Annotation of an earlier version, without decisions.
         expires = closed + nanoseconds(settings.dismissed_seconds)
         advice = replace(advice, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
     advice = replace(advice, updated=closed, closed=closed)

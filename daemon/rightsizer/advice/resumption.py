@@ -1,7 +1,7 @@
-"""How soon idle workloads go back to work.
+"""Model of how soon idle workloads resume work.
 
-The hazard of an idle time falls with its age: past half an hour its survival is a power of its
-length. How steep, is learned from gaps that were seen, by a conjugate Gamma prior.
+The hazard of an idle time decreases with age: beyond half an hour, survival is a power of its
+length. The exponent is learned from observed gaps, with a conjugate Gamma prior.
 """
 
 import math
@@ -14,26 +14,26 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 
 LEAST_SECONDS: Final = 1800.0
-"""Shorter gaps are pauses of work and tell nothing of those that advice is about."""
+"""Shorter gaps are pauses of work, without information about longer ones."""
 _NORMAL_90: Final = 1.2816
-"""The 90% quantile of the normal distribution."""
+"""90 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleGap:
-    """A time without work."""
+    """Interval without work."""
 
     seconds: float
     has_ended: bool
-    """False where its end was not seen; it lasted at least so long."""
+    """False if its end was not observed; its length is then a lower bound."""
     start: Nanoseconds = 0
 
 
 def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
-    """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
+    """Sequences of five-minute blocks below a busy ratio, oldest first.
 
-    A hole in the telemetry, wider than most steps between blocks, ends what is known. Where
-    readings are further apart than blocks are long, every step is as wide as they are.
+    A hole in the telemetry, wider than the median step between blocks, ends a gap as unobserved.
+    With readings less frequent than blocks, each block counts for the median step.
     """
     steps = [later - number for number, later in pairwise(series.numbers)]
     usual = max(1, sorted(steps)[len(steps) // 2]) if steps else 1
@@ -60,20 +60,20 @@ def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ResumptionModel:
-    """How fast idle times end: the exponent of their survival, Gamma distributed."""
+    """Gamma distribution of the exponent with which idle times end."""
 
     gaps: float
-    """That ended, of one's own or borrowed: the shape."""
+    """Shape: number of ended gaps, own or borrowed."""
     exposure: float
-    """Sum of the logarithms of all gaps' lengths over the least: the rate."""
+    """Rate: sum of log(length / least length) over all gaps."""
 
     @classmethod
     def of_prior(cls, exponent: float, gaps: float) -> Self:
-        """An exponent that is believed like so many gaps."""
+        """Prior with a given mean exponent, weighted as so many gaps."""
         return cls(gaps, gaps / exponent)
 
     def after(self, gaps: Iterable[IdleGap]) -> "ResumptionModel":
-        """What it is once these were seen; those whose end no one saw count as long as seen."""
+        """Posterior after some gaps; unended ones are right-censored."""
         lasting = [gap for gap in gaps if gap.seconds > LEAST_SECONDS]
         return ResumptionModel(
             self.gaps + sum(gap.has_ended for gap in lasting),
@@ -81,19 +81,19 @@ class ResumptionModel:
         )
 
     def borrowed(self, gaps: float) -> "ResumptionModel":
-        """The same, believed like so many gaps at most: others' past is not one's own."""
+        """Reduce the weight to at most so many gaps, for use as a prior for other workloads."""
         factor = min(1.0, gaps / self.gaps)
         return ResumptionModel(self.gaps * factor, self.exposure * factor)
 
     def probability(self, idle_seconds: float, within_seconds: float) -> float:
-        """That work resumes within some time after so much idleness."""
+        """Probability that work resumes within some time after so much idle time."""
         more = _stretch(idle_seconds, within_seconds)
         return 1.0 - math.pow(self.exposure / (self.exposure + more), self.gaps)
 
     def upper_bound(self, idle_seconds: float, within_seconds: float) -> float:
-        """The probability that the true one stays under in nine cases of ten."""
+        """90 % upper bound of the probability."""
         ninth = 1.0 / (9.0 * self.gaps)
-        # Wilson and Hilferty (1931): the cube root of a Gamma is nearly normal.
+        # Wilson and Hilferty (1931): the cube root of a Gamma variable is nearly normal.
         exponent = self.gaps * (1.0 - ninth + _NORMAL_90 * math.sqrt(ninth)) ** 3 / self.exposure
         return 1.0 - math.exp(-exponent * _stretch(idle_seconds, within_seconds))
 

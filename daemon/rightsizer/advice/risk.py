@@ -1,4 +1,4 @@
-"""Confidence of a share by quantiles of the Beta distribution; risk and order of options."""
+"""Confidence bounds of shares by Beta quantiles; risk and order of options."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,20 +16,20 @@ _JEFFREYS: Final = 0.5
 
 
 def probability_above(share: float, blocks: float, threshold: float) -> float:
-    """The probability that the true share passes a threshold, 0 to 1.
+    """Probability that the true share exceeds a threshold, 0 to 1.
 
-    The posterior is Beta(0.5 + share x blocks, 0.5 + (1 - share) x blocks): Jeffreys' prior,
-    which favors no threshold, and as many independent observations as there are blocks. A
-    uniform prior would not accept 90% after half an hour without a single exception.
+    The posterior is Beta(0.5 + share x blocks, 0.5 + (1 - share) x blocks): Jeffreys' prior, which
+    favors no threshold, and one independent observation per block. A uniform prior would not
+    accept 90 % after half an hour without a single exception.
     """
     hits = share * blocks
     return 1.0 - _cumulative(threshold, _JEFFREYS + hits, _JEFFREYS + blocks - hits)
 
 
 def upper_bound(share: float, blocks: float, level: float) -> float:
-    """The share that the true one stays under with a probability of `level`.
+    """Upper bound of the true share with probability `level`.
 
-    The prior is uniform: a share that was never counted is not taken for impossible.
+    The prior is uniform, so that a share of zero observations is not considered impossible.
     """
     hits = share * blocks
     low, high = 0.0, 1.0
@@ -49,7 +49,7 @@ def is_below(share: float, blocks: float, limit: float, level: float) -> bool:
 
 
 def _cumulative(x: float, a: float, b: float) -> float:
-    """The regularized incomplete beta function I_x(a, b)."""
+    """Regularized incomplete beta function I_x(a, b)."""
     if x <= 0.0:
         return 0.0
     if x >= 1.0:
@@ -63,7 +63,7 @@ def _cumulative(x: float, a: float, b: float) -> float:
 
 
 def _continued_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of I_x(a, b) by Lentz's method (DLMF 8.17.22)."""
+    """Continued fraction of I_x(a, b) by Lentz's method (DLMF 8.17.22)."""
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1.0)
     d = 1.0 / (d if abs(d) > _TINY else _TINY)
     result = d
@@ -88,9 +88,9 @@ _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
 
 
 def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
-    """The risk of an action that would have hurt in a share of some five-minute blocks.
+    """Risk of an action that would have done harm in a share of five-minute blocks.
 
-    The bound is the upper 90% one of the share; fewer than 20 independent blocks say nothing.
+    Uses the 90 % upper bound of the share; fewer than 20 independent blocks are inconclusive.
     """
     if effective_blocks < _MINIMUM_BLOCKS:
         return Risk.UNKNOWN
@@ -101,12 +101,12 @@ def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
 
 
 def risk_under(bound_ratio: float) -> Risk:
-    """The risk of what hurts with a probability that is surely under a bound."""
+    """Risk of harm with a probability below a certain bound."""
     return next((risk for limit, risk in _LIMITS if bound_ratio < limit), Risk.HIGH)
 
 
 def worst(risks: Iterable[Risk]) -> Risk:
-    """The greatest of some risks; unknown where there are none."""
+    """Highest of some risks; unknown if there are none."""
     return max(risks, key=lambda risk: (risk.rank, risk is Risk.UNKNOWN), default=Risk.UNKNOWN)
 
 
@@ -118,18 +118,18 @@ _MEASURES: Final = {
     Resource.NVLINK: Measure.NVLINK,
 }
 _INDISPENSABLE: Final = frozenset({Resource.COMPUTE, Resource.MEMORY})
-"""Without these it is unknown whether something smaller is enough."""
+"""Without these it is unknown whether something smaller suffices."""
 
 
 def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, Risk]:
-    """By the share of five-minute blocks whose peak exceeds what would be there of a resource.
+    """Risk by resource, from the share of blocks with a peak above the new capacity.
 
-    Capacities are over what there is (docs/definitions.md, conduct). An unmeasured resource is
-    left out, but for compute and memory.
+    Capacities are relative to the present ones (docs/definitions.md, conduct). Unmeasured
+    resources are omitted, except for compute and memory.
     """
     risks: dict[str, Risk] = {}
     for resource, capacity in capacities.items():
-        if capacity >= 1.0:  # What is no smaller was never exceeded, however little was seen.
+        if capacity >= 1.0:  # Not reduced, so never exceeded, however little was observed.
             risks[str(resource)] = Risk.VERY_LOW
             continue
         found = case.exceedance(_MEASURES[resource], capacity)
@@ -139,7 +139,7 @@ def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, 
 
 
 def group_risks(case: Case, devices: int) -> dict[str, Risk]:
-    """The same of all of a workload's devices together, with fewer of them."""
+    """Risks for all of a workload's devices together, with fewer of them."""
     return {
         str(resource): _risk(case.group_exceedance(_MEASURES[resource], devices))
         for resource in (Resource.COMPUTE, Resource.MEMORY)
@@ -151,9 +151,9 @@ def _risk(found: Exceedance | None) -> Risk:
 
 
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Options by risk, then by what they save; equals stay in the order given, mildest first.
+    """Options by risk, then by savings; equal ones keep their order, mildest first.
 
-    Money decides where every option has a price, GPUs otherwise.
+    Savings are compared in money if every option has a price, else in GPUs.
     """
     given = [(each, each.savings or Savings()) for each in options]
     has_prices = all(savings.dollars_per_hour_high is not None for _, savings in given)

@@ -1,4 +1,4 @@
-"""Advice service: runs the rules, keeps the ledger and its decisions, delivers changes."""
+"""Advice service: runs the rules, maintains the ledger, delivers changes."""
 
 import threading
 from collections import Counter
@@ -34,7 +34,7 @@ from rightsizer.sizing.settings import SizingSettings
 
 
 class RecommenderSections(Protocol):
-    """Sections by which rules judge."""
+    """Settings sections used by the rules."""
 
     @property
     def catalogue(self) -> CatalogueSettings:
@@ -42,22 +42,22 @@ class RecommenderSections(Protocol):
 
     @property
     def prices(self) -> PriceSettings:
-        """What is paid for GPUs."""
+        """Prices of GPUs."""
 
     @property
     def recommender(self) -> RecommenderSettings:
-        """Thresholds of the rules, and of what may be bought."""
+        """Thresholds of the rules, and eligible boards."""
 
     @property
     def sizing(self) -> SizingSettings:
-        """What sizing takes for granted."""
+        """Assumptions of sizing."""
 
 
 def configured_market(settings: RecommenderSections) -> Market:
-    """What there is to run on and what it costs, by the operator's own files too.
+    """Market from the settings and the operator's files.
 
     Raises:
-        ConfigurationError: those files have faults.
+        ConfigurationError: the files are invalid.
     """
     files = settings.catalogue
     catalogue = read_catalogue(files.boards_path)
@@ -66,17 +66,17 @@ def configured_market(settings: RecommenderSections) -> Market:
 
 
 def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
-    """The rules with an operator's settings and market.
+    """Rules with the operator's settings and market.
 
     Raises:
-        ConfigurationError: the files of boards or prices have faults.
+        ConfigurationError: the files of boards or prices are invalid.
     """
     tree, market = settings.recommender.rules, configured_market(settings)
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
 
 
 class JudgementSource(Protocol):
-    """Adds judgements to those of the rules, from profiles for one."""
+    """Adds judgements to those of the rules, for example from profiles."""
 
     def combined_with(
         self,
@@ -85,22 +85,22 @@ class JudgementSource(Protocol):
         now: Nanoseconds,
         advice: Sequence[Advice],
     ) -> tuple[Judgement, ...]:
-        """The rules' judgements with its own among them; arguments as of `Recommender.run`."""
+        """Merge its own judgements into the rules'; other arguments as of `Recommender.run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecommenderResult:
-    """What a run came to, for the ledger."""
+    """Result of a run, as input of the ledger."""
 
     time: Nanoseconds
     """Wall time."""
     judgements: tuple[Judgement, ...]
     measured: Measured
-    """Looks back from that time; it holds on to the accounts' windows."""
+    """Measures the accounts before that time; keeps their windows in memory."""
 
 
 class Recommender:
-    """Runs the rules, one run at a time; keeps the last judgements, and counts rules that raise."""
+    """Runs the rules, one run at a time; keeps the last judgements and counts failed rules."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Recommender:
         self._judges = (tuple(rules), policies)
         self._log = logger("recommender")
         self.failures: Counter[str] = Counter()
-        """Of rules that raised, by rule, since the start."""
+        """Number of exceptions by rule since the start."""
         self.judgements: tuple[Judgement, ...] = ()
 
     def _note_failure(self, rule: str, workload: str, error: Exception) -> None:
@@ -129,7 +129,7 @@ class Recommender:
         return rules[0].market if rules else Market()
 
     def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
-        """Judge by other rules and policies from the next run on."""
+        """Replace rules and policies from the next run on."""
         self._judges = (tuple(rules), policies)
 
     def run(
@@ -138,9 +138,9 @@ class Recommender:
         advice: Sequence[Advice] = (),
         now: Nanoseconds | None = None,
     ) -> RecommenderResult:
-        """What every rule says of every workload, by the policies.
+        """Judge every workload by every rule, under the policies.
 
-        Given are the workload key and rule of open advice, and all advice that the ledger has;
+        `open_now` holds workload key and rule of open advice, `advice` all advice in the ledger;
         `now` is the wall time of a replay.
         """
         rules, policies = self._judges
@@ -150,16 +150,16 @@ class Recommender:
         if self._profiles is not None:
             try:
                 found = self._profiles.combined_with(found, open_now, now, advice)
-            except Exception as error:  # noqa: BLE001 - a profile keeps no rule from being heard.
+            except Exception as error:  # noqa: BLE001 - a failing profile must stop no rule.
                 self._note_failure("profiles", "", error)
         found = policies.suppressed(found, now)
         self.judgements = found
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
-        """What every rule says of all that was posted or counted, by the policies.
+        """Judge everything posted by every rule, under the policies.
 
-        Replay, advice and report answer with this of the same time, so that they agree.
+        Replay, advice and report all use it, so that they agree.
         """
         rules, policies = self._judges
         cases = self._accounts.snapshot(now).cases(None)
@@ -168,7 +168,7 @@ class Recommender:
 
 
 def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
-    """Complaints and abstentions by their first reason; there are as many as reasons at most."""
+    """Number of complaints and abstentions by first reason; bounded by the number of reasons."""
     counts: Counter[tuple[str, str]] = Counter()
     for judgement in judgements:
         finding = judgement.finding
@@ -181,26 +181,26 @@ def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
 
 
 class EventSink(Protocol):
-    """Somewhere that wants to know of changes of advice, `GrafanaAnnotations` for one."""
+    """Receiver of advice events, for example `GrafanaAnnotations`."""
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Take note of events; quick, without a request."""
+        """Queue events; fast, without a request."""
 
     def deliver(self) -> object:
-        """Send what waits; may take seconds, and never raises for a peer that is away."""
+        """Send queued events; may take seconds, never raises for an unreachable peer."""
 
 
 class Judge(Protocol):
-    """Runs the rules: over a node's accounts, or over a fleet's store."""
+    """Runs the rules over a node's accounts or a fleet's store."""
 
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]
     ) -> RecommenderResult:
-        """What every rule says now; arguments as of `Recommender.run`."""
+        """Judge the present state; arguments as of `Recommender.run`."""
 
 
 class AdviceService:
-    """Keeps the ledger under a lock of its own; saves first, then delivers."""
+    """Maintains the ledger under its own lock; saves before delivery."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -212,9 +212,9 @@ class AdviceService:
         *,
         restore: Callable[[], Restoration] | None = None,
     ) -> None:
-        """A service over the ledger as it was left.
+        """Start from the stored ledger.
 
-        `restore` gives what others know of a lost ledger; asked after a run while it is empty.
+        `restore` rebuilds a lost ledger from other sources; called after runs while it is empty.
         """
         self._restore = restore
         self._judge, self._ledger, self._store = judge, ledger, store
@@ -222,27 +222,27 @@ class AdviceService:
         self._deciding = threading.Lock()
         self._log = logger("recommender")
         self.advice: tuple[Advice, ...] = ledger.advice()
-        """After the last run, and after what was decided since."""
+        """After the last run and later decisions."""
         self._updating = threading.Lock()
         self._decisions: list[Callable[[Ledger], object]] = []
-        """What was decided since a run began to update a copy of the ledger."""
+        """Decisions made since a run began to update a copy of the ledger."""
         self._telling = threading.Lock()
-        # What the last program saved and may not have come to tell.
+        # Saved by the last process, perhaps not delivered.
         self._pending: list[AdviceEvent] = list(store.pending_events)
         self._put_up_track_record()
 
     def change_settings(self, settings: LedgerSettings) -> None:
-        """Keep advice by other settings from now on; what is kept stays."""
+        """Apply other settings from now on; keep the present advice."""
         with self._deciding:
             self._ledger = self._ledger.under(settings)
 
     def recommend(self) -> None:
-        """Let the judge judge, and enter what follows into the ledger.
+        """Run the rules and update the ledger with their judgements.
 
-        That is done in a copy, for it takes long with many workloads: `act` waits for none of it.
+        Works on a copy, since it takes long with many workloads and must not block `act`.
 
         Raises:
-            HistoryError: the ledger could not be saved; its events wait for a run that can.
+            HistoryError: the ledger could not be saved; a later run retries its events.
         """
         with self._deciding:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
@@ -287,11 +287,11 @@ class AdviceService:
         why: str = "",
         for_seconds: float | None = None,
     ) -> Advice:
-        """Claim, snooze or dismiss advice as `Ledger.act` does, from any thread; the advice then.
+        """Claim, snooze or dismiss advice as `Ledger.act` does, from any thread; return it.
 
         Raises:
-            UsageError: there is no such open advice, or it cannot be put into that state.
-            HistoryError: it holds, but could not be saved yet.
+            UsageError: no such open advice, or the state cannot be set manually.
+            HistoryError: applied, but could not be saved yet.
         """
         now = self._clock.wall_time()
 
@@ -309,14 +309,14 @@ class AdviceService:
         return event.advice
 
     def deliver(self) -> None:
-        """Deliver what waits for Grafana, and the other sinks.
+        """Deliver pending events to all sinks.
 
-        One that fails keeps no other waiting; the first failure is raised once all had their turn.
+        A failing sink does not stop the others; the first failure is raised at the end.
         """
         attempt_all(sink.deliver for sink in self._sinks)
 
     def gauges(self) -> dict[str, float]:
-        """What the last run found no room for, by severity."""
+        """Findings dropped by the last run for lack of room, by severity."""
         dropped = self._ledger.dropped
         return {
             series_key("rightsizer_recommender_dropped_findings", severity=each): float(
@@ -365,11 +365,11 @@ class AdviceService:
             )
 
     def _save(self) -> None:
-        # Before it is told, and with the pending events: a crash in between loses nothing.
+        # Save before delivery, including pending events: a crash in between loses nothing.
         self._store.save_ledger(self._ledger, self._pending)
 
     def _tell(self) -> None:
-        """Offer what is pending in its order; what comes meanwhile is told by the same thread."""
+        """Offer pending events in order; events added meanwhile are offered by the same thread."""
         while self._pending and self._telling.acquire(blocking=False):
             try:
                 with self._deciding:
@@ -384,13 +384,13 @@ class AdviceService:
                 self._telling.release()
 
     def _put_up_track_record(self) -> None:
-        # New mappings each time, for sampling reads them meanwhile.
+        # New mappings each time, since the sampling thread reads them.
         self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
-        """Since when advice is claimed, by its id."""
+        """Start of each current claim, by advice id."""
         record = self._ledger.track_record
         self.outcomes: Mapping[tuple[str, str], int] = record.outcomes
-        """How much advice has ended, by its reason and by how it ended."""
+        """Number of ended recommendations, by reason and outcome."""
         self.realized_gpu_hours: Mapping[str, float] = record.realized_gpu_hours
-        """GPU-hours that were seen to be saved, by rule."""
+        """Verified savings in GPU-hours, by rule."""
         self.brier: Mapping[str, float] = record.brier
-        """The mean squared error of the confidence by rule, where there were answers."""
+        """Mean squared error of the confidence by rule, for rules with outcomes."""

@@ -50,7 +50,7 @@ class VerificationSettings:
     most_peers: int = setting(30, within=(1, 10_000))
 
     def span_for(self, long_seconds: float) -> float:
-        """The time to compare for a rule that looks at a span, in seconds."""
+        """Time to compare in seconds, for a rule with the given long span."""
         return min(self.span_seconds, self.long_spans * long_seconds)
 
 

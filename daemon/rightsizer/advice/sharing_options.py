@@ -1,4 +1,4 @@
-"""Options to share a GPU: MIG slices, pairs of workloads on one GPU, and the commands for each."""
+"""Options to share a GPU: MIG slices and pairs of workloads, with their commands."""
 
 from collections.abc import Callable, Container, Mapping
 from functools import cache
@@ -30,7 +30,7 @@ _MEASURES: Final = {
     Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
 }
 _SeriesOf = Callable[[Measure], Series]
-"""What a workload did, by measure."""
+"""Series of a workload by measure."""
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
@@ -57,30 +57,30 @@ class ColocationSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPair:
-    """A workload beside another one of the node."""
+    """Workload that could share a GPU with another one of the node."""
 
     partner: Case
     memory_peak_ratio: float
-    """Of both at the same time, of the GPU's."""
+    """Simultaneous peak of both, relative to the GPU's memory."""
     mean_ratios: Mapping[str, float]
-    """By resource, the sums' means."""
+    """Mean of the sum, by resource."""
     risks: Mapping[str, Risk]
-    """That the sum of both is more than there is."""
+    """Risk that the sum exceeds the capacity, by resource."""
     overlap_ratio: float
-    """Part of the time in which both were at work."""
+    """Share of the time with both at work."""
     aligned_blocks: int
     is_alternating: bool
     is_same_owner: bool
-    """Whether nothing has to keep them apart."""
+    """Whether the two need no isolation."""
 
     @property
     def risk(self) -> Risk:
-        """The greatest of them."""
+        """Highest of the risks."""
         return worst(self.risks.values())
 
 
 def is_movable(case: Case) -> bool:
-    """Whether a workload has one GPU of its own and may be given another."""
+    """Whether a workload has exactly one GPU and may be moved."""
     return (
         case.workload is not None
         and len(case.devices) == 1
@@ -90,7 +90,7 @@ def is_movable(case: Case) -> bool:
 
 
 def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPair, ...]:
-    """Those that fit together in memory, the safest first; none where the node is not known."""
+    """Pairs that fit together in memory, safest first; empty if the node is unknown."""
     if case.node is None or not is_movable(case):
         return ()
     mine = cache(case.windows[0].blocks.series)
@@ -169,11 +169,11 @@ def _among(series: Series, numbers: Container[int]) -> Series:
 
 
 _NOISE_RATIO: Final = 0.01
-"""A bin of a histogram."""
+"""One bin of a histogram."""
 
 
 def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
-    """The slices that hold the need of a workload's only device, the safest and smallest first."""
+    """Slices that cover the need of a workload's only device, safest and smallest first."""
     if len(case.devices) != 1 or case.devices[0].mig is not None:
         return ()
     if (board := market.board(case.devices[0].board)) is None:
@@ -219,11 +219,11 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
 
 
 _HALF: Final = 0.5
-"""Of the two GPUs one is free; each workload speaks for its half of it."""
+"""One of two GPUs is freed; each workload accounts for half of it."""
 
 
 def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
-    """The case's GPU shared with another workload of the node: in turns where they alternate."""
+    """Option to share the case's GPU with another workload, in turns if they alternate."""
     workload = pairing.partner.workload
     name = workload.name if workload else pairing.partner.key
     partner = pairing.partner.devices[0].title
@@ -249,7 +249,7 @@ def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
 
 
 def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
-    """How to do what an option of sharing means, on the workload's only GPU."""
+    """Commands to implement a sharing option on the workload's only GPU."""
     workload, (device,) = case.workload, case.devices
     owner = owner_of(workload.kind if workload else None)
     if option.action is Action.SHARE_MIG:

@@ -1,4 +1,4 @@
-"""Storage of history and ledger: one database with the tables of all that is kept, or memory."""
+"""Storage of history and ledger: one database with all tables, or memory."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ MIGRATIONS: Final = (
     TRACK_SCHEMA,
     *map(_script, ("webhooks", "profiles", "captures", "actions")),
 )
-"""The n-th script leads from schema n-1 to n; what was released is never changed."""
+"""Script n migrates schema n-1 to n; released scripts never change."""
 
 _PENDING_WINDOWS: Final = 10_000
-"""Windows kept for a disk that is full: about two days of eight GPUs with their jobs, and 3 MB."""
+"""Windows kept while the disk is full: about two days of eight GPUs with jobs, or 3 MB."""
 _Answer = TypeVar("_Answer")
 
 
 class Storage:
-    """The agent's memory on disk. With an empty path everything ends with the process."""
+    """Persistent state of the agent. With an empty path nothing outlives the process."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Storage:
         maximum_bytes: int | None = MAXIMUM_BYTES,
         called: Called = HISTORY,
     ) -> None:
-        """Open the database; beyond `maximum_bytes` the oldest windows of the history go.
+        """Open the database; beyond `maximum_bytes` the oldest windows are deleted.
 
-        Read only it is opened beside its writer. Unless it is durable a power loss may undo what
-        was saved last. Messages call it as `called` says.
+        A read-only instance may coexist with the writer. Without durability, a power loss may
+        revert the last changes. `called` names the database in messages.
 
         Raises:
-            HistoryError: it is held by another process, of a newer program, or out of reach.
+            HistoryError: locked by another process, of a newer version, or inaccessible.
         """
         file = Path(path) if path else None
         self.database = Database(
@@ -69,13 +69,13 @@ class Storage:
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
         self.pending_events: tuple[AdviceEvent, ...] = ()
-        """Events that were saved and may not have been delivered before the program ended."""
+        """Saved events that may not have been delivered before the last exit."""
         self._profiles: Mapping[str, str] = {}
         self._reported_breaks = self.database.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
-        """The ledger as it was left."""
+        """Load the stored ledger."""
         if (store := self._ledger) is None:
             return Ledger((), settings)
         self._records = tuple(self._despite_a_break(store.load))
@@ -84,22 +84,22 @@ class Storage:
         return Ledger(self._records, settings, self._tallies)
 
     def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
-        """Keep the ledger as it is, with its pending events; `HistoryError` where it cannot."""
+        """Save the ledger with its pending events; raises `HistoryError` on failure."""
         self._records = ledger.records
         self._tallies = ledger.track_record.tallies
         self.pending_events = tuple(pending)
         self._despite_a_break(self._save_records)
 
     def encode_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
-        """Do what takes long of the next `save_ledger`; from any thread, beside another save."""
+        """Do the slow part of the next `save_ledger`; thread-safe beside another save."""
         if self._ledger:
             self._ledger.encode((*ledger.records, *pending))
 
     def clear_pending(self) -> None:
-        """Delete the events, which every sink has.
+        """Delete the pending events after delivery to all sinks.
 
         Raises:
-            HistoryError: it could not be written; they are delivered again after a restart.
+            HistoryError: the change failed; the events are delivered again after a restart.
         """
         if self._ledger and self.pending_events:
             self.pending_events = ()
@@ -108,13 +108,13 @@ class Storage:
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> bool:
-        """Keep windows; those that cannot be written now are tried again next time.
+        """Save windows; failed ones are retried on the next call.
 
         Returns:
-            Whether there is a place to keep them in.
+            Whether there is a history to save to.
 
         Raises:
-            HistoryError: they could not be written.
+            HistoryError: the transaction failed.
         """
         if (history := self.history) is None:
             return False
@@ -123,7 +123,7 @@ class Storage:
         self._despite_a_break(lambda: history.save(self._pending, devices, running=running))
         self._pending = []
         if self._reported_breaks != self.database.breaks:
-            # What was opened must not be opened again after a restart.
+            # Advice opened before must not open again after a restart.
             self._save_records()
             self.save_profiles(self._profiles)
             self._reported_breaks = self.database.breaks
@@ -132,16 +132,16 @@ class Storage:
     def rewrite_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> None:
-        """Keep windows in place of all that are kept, as after a break.
+        """Replace all saved windows, as after a broken database.
 
         Raises:
-            HistoryError: they could not be written; nothing was.
+            HistoryError: the transaction failed; nothing was written.
         """
         if self.history is not None:
             self.history.save(closed, devices, running=running, replaces_all=True)
 
     def profiles(self) -> dict[str, str]:
-        """What was kept of profiles, by its id; raises `HistoryError` where that is unreadable."""
+        """Load stored profiles by id; raises `HistoryError` if unreadable."""
         query = "SELECT id, form FROM profile ORDER BY id"
         self._profiles = found = self._despite_a_break(
             lambda: dict(self.database.rows(query)) if self._ledger else {}
@@ -149,10 +149,10 @@ class Storage:
         return dict(found)
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
-        """Keep what is known of profiles, in place of what was kept.
+        """Replace the stored profiles.
 
         Raises:
-            HistoryError: it could not be written; what was there stays.
+            HistoryError: the transaction failed; the old rows remain.
         """
 
         def save() -> None:
@@ -165,7 +165,7 @@ class Storage:
             self._despite_a_break(save)
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         self.database.close()
 
     def _save_records(self) -> None:
@@ -173,7 +173,7 @@ class Storage:
             self._ledger.save(self._records, self._tallies, self.pending_events)
 
     def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
-        """Try once more where the database broke under it, for a new one was begun."""
+        """Retry once if the database broke, since a new one was created."""
         breaks = self.database.breaks
         try:
             return act()

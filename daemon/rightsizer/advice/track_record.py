@@ -1,4 +1,4 @@
-"""Track record of advice: outcomes, savings, and how its confidence held, by rule and reason."""
+"""Track record of advice: outcomes, savings, and accuracy of confidence, by rule and reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,27 +14,27 @@ _NONE: Final = (0,) * _BINS
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCounts:
-    """What became of a rule's advice for one reason."""
+    """Outcomes of a rule's advice for one reason."""
 
     rule: str
     reason: str
     outcomes: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """By the state in which it ended."""
+    """By final state."""
     confirmed: tuple[int, ...] = _NONE
-    """By confidence, in twentieths."""
+    """By opening confidence, in twentieths."""
     contradicted: tuple[int, ...] = _NONE
     squared_errors: float = 0.0
-    """Of the confidence that it was opened with, over all answers."""
+    """Sum over all answers of the squared error of the opening confidence."""
     realized_gpu_hours: float = 0.0
     realized_joules: float = 0.0
 
     @property
     def answers(self) -> int:
-        """Advice of which it became clear whether it was right."""
+        """Number of recommendations known to be right or wrong."""
         return sum(self.confirmed) + sum(self.contradicted)
 
     def floor(self, settings: TrackRecordSettings) -> float:
-        """The confidence from which on it was right often enough; 0 while nothing is amiss."""
+        """Confidence from which it was right often enough; 0 as long as precision suffices."""
         right, wrong = sum(self.confirmed), sum(self.contradicted)
         if self.answers < settings.least_answers:
             return 0.0
@@ -47,7 +47,7 @@ class OutcomeCounts:
 
 
 class TrackRecord:
-    """Tallies by rule and reason. There are only so many rules: it is bounded by itself."""
+    """Outcome counts by rule and reason, bounded by the number of rules."""
 
     def __init__(
         self, tallies: Iterable[OutcomeCounts] = (), settings: TrackRecordSettings | None = None
@@ -57,12 +57,12 @@ class TrackRecord:
 
     @property
     def tallies(self) -> tuple[OutcomeCounts, ...]:
-        """All, by rule and reason."""
+        """All counts, by rule and reason."""
         return tuple(self._tallies[key] for key in sorted(self._tallies))
 
     @property
     def outcomes(self) -> dict[tuple[str, str], int]:
-        """How much advice ended, by its reason and the state that it ended in."""
+        """Number of ended recommendations, by reason and final state."""
         found: Counter[tuple[str, str]] = Counter()
         for tally in self.tallies:
             found.update({(tally.reason, state): n for state, n in tally.outcomes.items()})
@@ -70,7 +70,7 @@ class TrackRecord:
 
     @property
     def realized_gpu_hours(self) -> dict[str, float]:
-        """GPU-hours that were saved within the times compared, by rule."""
+        """GPU-hours saved within the compared times, by rule."""
         found: dict[str, float] = {}
         for tally in self.tallies:
             found[tally.rule] = found.get(tally.rule, 0.0) + tally.realized_gpu_hours
@@ -78,7 +78,7 @@ class TrackRecord:
 
     @property
     def brier(self) -> dict[str, float]:
-        """The mean squared error of the confidence, by rule; none without an answer."""
+        """Mean squared error of the confidence by rule, for rules with answers."""
         errors: dict[str, tuple[float, int]] = {}
         for tally in self.tallies:
             total, count = errors.get(tally.rule, (0.0, 0))
@@ -86,20 +86,20 @@ class TrackRecord:
         return {rule: total / count for rule, (total, count) in errors.items() if count}
 
     def floor(self, rule: str, reason: str) -> float:
-        """The confidence without which nothing is opened; 0 where the rule's own decides."""
+        """Minimum confidence to open advice; 0 leaves it to the rule's own."""
         tally = self._tallies.get((rule, reason))
         if tally is None or not self._settings.raises_floors:
             return 0.0
         return tally.floor(self._settings)
 
     def ended(self, advice: Advice) -> None:
-        """Count how advice ended."""
+        """Count the final state of advice."""
         tally = self._of(advice)
         count = tally.outcomes.get(advice.state, 0) + 1
         self._put(tally, outcomes={**tally.outcomes, str(advice.state): count})
 
     def answered(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
-        """Count whether advice was right that was opened with some confidence."""
+        """Count whether advice opened with some confidence was right."""
         tally = self._of(advice)
         error = (confidence - float(was_right)) ** 2
         counts = list(tally.confirmed if was_right else tally.contradicted)
@@ -108,7 +108,7 @@ class TrackRecord:
         self._put(tally, squared_errors=tally.squared_errors + error, **changes)
 
     def saved(self, advice: Advice, gpu_hours: float, joules: float) -> None:
-        """Count what following advice has saved."""
+        """Add the verified savings of advice."""
         tally = self._of(advice)
         self._put(
             tally,

@@ -1,4 +1,4 @@
-"""Verdict of a rule as a finding: its id and severity, its confidence and its savings."""
+"""Verdicts as findings: id, severity, confidence and savings."""
 
 import base64
 import hashlib
@@ -34,19 +34,19 @@ from rightsizer.model.units import (
 from rightsizer.sizing.estimate import EstimateInterval
 
 _OBSERVED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.97, Tier.BASIC: 0.95, Tier.NONE: 0.0}
-"""How often a state that a rule dares to complain of was the true one, on that telemetry.
+"""Probability by tier that a state that a rule complains of is the true one.
 
-A rule that cannot tell on a tier abstains there, so that what is left is nearly always right: all
-complaints were, on the tuning seeds of the labeled scenarios. The figures stay below what that
-allows (`make eval` prints the reliability), for no real node is in the scenarios.
+A rule that cannot tell on a tier abstains, so the remaining complaints are nearly always right:
+all were, on the tuning seeds of the labeled scenarios. The figures are lower than that
+(`make eval` prints the reliability), since no real node is in the scenarios.
 """
 _SIZED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.85, Tier.BASIC: 0.5, Tier.NONE: 0.0}
-"""How much is known of what is needed: docs/definitions.md, conduct."""
+"""Certainty by tier of what is needed: docs/definitions.md, conduct."""
 
 _MOST: Final = 0.999
 _OBSERVATION_SECONDS: Final = 60.0
-"""The span was watched, not sampled; what is unsure is how its minutes were named. Five minutes
-made confidences that were .18 too low on the tuning seeds, shorter than one changes nothing."""
+"""The span was observed, not sampled; the uncertainty is in the state of its minutes. Five
+minutes gave confidences that were .18 too low on the tuning seeds; less changes nothing."""
 _HISTORY_DAYS: Final = 3.0
 _HISTORY_HOURS: Final = 24.0
 
@@ -54,10 +54,10 @@ _HISTORY_HOURS: Final = 24.0
 def direct_factors(
     case: Case, share: float, threshold: float, observed_seconds: float | None = None
 ) -> dict[str, float]:
-    """The factors of something observed directly: idleness, a stall, memory at its end.
+    """Confidence factors of a direct observation: idleness, a stall, full memory.
 
-    Tier x coverage x certainty that the share of time passes the rule's threshold, given as
-    many independent minutes as are known (at least one), or as it was observed for.
+    Tier x coverage x certainty that the share of time exceeds the rule's threshold, with each known
+    minute as an independent observation (at least one), or each of `observed_seconds`.
     """
     known = case.known_seconds if observed_seconds is None else observed_seconds
     minutes = max(1.0, known / _OBSERVATION_SECONDS)
@@ -66,15 +66,15 @@ def direct_factors(
 
 
 def opposite(factors: Mapping[str, float]) -> dict[str, float]:
-    """The factors of the contrary: as sure as the first was unsure."""
+    """Confidence factors of the opposite verdict."""
     return {**factors, "certainty": 1.0 - factors["certainty"]}
 
 
 def sizing_factors(case: Case, margin: float) -> dict[str, float]:
-    """The factors of a judgement of size, which needs a history.
+    """Confidence factors of a judgement of size, which needs a history.
 
-    The margin is the ratio by which the measured value is beyond the rule's threshold.
-    Source: docs/definitions.md, conduct; hours stand for the effective sample size.
+    The margin is the ratio by which the measured value exceeds the rule's threshold.
+    Source: docs/definitions.md, conduct; hours replace the effective sample size.
     """
     hours = case.known_seconds / 3600.0
     return _telemetry(case, _SIZED_TIERS) | {
@@ -85,7 +85,7 @@ def sizing_factors(case: Case, margin: float) -> dict[str, float]:
 
 
 def confidence_of(factors: Mapping[str, float]) -> float:
-    """The product of the factors, to three digits; nothing is certain."""
+    """Product of the factors to three digits, always below 1."""
     return min(_MOST, round(math.prod(factors.values()), 3))
 
 
@@ -103,18 +103,18 @@ LOW_CONFIDENCE: Final = Savings(reason="confidence too low for savings")
 
 
 def released(case: Case, market: Market, low: float, high: float) -> Savings:
-    """What letting go of a part of the devices saves: of all, `low` for certain, `high` at most."""
+    """Savings of releasing a share of the devices: `low` for certain, `high` at most."""
     count = case.gpus
     gpus = EstimateInterval(count * high, count * low, count * high)
     return _savings(gpus, _kilowatt_hours(case, high), _dollars(case, market, low, high))
 
 
 def replaced(case: Case, market: Market, then: EstimateInterval | None, date: str) -> Savings:
-    """What as many other GPUs save, at dollars an hour and the date of their price."""
+    """Savings of replacing the GPUs by as many others, at dollars per hour and a price date."""
     gpus = EstimateInterval(0.0, 0.0, 0.0)
     if (now := _dollars(case, market, 1.0, 1.0)) is None or then is None:
         return _savings(gpus, None, None)
-    # Prices of one cloud rise and fall together: the cheap with the cheap, the dear with the dear.
+    # Prices of one cloud rise and fall together, so compare low with low and high with high.
     ends = sorted((now[0].low - then.low, now[0].high - then.high))
     dates = "; ".join(dict.fromkeys(filter(None, (now[2], date))))
     typical = min(max(now[0].value - then.value, ends[0]), ends[1])
@@ -123,7 +123,7 @@ def replaced(case: Case, market: Market, then: EstimateInterval | None, date: st
 
 
 def shared(case: Case, market: Market, part: float) -> Savings:
-    """What sharing the only device saves: nothing until another workload takes its part."""
+    """Savings of sharing the only device: nothing until another workload uses the rest."""
     found = released(case, market, 0.0, part)
     return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
@@ -145,9 +145,9 @@ def _dollars(
 
 
 def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
-    """At most what the devices drew over the window, and nothing where they stay powered.
+    """Energy saved: at most what the devices drew over the window, nothing if they stay powered.
 
-    `None` where no energy was measured.
+    `None` if no energy was measured.
     """
     watts = 0.0
     for window in case.windows:
@@ -181,11 +181,11 @@ def _savings(
 
 
 _LEAST_GPUS: Final = ((4.0, Severity.CRITICAL), (1.0, Severity.HIGH), (0.25, Severity.MEDIUM))
-"""A quarter of a GPU, a GPU, half of a node of eight: the steps at which people act."""
+"""Steps at which people act: a quarter of a GPU, a GPU, half of a node of eight."""
 
 
 def severity_of(affected_gpus: float) -> Severity:
-    """The severity of what concerns so many GPUs' worth of time."""
+    """Severity by the affected time in GPUs."""
     return next((found for least, found in _LEAST_GPUS if affected_gpus >= least), Severity.LOW)
 
 
@@ -193,7 +193,7 @@ _SCHEMA: Final = "1"
 _ID_LENGTH: Final = 12
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MOST_HOSTS: Final = 3
-"""Machines that are named; a longer list is no sentence."""
+"""Maximum hosts named in a sentence."""
 UNPRICED: Final = "no price and no projected size is known for this action"
 _UNPRICED: Final = Savings(reason=UNPRICED)
 TOO_SMALL: Final = Savings(reason="it needs a larger GPU")
@@ -210,12 +210,12 @@ _UNSAID: Final[dict[str, Any]] = {
     "risk": Risk.UNKNOWN,
     "savings": _NO_VERDICT,
 }
-"""What a finding has in place of what is not said."""
+"""Defaults of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSubject:
-    """A case as one rule judges it, and the verdicts that the rule may give."""
+    """Case under judgement by one rule, and the verdicts that the rule may give."""
 
     rule: str
     case: Case
@@ -223,12 +223,12 @@ class CaseSubject:
 
     @property
     def name(self) -> str:
-        """Its devices, for a person."""
+        """Display name of its devices."""
         return names_of(self.case.devices)
 
     @property
     def span(self) -> str:
-        """`the last 6 h`: the known time."""
+        """Known time: `the last 6 h`."""
         return f"the last {format_duration(self.case.known_seconds)}"
 
     @property
@@ -254,12 +254,12 @@ class CaseSubject:
         severity: Severity | None = None,
         affected_gpus: float = 0.0,
     ) -> Finding:
-        """A finding that asks for something.
+        """Make a finding that asks for action.
 
-        The first reason and the target, which is rounded, are part of the id. Culprits are uuids,
-        options come best first. Savings are not stated under the market's confidence; a text says
-        why there never are any. The severity follows, where not given, from the GPUs' worth of time
-        at stake.
+        The first reason and the rounded target are part of the id. Culprits are uuids; options are
+        ordered best first. Savings are omitted below the market's minimum confidence; a text
+        explains why there never are any. The severity defaults to that of the affected time in
+        GPUs.
         """
         if isinstance(savings, str):
             least, savings = 0.0, Savings(reason=savings)
@@ -292,7 +292,7 @@ class CaseSubject:
         factors: Mapping[str, float] = _NOTHING,
         evidence: Mapping[str, object] = _NOTHING,
     ) -> Finding:
-        """A finding that the rule has nothing to complain of."""
+        """Make a finding without a complaint."""
         return self._finding(
             finding_id(self.case.key, self.rule, Action.NONE, ""),
             summary,
@@ -304,7 +304,7 @@ class CaseSubject:
         )
 
     def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
-        """A finding that the rule cannot say, and why."""
+        """Make a finding that the rule cannot decide, with the reason."""
         return self._finding(
             finding_id(self.case.key, self.rule, reason, ""),
             f"No verdict: {why}.",
@@ -313,7 +313,7 @@ class CaseSubject:
         )
 
     def abstain_early(self, minimum_seconds: float) -> Finding | None:
-        """No verdict where too little of the window is known, `None` where there is enough."""
+        """Abstain if too little of the window is known; `None` if there is enough."""
         if (known := self.case.known_seconds) >= minimum_seconds:
             return None
         why = f"only {format_duration(known)} of telemetry"
@@ -343,16 +343,16 @@ class CaseSubject:
 
 @lru_cache(maxsize=1 << 14)
 def finding_id(key: str, reason: str, action: str, target: str) -> str:
-    """Twelve characters that stay the same as long as the same is said of the same workload."""
+    """Twelve characters, stable as long as the same is recommended for the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
     digest = hashlib.sha256(text.encode()).digest()
     return base64.b32encode(digest).decode().lower()[:_ID_LENGTH]
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
+    """Display name of devices: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
 
-    With their machines where these are known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
+    With host names if known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
     """
     by_host: dict[str, list[Device]] = {}
     for device in devices:

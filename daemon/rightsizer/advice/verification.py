@@ -1,4 +1,4 @@
-"""Verification of advice: its record, and the workload before and after, beside others."""
+"""Verification of advice by comparing a workload before and after, relative to its peers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -18,40 +18,40 @@ from rightsizer.model.workload import WorkloadClass
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A workload over a span of time."""
+    """Figures of a workload over a span."""
 
     gpus: float
-    """That it holds, MIG instances by their part."""
+    """Held GPUs; MIG instances by their share."""
     waste_ratio: float
-    """Of the known time, 0 to 1."""
+    """Share of the known time, 0 to 1."""
     watts: float | None
-    """All GPUs together; `None` where no energy was measured."""
+    """All GPUs together; `None` if no energy was measured."""
     harms: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Shares of the known time, 0 to 1, by what one would not want more of."""
+    """Shares of the known time with an adverse condition, 0 to 1, by name."""
     boards: tuple[str, ...] = ()
-    """Board and MIG profile of each device, in order of the alphabet."""
+    """Board and MIG profile of each device, sorted."""
     devices: tuple[str, ...] = ()
-    """Uuids, in order of the alphabet."""
+    """Uuids, sorted."""
     workload_class: str = WorkloadClass.UNKNOWN
 
     @property
     def wasted_gpus(self) -> float:
-        """GPUs' worth of time that is wasted."""
+        """Wasted time in GPUs."""
         return self.gpus * self.waste_ratio
 
 
 Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
-"""What is measured of each workload over the last span of time, by key."""
+"""Returns measurements of all workloads over the last span, by key."""
 
 
 def measure_all(cases: Iterable[Case]) -> dict[str, Measurement]:
-    """What can be measured, by the case's key."""
+    """Measure all cases with known data, by key."""
     found = {case.key: measure(case) for case in cases}
     return {key: each for key, each in found.items() if each is not None}
 
 
 def measure(case: Case) -> Measurement | None:
-    """What a case came to; `None` where nothing is known of it."""
+    """Measure a case; `None` if nothing is known of it."""
     known = sum(window.known for window in case.windows)
     wasted = sum(sum(window.waste_seconds.values()) for window in case.windows)
     accounted = wasted + sum(window.used_seconds for window in case.windows)
@@ -96,41 +96,41 @@ _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The figures before any action."""
+    """Measurements before any action."""
 
     workload: Measurement
     peers: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Waste ratios of others of the same class, by key."""
+    """Waste ratios of other workloads of the class, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationOutcome:
-    """What came of it."""
+    """Result of a verification."""
 
     has_succeeded: bool
     why: str
     saved_gpus: float
-    """GPUs' worth of time, less what would have been saved anyhow."""
+    """Time saved in GPUs, corrected by the change of the peers."""
     saved_watts: float | None
     has_harmed: bool = False
 
 
 class Baselines:
-    """Baselines of workloads at one moment; each span is measured and divided once."""
+    """Baselines of workloads at one moment; each span is measured and grouped once."""
 
     def __init__(
         self, measured: Measured, followed: AbstractSet[str] = frozenset(), most_peers: int = 30
     ) -> None:
-        """Over measurements of that moment; `followed` are workloads that follow advice."""
+        """Use measurements of that moment; `followed` are workloads in a trial."""
         self._measured, self._followed = measured, frozenset(followed)
         self._most_peers = most_peers
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
 
     def of(self, key: str, span: Nanoseconds) -> Baseline | None:
-        """How a workload and its peers stand; `None` where nothing is known of it.
+        """Measurements of a workload and its peers; `None` if nothing is known of it.
 
-        Peers are workloads of the same class that follow no advice themselves; of many, a sample
-        spread over all of them.
+        Peers are workloads of the same class that are not in a trial, evenly sampled if there are
+        many.
         """
         found = self._measured(span)
         if (own := found.get(key)) is None:
@@ -153,10 +153,10 @@ class Baselines:
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
-    """Whether the thing that is advised has come about.
+    """Whether the recommended change was made.
 
-    A bottleneck that is gone is what was asked for. Idle GPUs that are used again are not: the
-    advice was to let go of them. A workload that left may just have ended.
+    A bottleneck that disappeared counts as fixed. Idle GPUs used again do not count: the advice was
+    to release them. A workload that left may just have ended.
     """
     if now is None:
         return False
@@ -178,9 +178,9 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     is_quiet: bool,
     settings: VerificationSettings,
 ) -> VerificationOutcome | None:
-    """Before against after; `None` where the workload left and that was not what was advised.
+    """Compare before and after; `None` if the workload left although it was not advised to.
 
-    Success takes savings, or a rule that is quiet since; all workloads of the node are measured.
+    Success requires savings, or a rule that stays quiet; needs measurements of all workloads.
     """
     if (after := measured.get(key)) is None:
         if finding.action not in RELEASING:
@@ -206,7 +206,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
 
 
 def _saved_gpus(before: Baseline, after: Measurement, measured: Mapping[str, Measurement]) -> float:
-    """The difference in differences: what changed for all peers is no saving."""
+    """Difference in differences: changes common to all peers are no savings."""
     changes = [
         measured[peer].waste_ratio - ratio
         for peer, ratio in before.peers.items()
@@ -220,7 +220,7 @@ def _saved_gpus(before: Baseline, after: Measurement, measured: Mapping[str, Mea
 def _harm(
     before: Mapping[str, float], after: Mapping[str, float], settings: VerificationSettings
 ) -> str | None:
-    """The signal of harm that rose most, `None` where none rose by more than is tolerated."""
+    """Signal of harm with the largest intolerable increase, or `None`."""
     rises = []
     for name, ratio in sorted(after.items()):
         was = before.get(name, 0.0)
@@ -233,31 +233,31 @@ def _harm(
 
 @dataclass(frozen=True, slots=True)
 class AdviceRecord:
-    """Advice with the state that the ledger keeps beside it."""
+    """Advice with the state that the ledger keeps for it."""
 
     advice: Advice
     key: str
     quiet_since: Nanoseconds | None = None
-    """Since when nothing recent supports it."""
+    """Time since which nothing recent supports it."""
     seen: Nanoseconds = 0
-    """When its workload was last judged."""
+    """Time when its workload was last judged."""
     confidence: float = 0.0
-    """That it was opened with."""
+    """Confidence when opened."""
     long_seconds: float = 0.0
-    """The rule's long span when it was opened."""
+    """Long span of the rule when opened."""
     severity: Severity = Severity.LOW
-    """The highest that was reported."""
+    """Highest severity reported."""
     severity_since: Nanoseconds = 0
     baseline: Baseline | None = None
-    """How things stood before; `None` where nothing was measured."""
+    """Measurements before the change; `None` if there were none."""
     baseline_since: Nanoseconds = 0
     trial_since: Nanoseconds | None = None
-    """Since when it is tried out; `None` where it is not, or the verdict is in."""
+    """Start of the trial; `None` without a trial, or after its verdict."""
     trial_seconds: float = 0.0
 
     @property
     def due(self) -> Nanoseconds | None:
-        """When before and after can be compared, `None` where they will not be."""
+        """Time of the comparison, or `None` if there is none."""
         if self.trial_since is None:
             return None
         return self.trial_since + nanoseconds(self.trial_seconds)
@@ -265,9 +265,9 @@ class AdviceRecord:
     def refreshed(
         self, finding: Finding, short_seconds: float, now: Nanoseconds
     ) -> tuple["AdviceRecord", bool]:
-        """With what is found now, and whether it is more severe than was reported before.
+        """Update with the present finding; return also whether the severity increased.
 
-        It rises at most once in each short span, so that a load at the border does not nag.
+        The severity increases at most once per short span, so that borderline loads do not flap.
         """
         is_worse = finding.severity.rank > self.severity.rank
         may_rise = now - self.severity_since >= nanoseconds(short_seconds)
@@ -287,7 +287,7 @@ class AdviceRecord:
         ), has_risen
 
     def closed(self, state: AdviceState, now: Nanoseconds, why: str = "") -> "AdviceRecord":
-        """As it ends, of itself."""
+        """Close automatically in the given state."""
         advice = replace(
             self.advice,
             state=state,
@@ -300,7 +300,7 @@ class AdviceRecord:
 
 
 class Verifier:
-    """Begins and ends trials, and enters what came of them into the track record."""
+    """Starts and concludes trials, and records their results in the track record."""
 
     def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
         self._settings, self._track = settings, track_record
@@ -308,10 +308,10 @@ class Verifier:
     def with_baseline(
         self, record: AdviceRecord, now: Nanoseconds, baselines: Baselines
     ) -> AdviceRecord:
-        """With the figures from before, new ones where it was claimed since the last."""
+        """Set the baseline, and renew it if the advice was claimed since."""
         is_fresh = record.baseline_since >= (record.trial_since or 0)
         span = nanoseconds(record.trial_seconds)
-        # A former program looked at nothing before and after.
+        # Records of an earlier version have no trial span.
         if not span or (record.baseline is not None and is_fresh):
             return record
         found = baselines.of(record.key, span)
@@ -320,7 +320,7 @@ class Verifier:
     def may_try(
         self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
     ) -> bool:
-        """Whether what is over now is worth comparing: what was advised was done."""
+        """Whether ended advice is worth verifying, since the recommended change was made."""
         if record.baseline is None or measured is None:
             return False
         if was_claimed:
@@ -331,7 +331,7 @@ class Verifier:
     def concluded(
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured
     ) -> tuple[AdviceRecord, list[AdviceEvent]]:
-        """The verdict on a trial whose time is over, and its events."""
+        """Conclude a due trial; return the record and its events."""
         was_open, outcome = record.advice.is_open, self._outcome(record, measured)
         record = replace(record, trial_since=None)
         if outcome is None:
@@ -346,7 +346,7 @@ class Verifier:
             state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.FAILED,
             updated=now,
             closed=now if was_open else record.advice.closed,
-            # What still holds is not repeated at once to those who have just tried.
+            # Do not immediately repeat advice that was just tried.
             expires=now + nanoseconds(self._settings.rested_seconds) if was_open else None,
             why=outcome.why,
             verified=now,
@@ -359,7 +359,7 @@ class Verifier:
         if has_succeeded:
             watts = max(0.0, outcome.saved_watts or 0.0)
             self._track.saved(advice, gpu_hours, watts * record.trial_seconds)
-        # A success is reported as such; a failure closes, again where it was closed before.
+        # A success has its own event; a failure closes, even if closed before.
         events = []
         if was_open or not has_succeeded:
             ended = now if advice.closed is None else advice.closed
@@ -369,7 +369,7 @@ class Verifier:
         return record, events
 
     def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
-        """Count how advice ended, and whether it was right where that is known."""
+        """Count the final state, and whether the advice was right if known."""
         self._track.ended(record.advice)
         if was_right is not None:
             self._track.answered(record.advice, record.confidence, was_right=was_right)

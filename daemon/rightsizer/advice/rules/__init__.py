@@ -1,4 +1,4 @@
-"""One file a rule: its settings and one function. A new rule is one more line here."""
+"""Rules, one file each with settings and one function; register a new rule here."""
 
 from typing import Any, Final
 

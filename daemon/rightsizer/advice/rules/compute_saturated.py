@@ -1,6 +1,6 @@
-"""Services whose users wait while the SMs are at their limit.
+"""Rule: services with waiting users and saturated SMs.
 
-A saturated batch job is well used; a saturated service is, too, until users wait for it.
+A saturated batch job is well used, and so is a service until its users wait.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class ComputeSaturatedSettings:
 
 
 def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
-    """Whether users of a service wait while the SMs of a GPU are at their limit."""
+    """Judge whether users of a service wait while the SMs of a GPU are saturated."""
     case = subject.case
     saturated = {window.uuid: _share(window, window.saturated) for window in case.windows}
     is_service = case.workload_class is WorkloadClass.SERVING
@@ -63,7 +63,7 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         if seen.abstained is not None or most < settings.saturated_ratio:
             return seen
         return _well_used(subject, seen, most)
-    # A pod's owner can run more of it, a session or service of a host cannot.
+    # More replicas only if the owner can scale; a session or service of a host cannot.
     scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
     return seen.complain(
         "",

@@ -1,6 +1,6 @@
-"""Services whose load is diurnal: scale them by a schedule.
+"""Rule: services with a diurnal load, to be scaled by a schedule.
 
-A history shorter than two days is looked at for one long quiet part, with less confidence.
+With less than two days of history it looks for one long quiet period, at lower confidence.
 """
 
 from functools import partial
@@ -67,7 +67,7 @@ class DiurnalAutoscaleSettings:
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
-    """Whether a service would do with fewer replicas at some hours of every day."""
+    """Judge whether a service needs fewer replicas at some hours of every day."""
     if (early := _early(subject)) is not None:
         return early
     case = subject.case
@@ -106,7 +106,7 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
         "by_schedule": planned.outcome.evidence(load.gpus_each),
         "following_the_load": following.evidence(load.gpus_each),
     }
-    # One replica has nothing to follow with: it wakes by the clock.
+    # A single replica cannot follow the load: it is woken by schedule.
     best = planned.outcome if load.size == 1 else following
     margin = best.saved_ratio - settings.on_ratio
     if margin < 0.0 or best.short_ratio > settings.most_short_ratio:
@@ -170,7 +170,7 @@ def _complaint(
 
 
 def _has_quiet_part(load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bool:
-    """Whether a history too short for a cycle has a long unbroken time of little need."""
+    """Whether a history too short for a cycle has a long uninterrupted quiet period."""
     limit = settings.quiet_ratio * max(load.needed)
     runs = groupby(
         enumerate(zip(load.starts, load.needed, strict=True)),

@@ -1,7 +1,7 @@
-"""Memory, or a service's load, that grows day by day and will soon be more than there is.
+"""Rule: memory or load of a service that grows steadily and will soon exceed the capacity.
 
-A trend is reported only where it grows for certain and reaches the end within the horizon; memory
-that a framework preallocates does not grow, and the rule abstains.
+A trend is reported only if its growth is certain and reaches the limit within the horizon. The
+rule abstains for frameworks that preallocate, whose memory does not grow.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
 from rightsizer.model.workload import WorkloadClass
 
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
-"""A trend goes by days, so that GPUs which came on the same one were there for all of it."""
+"""Trends use days, so GPUs allocated on the same day count as present from the start."""
 _NO_SAVINGS: Final = Savings(reason="capacity shortage")
 _MEMORY: Final = "memory"
 _DAYS_TO_TELL: Final = 14.0
@@ -60,7 +60,7 @@ class _Forecast:
 
 
 def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
-    """Whether the memory or the load of a workload outgrows its GPUs within the horizon."""
+    """Judge whether a workload's memory or load outgrows its GPUs within the horizon."""
     case = subject.case
     if case.workload is None:
         return subject.find_nothing("It is free, so nothing grows.")
@@ -81,11 +81,11 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
     trend = case.trend(Measure.MEMORY_BYTES)
     starts = [window.start for window in case.windows]
     if max(starts) - min(starts) > _TAKEN_TOGETHER:
-        return None  # It grew by the GPUs that it was given, not on those that it has.
+        return None  # It grew by newly allocated GPUs, not on those that it had.
     known = [device.memory_total_bytes for device in case.devices if device.memory_total_bytes]
     if trend is None or not trend.is_growing or len(known) < len(case.devices):
         return None
-    # The fullest GPU ends it, however much room the others have left.
+    # The fullest GPU sets the limit, regardless of room on the others.
     blocks = (window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows)
     peaks = [max(series.peaks, default=0.0) for series in blocks]
     if (fullest := max(peak / total for peak, total in zip(peaks, known, strict=True))) <= 0.0:
@@ -94,8 +94,8 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
 
 
 def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
-    """Of a service, by its daily means: their end is where the busiest hour fills the GPUs."""
-    # Each is read from a month of blocks, and only where the one before asks for it.
+    """Forecast a service's load by daily means, limited by its busiest hour."""
+    # Queries read a month of blocks, so each is made only if the previous one calls for it.
     if case.workload_class is not WorkloadClass.SERVING:
         return None
     trend = case.trend(Measure.BUSY)

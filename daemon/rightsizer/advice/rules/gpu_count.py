@@ -1,6 +1,6 @@
-"""More GPUs than a workload has work for: some are never used, or fewer replicas would do.
+"""Rule: more GPUs than needed: some never used, or too many replicas.
 
-Nothing is taken from a workload under pressure (docs/definitions.md).
+Never applies to workloads under pressure (docs/definitions.md).
 """
 
 import math
@@ -66,7 +66,7 @@ class GpuCountSettings:
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
-    """Whether a workload of several GPUs has more than it ever used."""
+    """Judge whether a workload with several GPUs has more than it ever used."""
     case, count = subject.case, len(subject.case.devices)
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")
@@ -77,7 +77,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(each.is_underprovisioned for each in case.provisioning):
         return subject.find_nothing("Under pressure, so not too many.")
-    # Not one reading shows work, or memory beyond a context; unread memory does.
+    # No reading shows work, or memory beyond a context; unread memory counts as used.
     memory = {
         window.uuid: window.blocks.series(Measure.MEMORY_BYTES)
         for window in case.windows
@@ -125,7 +125,7 @@ def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replic
     evidence: Mapping[str, object],
     unused: tuple[Device, ...] = (),
 ) -> Finding:
-    """Fewer GPUs: those that are unused, or any of a group of replicas."""
+    """Complain about unused GPUs, or about surplus replicas."""
     case, workload, count = subject.case, subject.case.workload, len(subject.case.devices)
     part = len(unused) / count if unused else 1.0 - left / count
     risks = {} if unused else group_risks(case, left)
@@ -157,7 +157,7 @@ def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replic
 
 
 def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
-    """Whether a service of replicas never needed as many of them."""
+    """Judge whether a service has more replicas than it ever needed."""
     case, count = subject.case, len(subject.case.devices)
     if case.workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing("Every GPU was used.")
@@ -193,7 +193,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
 
 
 def is_known_apart(case: Case, market: Market) -> bool:
-    """Whether no device has anything to say to another: what is unmeasured may be much."""
+    """Whether devices certainly do not communicate; unmeasured traffic may be high."""
     if are_separate_pods(case):
         return True
     for device, fit in zip(case.devices, case.provisioning, strict=True):
@@ -207,7 +207,7 @@ def is_known_apart(case: Case, market: Market) -> bool:
 
 
 def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
-    """Replicas for the worst five minutes; all that is needed, memory too, must fit on them."""
+    """Replicas sufficient for the worst five minutes and for all other needs, memory included."""
     fits = [fit.resources for fit in case.provisioning]
     needs = max(
         sum(fit[resource].need or 0.0 for fit in fits if resource in fit) for resource in Resource

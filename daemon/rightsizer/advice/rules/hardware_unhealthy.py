@@ -1,6 +1,6 @@
-"""GPUs whose hardware needs repair: memory, links, or what the driver says of them.
+"""Rule: GPUs with hardware that needs repair: memory, links, or as reported by the driver.
 
-Facts and no statistics: confidence comes from how long a fact lasts and whether its time is known.
+Judges facts, not statistics: confidence depends on how lasting and how well dated a fact is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 SURE: Final = 1.0
-"""The driver keeps it until it is repaired; one look is enough."""
+"""The driver keeps the fact until repair; a single reading suffices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,24 @@ class HardwareFaultSettings:
 
 @dataclass(frozen=True, slots=True)
 class InspectedBoard:
-    """A GPU with all signals of its health."""
+    """GPU with the inputs of its health checks."""
 
     status: BoardStatus
     node: Node
     now: Nanoseconds
-    """The end of the window, wall time."""
+    """End of the window, wall time."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareFault:
-    """One thing that is wrong."""
+    """Single hardware fault."""
 
     what: str
-    """For a person: `remapping a memory row has failed`."""
+    """Display text: `remapping a memory row has failed`."""
     means: str
     severity: Severity
     remedy: str
-    """The instruction's name in `instructions.toml`."""
+    """Name of the instruction in `instructions.toml`."""
     certainty: float = SURE
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
@@ -87,7 +87,7 @@ def _fault(
     severity: str = "",
     **words: object,
 ) -> HardwareFault:
-    """The fault of a name in `hardware_faults.toml`, with evidence and words for its texts."""
+    """Fault by name from `hardware_faults.toml`, its texts filled with evidence and words."""
     row = read_table("hardware_faults.toml")[name]
     return HardwareFault(
         row["what"].format(**evidence, **words),
@@ -102,7 +102,7 @@ def _fault(
 def memory_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
-    """Errors that could not be corrected, and repairs that failed or wait."""
+    """Uncorrectable errors, and memory repairs that failed or are pending."""
     get = board.status.get
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield _fault("remapping_failed", {"remapped_rows_failed": 1})
@@ -122,7 +122,7 @@ _FABRIC_COMPLETED: Final = 3
 
 
 def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    """Links that are down or make mistakes."""
+    """Links that are down or have errors."""
     get, momentary = board.status.get, settings.momentary_ratio
     yield from _down(board, settings)
     recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
@@ -138,7 +138,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
 
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    """By comparison with GPUs of its kind: boards without bridges have links that lead nowhere."""
+    """Compare with GPUs of the same model: boards without bridges have unconnected links."""
     own, get = board.status.device, board.status.get
     links, up = get(Signal.NVLINK_LINKS), get(Signal.NVLINK_LINKS_UP)
     readings = (
@@ -180,7 +180,7 @@ _UNKNOWN_RECOVERY: Final = (
 def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
-    """Recent critical Xids, and what the driver asks for."""
+    """Recent critical Xids, and recovery actions requested by the driver."""
     if action := int(board.status.get(Signal.RECOVERY_ACTION) or 0):
         what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
         evidence = {"recovery_action": action}
@@ -189,7 +189,7 @@ def driver_faults(
 
 
 def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    """Only the last one's time is known; others that came before it may be its cause."""
+    """Only the last Xid has a known time; earlier ones may be its cause."""
     if (log := board.status.xids) is None or log.last is None or log.last_wall_time is None:
         return
     age = board.now - log.last_wall_time
@@ -224,7 +224,7 @@ _HEALTH: Final = frozenset(
     }
 )
 _HEALTHY: Final = {"fact": 0.95}
-"""The driver does not know every fault."""
+"""The driver does not detect every fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +244,14 @@ class HardwareUnhealthySettings:
 
 
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
-    """Whether the hardware under the workload needs an operator, and what would repair it."""
+    """Judge whether the hardware of a workload needs an operator, and what would repair it."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
-    # Whether anything was read that could be a fault.
+    # Whether any signal that could reveal a fault was read.
     statuses = [each.status for each in boards.values() if each]
     if not any(each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in statuses):
         return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
@@ -268,7 +268,7 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
-    """A GPU that fell off the bus before anything was read of it still has its Xids."""
+    """Board to inspect; a GPU that fell off the bus before its first reading still has Xids."""
     node, uuid = case.node, device.board_uuid
     if node is None:
         return None
@@ -282,7 +282,7 @@ def _complaint(
     subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
     found = [fault for each in faults.values() for fault in each]
-    # Drain first; then each remedy once for each GPU.
+    # Drain first, then apply each remedy once per GPU.
     remedies = dict.fromkeys(
         instruction(fault.remedy, device.board_uuid)
         for device in sick
@@ -293,7 +293,7 @@ def _complaint(
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
         summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",
-        # The surest fact decides: one is enough.
+        # One certain fact suffices.
         factors={"fact": max(each.certainty for each in found)},
         risk=Risk.LOW,
         evidence={

@@ -1,7 +1,7 @@
-"""GPUs that spin: busy by NVML's word while they draw no power and compute nothing.
+"""Rule: GPUs that spin: busy according to NVML, but drawing little power and computing nothing.
 
-Ranks that wait in a collective look 100% busy; the GPU that does not spin is the one they
-wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
+Ranks waiting in a collective look 100 % busy; the GPU that does not spin is the one they wait for
+(NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ class HiddenStallSettings:
 
 
 def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
-    """Whether a GPU of the workload spun, and which one the others waited for."""
+    """Judge whether a GPU of the workload spun, and which GPU the others waited for."""
     case = subject.case
     seen = observe(
         subject,
@@ -60,7 +60,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         seen = replace(seen, factors=factors)
         ending = ", or with small kernels, which look alike where memory traffic is not read"
         if len(seen.devices) == 1:
-            waited_for = []  # One alone may well launch small kernels, and wait for no other.
+            waited_for = []  # A single GPU may launch small kernels, and wait for no other.
     of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
     alone = (of_peers,) if len(case.devices) == 1 else ()
     found = seen.complain(
@@ -69,7 +69,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"hypotheses": hypotheses(case)},
         culprits=tuple(device.uuid for device in waited_for),
-        # What the stall costs is known, how much of it a fix saves is not.
+        # The cost of the stall is known, but not how much of it a fix recovers.
         savings=saved_at_most(case, subject.market, State.HIDDEN_STALL),
         instructions=(*instructions(*alone), *follow_up(case, waited_for)),
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
@@ -78,7 +78,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
 
 
 def _tells_kernels(case: Case) -> bool:
-    """Whether what tells small kernels from spinning is read, as far as readings are known."""
+    """Whether signals that distinguish small kernels from spinning were read, if readings exist."""
     readings = case.node.readings if case.node else {}
     known = [readings[device.uuid].values for device in case.devices if device.uuid in readings]
     of_power = [values for values in known if Signal.POWER_WATTS in values]

@@ -1,4 +1,4 @@
-"""GPUs that wait for the host: its CPUs are at their quota, or too many want them."""
+"""Rule: GPUs that wait for the host, whose CPUs are at their quota or overcommitted."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
-    """Whether the CPUs keep a GPU of the workload waiting."""
+    """Judge whether the CPUs keep a GPU of the workload waiting."""
     case, seen = subject.case, _HOST.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, _SIGNALS)
@@ -50,7 +50,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
 
 
 def _loader(count: int | None) -> Instruction:
-    """More workers: one of a GPU's CPUs is left to the process that launches the kernels."""
+    """Suggest more loader workers; one CPU per GPU is reserved for the launching process."""
     workers = "N" if count is None else str(max(1, count - 1))
     unknown = "with N the CPUs that the job has for each GPU, less one;\n"
     return Instruction(

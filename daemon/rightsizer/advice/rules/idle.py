@@ -1,4 +1,4 @@
-"""GPUs that do nothing: empty, or held by what does not use them."""
+"""Rule: GPUs that do nothing, either empty or held without use."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,7 +22,7 @@ from rightsizer.owners.registry import owner_of
 _DAY_HOURS: Final = 24
 _LEVEL: Final = 0.9
 _MOST_OTHERS: Final = 16
-"""Workloads around whose past is looked at."""
+"""Number of other workloads whose history is used."""
 
 
 def _patience(default: float, who: str, source: str) -> Any:
@@ -84,7 +84,7 @@ class IdleSettings:
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
-    """Whether all GPUs of the workload did nothing, and whether they were held."""
+    """Judge whether all GPUs of the workload were idle, and whether they were held."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
@@ -118,7 +118,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     give_back = "scale to zero while no requests come" if is_serving else "give back"
     savings = released(case, subject.market, *_idle_parts(case, share, settings))
     reason, what = _reason(case)
-    # A share that reads 100% says nothing beside since when.
+    # A share of 100% adds nothing to a start time.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
     details = (
         soon.since.removeprefix(",")
@@ -142,7 +142,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
 
 
 def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
-    """The class decides how long idleness is tolerated."""
+    """Opening policy by class, which decides how long idleness is tolerated."""
     patience = {
         WorkloadClass.NOTEBOOK: settings.notebook_seconds,
         WorkloadClass.BATCH: settings.batch_seconds,
@@ -160,7 +160,7 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
 
 def _reason(case: Case) -> tuple[Reason, str]:
     holder = case.workload.name if case.workload else ""
-    # Whether a scheduler gave all the devices away and none of them has a process.
+    # Allocated by a scheduler on all devices, without a process on any of them.
     holdings = case.node.holdings if case.workload and case.node else {}
     if holdings and all(
         any(each.workload.key == case.key and not each.has_process for each in held)
@@ -185,7 +185,7 @@ _UNSEEN_HOLDER: Final = (
 
 
 def _shows_holding(case: Case) -> bool:
-    """Whether anything was read by which a device without a known holder can be called held."""
+    """Whether any signal was read that shows an unknown holder."""
     readings = case.node.readings.values() if case.node else ()
     return any(Resource.MEMORY in window.demands for window in case.windows) or any(
         reading.processes is not None or Signal.MEMORY_USED_BYTES in reading.values
@@ -194,8 +194,8 @@ def _shows_holding(case: Case) -> bool:
 
 
 def _is_usual(case: Case, settings: IdleSettings) -> bool:
-    """Whether a service has always slept at the hours that were looked at."""
-    # A shape is read from a month of blocks.
+    """Whether a service is usually idle at the hours of the case."""
+    # The shape is computed from a month of blocks, so only for services.
     shape = case.shape() if case.workload_class is WorkloadClass.SERVING else None
     if shape is None or not shape.is_daily or shape.known_days < settings.minimum_days:
         return False
@@ -212,11 +212,11 @@ class _IdleOutlook:
     probability: float
     risk: Risk
     since: str
-    """From when on it is idle, for a summary; empty where that was not seen."""
+    """Start of the idle time for a summary; empty if not observed."""
     evidence: dict[str, object]
 
     def is_costly(self, settings: IdleSettings) -> bool:
-        """Whether a mistake would cost more than giving back saves."""
+        """Whether a mistaken release costs more than a release saves, on average."""
         cost = self.probability * settings.mistake_seconds
         return cost >= (1.0 - self.probability) * settings.resume_seconds
 
@@ -225,7 +225,7 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     gaps, within = _gaps(case, settings), settings.resume_seconds
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
-    # Where blocks are remembered and the last is not idle, it worked just now.
+    # With known blocks, the last of them not idle, it was working just now.
     is_remembered = len(case.remembered.series(Measure.BUSY).numbers) > 0
     idle = running.seconds if running else 0.0 if is_remembered else case.known_seconds
     probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
@@ -244,9 +244,9 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
 
 
 def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:
-    """By a workload's own idle times, as far as they are few by those of its class and of others.
+    """Resumption model of a workload from its own gaps, and others' as prior, its class first.
 
-    The running one is not among them: it was chosen for having lasted.
+    Excludes the current gap, which was selected for its length.
     """
     others = [each for each in (case.node.cases if case.node else ()) if each.key != case.key]
     others.sort(key=lambda each: each.workload_class is not case.workload_class)
@@ -267,9 +267,9 @@ def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
 
 
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
-    """The least and the most of its time that a workload will be idle, as its past has it.
+    """Lower and upper bound of a workload's idle share, by its history.
 
-    Days are what is independent of a diurnal load.
+    The number of days is the sample size, since hours of a diurnal load are not independent.
     """
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
@@ -281,13 +281,13 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
 
 
 _MOST_PROCESSES: Final = 8
-"""A longer command is not reviewed to its end."""
+"""Longer commands would not be reviewed in full."""
 
 
 def release_instructions(case: Case) -> tuple[Instruction, ...]:
-    """The command that ends the workload, or scales it to nothing, for a person to review.
+    """Command to end the workload, or to scale it to zero, for review.
 
-    None where it is not known whose the processes are; of empty GPUs, how others may use them.
+    Empty if the owner of the processes is unknown; for empty GPUs, how to return them.
     """
     workload, node = case.workload, case.node
     if workload is None:

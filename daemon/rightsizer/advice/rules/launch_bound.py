@@ -1,4 +1,4 @@
-"""GPUs that get their kernels one by one, each too small to fill them: launches are the limit."""
+"""Rule: GPUs limited by kernel launches, with kernels too small to fill them."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ _CONFIRM: Final = trace_kernels(
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
-    """Whether a GPU of the workload is busy with kernels that leave most of its SMs idle."""
+    """Judge whether a GPU of the workload is busy with kernels that leave most SMs idle."""
     seen = _LAUNCHES.find(subject, settings)
     if isinstance(seen, Finding):
         what = "how full the SMs are"

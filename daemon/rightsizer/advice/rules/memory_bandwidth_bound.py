@@ -1,6 +1,6 @@
-"""Serving that streams its weights all the time: more requests a step would cost nothing more.
+"""Rule: serving limited by streaming its weights; a larger batch would cost no more traffic.
 
-It is a complaint only of a service: a batch job at that limit is well used.
+Applies only to services: a batch job at that limit is well used.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ class MemoryBandwidthBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
-    """Whether a service is bound by memory traffic and has compute to spare."""
+    """Judge whether a service is bound by memory traffic and has spare compute."""
     case = subject.case
     seen = observe(
         subject,
@@ -51,10 +51,10 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
     )
     if isinstance(seen, Finding):
         return seen
-    # The compute that was used at least, on the device that used most.
+    # Lower bound of the used compute, on the device with the highest.
     medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
     compute = max((each for each in medians if each is not None), default=None)
-    # The share of the known time with users waiting, on the device with most of it.
+    # Share of the known time with users waiting, on the device with the highest.
     waits = ((w.pressed.get(Resource.MEMORY_BANDWIDTH, 0), w.known) for w in case.windows)
     pressed = max((round(time / known, 4) for time, known in waits if known), default=0.0)
     evidence = {"compute_median_ratio": compute, "pressed_ratio": pressed}
@@ -75,7 +75,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         evidence=evidence,
         savings=_NOTHING_FREED,
         instructions=instructions("raise_batch", "shrink_weights", "merge_replicas"),
-        # Where no user waits nothing is lost.
+        # If no user waits, nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )
 

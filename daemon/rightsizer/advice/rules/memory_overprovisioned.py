@@ -1,6 +1,6 @@
-"""GPUs whose compute is well used and whose memory is far too large.
+"""Rule: GPUs with well-used compute but far too much memory.
 
-A batch job too may move, for a board that is no slower takes nothing from it.
+Applies to batch jobs too, since a board that is no slower costs them nothing.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ class MemoryOverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
-    """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
+    """Judge whether a board with less memory, no slower, would suffice for every GPU."""
     if (early := _early(subject, settings)) is not None:
         return early
     case, fits = subject.case, subject.case.provisioning

@@ -1,6 +1,6 @@
-"""GPUs whose memory is nearly full, so that the next allocation may fail.
+"""Rule: GPUs with nearly full memory, where the next allocation may fail.
 
-Memory that a framework preallocates is full by design and says nothing; the rule abstains.
+Memory of preallocating frameworks is full by design; the rule abstains.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ class NearOutOfMemorySettings:
 
 
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
-    """Whether a GPU of the workload was nearly out of memory, where that means something."""
+    """Judge whether a GPU of the workload was nearly out of memory, where that is meaningful."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
@@ -63,7 +63,7 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     }
     if isinstance(seen, Finding):
         return replace(seen, evidence={**seen.evidence, **peaks})
-    # An unknown class gets no advice on the type of GPU (docs/definitions.md).
+    # No advice on the GPU type for an unknown class (docs/definitions.md).
     may_move = case.workload_class is not WorkloadClass.UNKNOWN
     return seen.complain(
         "; the next allocation may fail",

@@ -1,4 +1,4 @@
-"""GPUs whose exchange with other nodes takes longer than their work."""
+"""Rule: GPUs that wait for data exchange with other nodes."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ class NetworkBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
-    """Whether a GPU of the workload waits while the ports next to it are at their rate."""
+    """Judge whether a GPU of the workload waits while its nearest ports are at their rate."""
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):
@@ -45,7 +45,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     for window, device in zip(case.windows, case.devices, strict=True):
         share, known = seen.shares[window.uuid], window.known_seconds
         if window.waste_seconds and known > 0.0:
-            # At most what no cause of its own is known for.
+            # Limited to the loss that has no other known cause.
             share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / known)
         lost += share * device.capacity_ratio
     fabric = f"mpirun -N {len(case.devices)} all_reduce_perf -b 8M -e 4G -f 2 -g 1"
@@ -65,7 +65,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
 
 
 def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
-    """The adapter next to each of some devices, as NCCL is told of it."""
+    """Name the adapter nearest to each device in NCCL's settings."""
     topology = case.node.topology if case.node else None
     adapters = [each for each in topology.adapters if each.kind in _FABRIC] if topology else []
     names: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Processes, or their memory, on another NUMA node than the GPU that they feed."""
+"""Rule: processes, or their memory, on another NUMA node than their GPU."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ class NumaMisplacedSettings:
 
 
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
-    """Whether the workload's data crosses NUMA nodes, and where it belongs."""
+    """Judge whether the workload's data crosses NUMA nodes, and where its processes belong."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)
@@ -73,7 +73,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
 
 
 def _why_not(case: Case) -> str:
-    """Why nothing can be said; empty where something can."""
+    """Reason to abstain; empty if a verdict is possible."""
     if (node := case.node) is None or not board_statuses(case):
         return "only a history is known, not where GPUs and processes are"
     if any(window.conditions.get(Condition.NUMA_MISPLACED) for window in case.windows):

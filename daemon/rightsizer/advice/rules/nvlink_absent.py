@@ -1,4 +1,4 @@
-"""GPUs of one workload that talk over the host while better joined ones are to be had."""
+"""Rule: GPUs of one workload that communicate over the host while better ones are available."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,20 @@ from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, link
 
 @dataclass(frozen=True, slots=True)
 class BetterGpus:
-    """A better set of as many GPUs."""
+    """Better-connected set of the same number of GPUs."""
 
     devices: tuple[Device, ...]
     score: SetScore
     swaps: Mapping[str, str]
-    """Workloads that must make room, by name, with the uuid of the GPU that they get instead."""
+    """Workloads that must move, by name, with the uuid of the GPU that they get instead."""
 
 
 def better_gpus(
     devices: Sequence[Device], node: Node, topology: Topology, gain_ratio: float
 ) -> BetterGpus | None:
-    """The best set of GPUs that is worth moving to; `None` where there is none.
+    """Best set of GPUs worth moving to, or `None`.
 
-    By `gain_ratio` the sum over the pairs must grow where the weakest stays as weak.
+    `gain_ratio`: required increase of the sum over pairs if the weakest pair stays the same.
     """
     now = score_of(_uuids(devices), topology)
     board = devices[0].board, devices[0].name
@@ -46,7 +46,7 @@ def better_gpus(
         if each.mig is None and each.is_given_out and (each.board, each.name) == board
     ]
     held = {device.uuid: device for device in devices}
-    # Without a holder, and without any process.
+    # Neither a holder nor a process.
     idle = {uuid for uuid, reading in node.readings.items() if reading.processes == ()}
     free = {
         each.uuid: each for each in same if each.uuid in idle and not node.holdings.get(each.uuid)
@@ -67,7 +67,7 @@ def better_gpus(
 
 
 def _sole_holder(device: Device, node: Node) -> str | None:
-    """The name of the only holder, where it holds no other GPU."""
+    """Name of the only holder, if it holds no other GPU, or `None`."""
     holders = node.holdings.get(device.uuid, ())
     if len(holders) != 1:
         return None
@@ -122,7 +122,7 @@ class NvlinkAbsentSettings:
 
 
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
-    """Whether the workload's GPUs are poorly connected, and which ones would be better."""
+    """Judge whether the workload's GPUs are poorly connected, and which ones would be better."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
@@ -138,7 +138,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     joined = f"connected by {weakest.label} at the weakest"
     if weakest.kind not in _FAR:
         return subject.find_nothing(f"{subject.name}: {joined}.", factors, evidence)
-    # They talk over the host: does it matter, and is there anything better?
+    # Connected over the host: check whether it matters, and whether a better set exists.
     fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
     needs = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
     traffic = max(needs, default=None)
@@ -180,7 +180,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
 
 
 def _weakest(case: Case, topology: Topology) -> GpuLink | None:
-    """The worst pair; `None` where one of them is not known."""
+    """Worst link of any pair; `None` if a pair is unknown."""
     pairs = list(combinations(_uuids(case.devices), 2))
     found = [topology.link(*pair) for pair in pairs]
     links = [link for link in found if link is not None and link.kind is not LinkKind.UNKNOWN]

@@ -1,4 +1,4 @@
-"""Rule: GPUs larger than anything that was ever asked of them, and the boards that would do."""
+"""Rule: GPUs larger than any need seen, with smaller boards that suffice."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,7 @@ from rightsizer.model.workload import WorkloadClass
 
 
 def unknown_board(device: Device) -> str:
-    """Why nothing can be projected from a device; empty where the catalogue knows its board."""
+    """Reason why a device cannot be projected; empty if the catalogue lists its board."""
     if device.board is not None:
         return ""
     name = device.name or "the GPU"
@@ -57,7 +57,7 @@ class OverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
-    """Whether every GPU of the workload is larger than the workload ever needed."""
+    """Judge whether every GPU of the workload is larger than ever needed."""
     case, fits = subject.case, subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:
@@ -115,7 +115,7 @@ def _too_large(
     memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
     if memory_over >= settings.on_ratio:
         reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
-    # Smaller boards, for a workload whose class allows another size.
+    # Smaller boards only for classes that may be resized.
     is_resizable = case.workload_class in _RESIZABLE
     options = smaller_boards(case, subject.market) if is_resizable else ()
     best = options[0] if options else Option("", Risk.UNKNOWN)

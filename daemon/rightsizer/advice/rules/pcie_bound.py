@@ -1,4 +1,4 @@
-"""GPUs that wait for their PCIe link, and whether the link is what it should be."""
+"""Rule: GPUs that wait for their PCIe link, and whether that link is degraded."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ _CONFIRM: Final = trace_kernels(
 
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
-    """Whether copies between host and GPU are what a GPU of the workload waits for."""
+    """Judge whether copies between host and GPU keep a GPU of the workload waiting."""
     case, seen = subject.case, _LINK.find(subject, settings)
     if isinstance(seen, Finding):
         is_blind = not any(Resource.PCIE in window.demands for window in case.windows)

@@ -1,4 +1,4 @@
-"""Rule: GPUs whose PCIe link is narrower or slower than board and slot allow, while they work."""
+"""Rule: GPUs with a PCIe link narrower or slower than board and slot allow while they work."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,14 +22,14 @@ from rightsizer.owners.owner import shell
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """The link at the last reading, against what board and slot allow together."""
+    """Link at the last reading, and the limits of board and slot."""
 
     generation: int
     width: int
     generation_maximum: int
     width_maximum: int
     placement: Placement | None = None
-    """`None` without topology."""
+    """`None` without a topology."""
 
     @property
     def is_narrow(self) -> bool:
@@ -38,14 +38,14 @@ class LinkState:
 
     @property
     def lost_ratio(self) -> float:
-        """The part of the possible bandwidth that is gone, 0 to 1."""
+        """Share of the possible bandwidth that is lost, 0 to 1."""
         now = link_bytes_per_second(self.generation, self.width)
         possible = link_bytes_per_second(self.generation_maximum, self.width_maximum)
         return 0.0 if now is None or not possible else max(0.0, 1.0 - now / possible)
 
     @property
     def narrowed(self) -> tuple[Bridge, ...]:
-        """Bridges above the GPU with fewer lanes than they have; speeds at rest say nothing."""
+        """Upstream bridges with fewer lanes than their maximum; idle speeds are not conclusive."""
         above = self.placement.bridges if self.placement else ()
         return tuple(
             each for each in above if (each.width or 0) < (each.width_maximum or 0) and each.width
@@ -53,14 +53,14 @@ class LinkState:
 
     @property
     def limiting(self) -> tuple[Bridge, ...]:
-        """Bridges that allow less than the GPU itself could do: the slot's nature, no fault."""
+        """Upstream bridges that allow less than the GPU, a property of the slot and no fault."""
         above = self.placement.bridges if self.placement else ()
         own = self.placement and self.placement.generation_maximum
         return tuple(each for each in above if 0 < (each.generation_maximum or 0) < (own or 0))
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The PCI addresses of both ends, then of what else is narrow."""
+        """PCI addresses of both ends, then of other narrowed bridges."""
         if (placement := self.placement) is None:
             return ()
         own = (placement.pci_bus_id,) if placement.pci_bus_id else ()
@@ -68,7 +68,7 @@ class LinkState:
         return (*own, *ends, *(bridge.pci_bus_id for bridge in self.narrowed))
 
     def evidence(self) -> dict[str, object]:
-        """The numbers."""
+        """Figures for the finding."""
         found: dict[str, object] = {
             "generation": self.generation,
             "width": self.width,
@@ -83,7 +83,7 @@ class LinkState:
         return found
 
     def __str__(self) -> str:
-        """For a person: `x8 instead of x16, at generation 3 instead of 5`."""
+        """Display text: `x8 instead of x16, at generation 3 instead of 5`."""
         now, most = self.generation, self.generation_maximum
         parts = [f"x{self.width} instead of x{self.width_maximum}"] if self.is_narrow else []
         parts += [f"generation {now} instead of {most}"] if now < most else []
@@ -97,7 +97,7 @@ class LinkState:
 
 
 def link_state(case: Case, device: Device) -> LinkState | None:
-    """The link of a device's GPU; `None` unless both ends of the comparison are known."""
+    """Link of a device's GPU; `None` unless its state and limits are known."""
     if (status := board_status_of(case, device)) is None:
         return None
     ends = (
@@ -131,7 +131,7 @@ class PcieLinkDegradedSettings:
 
 
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
-    """Whether a GPU of the workload works on less of a link than it could have."""
+    """Judge whether a GPU of the workload works with a degraded link."""
     case = subject.case
     found = {each.uuid: link_state(case, each) for each in case.devices}
     if not (links := {uuid: link for uuid, link in found.items() if link is not None}):
@@ -154,7 +154,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    # The share is one of the time at work, not of the window.
+    # The share refers to the time at work, not to the window.
     start, _, _ = seen.summary.partition(" of the last ")
     seen = replace(seen, summary=f"{start} of the time at work")
     links = {device.uuid: links[device.uuid] for device in seen.devices}
@@ -167,14 +167,14 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
         culprits=tuple(links),
         savings="a whole link saves time, not GPUs",
         instructions=_instructions(case, seen.devices, tuple(links.values())),
-        # The same number of seconds means more where more of the link is gone.
+        # Lost time scales with the lost share of the link.
         affected_gpus=max(seen.shares.values())
         * sum(links[each.uuid].lost_ratio * each.capacity_ratio for each in seen.devices),
     )
 
 
 def _is_unused(case: Case) -> bool:
-    """Whether a GPU that no workload holds is known to have no process either."""
+    """Whether a GPU without a workload is known to have no process either."""
     if case.workload is not None or case.node is None:
         return False
     readings = [case.node.readings.get(device.uuid) for device in case.devices]
@@ -182,9 +182,9 @@ def _is_unused(case: Case) -> bool:
 
 
 def _share(window: Window, link: LinkState | None, minimum_active_seconds: float) -> float:
-    """The share of the time at work, at the least; 0 where it hardly worked.
+    """Lower bound of the degraded share of the time at work; 0 if it hardly worked.
 
-    A slow link counts at work only; a narrow one counts at rest too, which is taken off.
+    A slow link is counted only at work; a narrow one also at rest, which is subtracted.
     """
     if link is None or seconds(window.active) < minimum_active_seconds:
         return 0.0

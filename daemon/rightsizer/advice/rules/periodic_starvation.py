@@ -1,4 +1,4 @@
-"""GPUs that work and pause at a steady pace: what feeds them is slower than they are."""
+"""Rule: GPUs that alternate between work and pause at a steady pace, starved by their input."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ _UNSEEN: Final = (
 
 
 def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding:
-    """Whether a GPU of the workload pauses periodically, how often, and for how long."""
+    """Judge whether a GPU of the workload pauses periodically, how often, and for how long."""
     case = subject.case
     seen = observe(
         subject,
@@ -85,7 +85,7 @@ def _starved_share(window: Window, busy_ratio: float) -> float:
 
 
 def _pace(window: Window) -> tuple[float, float]:
-    """The mean length of a cycle in seconds, and the busy part of it."""
+    """Mean cycle length in seconds, and its busy share."""
     return window.cycle_seconds / window.cycles, window.cycle_busy_seconds / window.cycle_seconds
 
 

@@ -1,7 +1,7 @@
-"""GPUs that draw power which buys no time, since memory, links or the host set their pace.
+"""Rule: GPUs with power draw that saves no time, as memory, links or the host limit them.
 
-What a lower limit saves follows from what was drawn: a cap above it saves nothing, as memory-
-bound decoding shows that draws 137 to 300 W of an H200's 700 (arXiv:2605.11999).
+The savings of a lower limit follow from the draw: a cap above the draw saves nothing, as for
+memory-bound decoding at 137 to 300 W of an H200's 700 (arXiv:2605.11999).
 """
 
 import math
@@ -35,7 +35,7 @@ _QUANTILE: Final = 0.95
 
 
 def low_pipe_ratio() -> Any:
-    """The setting of the SM use that counts as low."""
+    """Declare the setting of the SM use that counts as low."""
     return setting(
         0.3,
         help="SM use up to which productive time does not follow the clock.",
@@ -44,14 +44,14 @@ def low_pipe_ratio() -> Any:
 
 
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
-    """The share of the active time that a lower clock leaves nearly as it is; `None` without any.
+    """Share of the active time that does not depend on the clock; `None` without active time.
 
-    Up to `low_pipe_ratio` of use of SMs and pipes, productive time waits for something else.
+    Productive time counts if SM and pipe use is at most `low_pipe_ratio`.
     """
     if window.active <= 0:
         return None
     waiting = sum(window.states.get(state, 0) for state in _WAITING)
-    # By the upper bound of compute, which is the SMs' own activity; unknown is not low.
+    # Upper bound of compute, i.e. SM activity; unknown does not count as low.
     used = window.demands.get(Resource.COMPUTE)
     highest = None if used is None else used.quantile(_QUANTILE)
     if highest is not None and highest <= low_pipe_ratio:
@@ -60,7 +60,7 @@ def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
 
 
 _STEP_WATTS: Final = 5.0
-"""Proposals are in such steps, so that they do not change with every reading."""
+"""Rounds proposals, so that they do not change with every reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +83,24 @@ class PowerSavingSettings:
 
 @dataclass(frozen=True, slots=True)
 class PowerSaving:
-    """One GPU under a lower limit."""
+    """Effect of a lower limit on one GPU."""
 
     cap_watts: float
     active_watts: float
-    """Mean draw while it was at work."""
+    """Mean power while active."""
     watts_low: float
-    """Saved on average over all the time, idle time included, for the same work."""
+    """Mean power saved over all time, idle time included, for the same work."""
     watts_high: float
 
 
 def power_saving(
     window: Window, status: BoardStatus, settings: PowerSavingSettings
 ) -> PowerSaving | None:
-    """What the proposed limit saves; `None` where it is no lower, or the draw is not known.
+    """Effect of the proposed limit; `None` if it is not lower, or the power is unknown.
 
-    Of the draw its mean is known, not its distribution. The mean of what exceeds a cap is least
-    when the draw is steady, and most when it jumps between nothing and the present limit: those
-    are the ends of the interval. At the low end the same work also takes the longest.
+    Only the mean power is known, not its distribution. The excess over a cap is smallest for
+    constant power and largest for power that alternates between 0 and the present limit; these
+    are the ends of the interval. The lower end also assumes the largest slowdown.
     """
     limit, default = status.limit_watts, status.default_limit_watts
     least = status.device.stated("power_limit_minimum_watts")
@@ -160,7 +160,7 @@ class _Cap:
 
 
 def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
-    """Whether a lower power limit saves energy at next to no time."""
+    """Judge whether a lower power limit saves energy at almost no cost in time."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)
@@ -188,7 +188,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     lower = (f"{command} {cap.saving.cap_watts:.0f}" for command, cap in commands)
     restore = (f"{command} {cap.status.limit_watts:.0f}" for command, cap in commands)
     longer = settings.saving.time_ratio_high
-    # Latencies notice first.
+    # Latencies are affected first.
     risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
     return seen.complain(
         f". A limit of {caps[0].saving.cap_watts:.0f} W on "

@@ -1,7 +1,7 @@
-"""GPUs whose clocks a lowered power limit holds down while they compute.
+"""Rule: GPUs throttled by a lowered power limit while they compute.
 
-Dense matrix products take an H100 to its limit of 700 W by themselves; a board at the limit it
-came with is well used. One with a lowered limit is not.
+Dense matrix products reach the 700 W limit of an H100 by themselves; a board at its default limit
+is well used. One with a lowered limit is not.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class PowerThrottledSettings:
     capped_ratio: float = setting(0.98, within=(0.1, 1))
     clock_free_maximum_ratio: float = setting(0.5)
     low_pipe_ratio: float = low_pipe_ratio()
-    # A limit stays until it is set again, while the load above it comes and goes.
+    # The limit stays until set again, while the load above it fluctuates.
     conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))
 
 
@@ -59,10 +59,10 @@ class _PowerLimit:
 
 
 def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
-    """Whether a lowered power limit slows the workload down."""
+    """Judge whether a lowered power limit slows the workload down."""
     case = subject.case
     active = max((seconds(window.active) for window in case.windows), default=0.0)
-    # Only work would show what a lowered limit costs.
+    # The cost of a lowered limit shows only under load.
     is_at_rest = active < settings.minimum_active_seconds
     if is_at_rest and _capped(_limits(case, case.devices), settings):
         why = "the power limit was lowered, and it hardly worked, so what that costs is unknown"
@@ -114,7 +114,7 @@ def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> 
 
 
 def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
-    # The part of the known time that the lower clock cost, as accounting estimates it.
+    # Share of the known time lost to the lower clock, as estimated by accounting.
     times = [(each, each.waste_seconds.get(Cause.THROTTLED, 0.0)) for each in windows]
     lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
     first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))

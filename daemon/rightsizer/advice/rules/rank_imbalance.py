@@ -1,6 +1,6 @@
-"""GPUs of one job that do unequal work: one that lags, one that is fed less, one that does it all.
+"""Rule: GPUs of one job with unequal work, such as a straggler, a starved or an overloaded rank.
 
-A job is as fast as its slowest rank, so that what the others wait is lost on all of them.
+A job is as fast as its slowest rank, so all others lose the time that they wait.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,34 +26,34 @@ _AT_REST: Final = 0.5
 
 
 class Deviation(StrEnum):
-    """How a straggler differs."""
+    """How a straggler differs from the others."""
 
     AWAITED = "awaited"
-    """The others spin until it has done its work."""
+    """The others spin until it has finished its work."""
     ABSENT = "absent"
-    """The others spin, and it rests: its process works on the CPU, or hangs."""
+    """The others spin while it is idle: its process works on the CPU, or hangs."""
     STARVED = "starved"
-    """It gets less to do than the others."""
+    """It gets less work than the others."""
     OVERLOADED = "overloaded"
     """It does most of the work."""
     UNCLEAR = "unclear"
-    """They differ, and not always the same one."""
+    """They differ, but not always the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """The stragglers of a job's GPUs."""
+    """Straggling GPUs of a job, and the kind of deviation."""
 
     deviation: Deviation
     devices: tuple[Device, ...]
     levels: Mapping[str, float]
-    """What it was found by: the share of time at work of each GPU, by uuid."""
+    """Basis of the decision: share of time at work of each GPU, by uuid."""
 
 
 def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Straggler:
-    """The stragglers; none where all are alike.
+    """Find the stragglers; none if all GPUs are alike.
 
-    A GPU spins from `stalled_ratio` of the time on; shares differ from `spread_ratio` on.
+    `stalled_ratio`: share of time from which a GPU spins; `spread_ratio`: difference that counts.
     """
     windows = {window.uuid: window for window in case.windows}
     stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
@@ -74,7 +74,7 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
 
 
 def busy_ratio(window: Window) -> float:
-    """The mean share of time with a kernel resident; without blocks, the share that is active."""
+    """Mean share of time with a kernel resident; without blocks, the active share."""
     blocks = window.blocks.of(Measure.BUSY)
     if (known := sum(block.known_seconds for block in blocks)) <= 0.0:
         return 1.0 - window.share(*IDLE_STATES) if window.known else 0.0
@@ -82,12 +82,12 @@ def busy_ratio(window: Window) -> float:
 
 
 def straggler_group(case: Case) -> str:
-    """The exclusive group of advice on one straggler: one fix does all of it."""
+    """Exclusive group of advice on one straggler: a single fix resolves all of it."""
     return finding_id(case.key, "exclusive", "straggler", "")
 
 
 def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
-    """How to find out what keeps the stragglers, or all without one."""
+    """Instructions to find the cause on the stragglers, or on all GPUs without one."""
     suspects = tuple(stragglers) or case.devices
     limits = {window.uuid: limit_of(window) for window in case.windows}
     return (
@@ -105,7 +105,7 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
 
 
 def _watts(case: Case) -> dict[str, float]:
-    """Mean draw over the limit, of boards of one kind; empty where it cannot be compared."""
+    """Mean power over the limit for GPUs of one model; empty if not comparable."""
     found = {}
     for device, window in zip(case.devices, case.windows, strict=True):
         limit = device.power_limit_watts
@@ -118,7 +118,7 @@ def _watts(case: Case) -> dict[str, float]:
 def _by_level(
     devices: Sequence[Device], levels: Mapping[str, float], spread_ratio: float
 ) -> Straggler | None:
-    """The fewer ones beside the widest gap."""
+    """Smaller group beside the widest gap; `None` if all are within `spread_ratio`."""
     if len(levels) <= 1 or max(levels.values()) - min(levels.values()) < spread_ratio:
         return None
     order = sorted(levels.values())
@@ -127,7 +127,7 @@ def _by_level(
     limit = order[widest]
     low = tuple(device for device in devices if levels[device.uuid] <= limit)
     high = tuple(device for device in devices if levels[device.uuid] > limit)
-    # Of two, the one at work is as likely the one that is waited for.
+    # Of two GPUs, the one at work may as well be the straggler.
     if len(low) <= len(high):
         return Straggler(Deviation.STARVED, low, levels)
     return Straggler(Deviation.OVERLOADED, high, levels)
@@ -154,7 +154,7 @@ class RankImbalanceSettings:
 
 
 def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
-    """Whether the GPUs of the job do unequal work, and which of them differs."""
+    """Judge whether the GPUs of the job do unequal work, and which of them differs."""
     case = subject.case
     if len(case.devices) == 1:
         if case.workload is None:
@@ -187,14 +187,14 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
 
 
 def _unbalanced_share(window: Window) -> float:
-    """Of the time in which the GPU was compared with others."""
+    """Share of the time in which the GPU was compared with others."""
     held = seconds(window.conditions.get(Condition.RANK_IMBALANCE, 0))
     compared = max(held, observed_seconds(window, Observation.RANKS))
     return held / compared if compared else 0.0
 
 
 def _lost(case: Case, stragglers: Straggler) -> float:
-    """GPUs' worth of time that is spun away, or that all would work as much as the first does."""
+    """Time in GPUs lost to spinning, or if all worked as much as the first."""
     most = max(stragglers.levels.values(), default=0.0)
     unequal = sum(
         (most - stragglers.levels[device.uuid]) * device.capacity_ratio

@@ -1,4 +1,4 @@
-"""Rule: its settings, its judgement of a case, and when a judgement becomes advice."""
+"""Rules: settings, judgement of a case, and the policy that turns judgements into advice."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -42,22 +42,22 @@ class OpeningPolicy:
 
     @classmethod
     def slow(cls) -> Self:
-        """That of limits which come and go with the phases of a job: six hours, half an hour."""
+        """Policy for limits that vary with the phases of a job: six hours and half an hour."""
         return cls(6 * 3600.0, 1800.0, minimum_known_seconds=3600.0, close_after_seconds=7200.0)
 
     @classmethod
     def sizing(cls, minimum_known_seconds: float = 7 * 86400.0) -> Self:
-        """That of judgements of size: two weeks and three days."""
+        """Policy for judgements of size: two weeks and three days."""
         return cls(14 * 86400.0, 3 * 86400.0, minimum_known_seconds, close_after_seconds=86400.0)
 
 
 def minimum_known(default: float = 60.0, source: str = "one learned idle draw") -> Any:
-    """The setting of the known time that a rule abstains under."""
+    """Declare the setting of the known time below which a rule abstains."""
     return setting(default, help="Known time under which the rule abstains.", source=source)
 
 
 def minimum_active() -> Any:
-    """The setting of the active time that a rule abstains under."""
+    """Declare the setting of the active time below which a rule abstains."""
     return setting(
         600.0,
         help="Active time of a GPU under which the rule says nothing of it.",
@@ -66,7 +66,7 @@ def minimum_active() -> Any:
 
 
 def minimum_sized() -> Any:
-    """The setting of the active time that a judgement of size abstains under."""
+    """Declare the setting of the active time below which a judgement of size abstains."""
     return setting(
         600.0,
         help="Active time under which the rule abstains.",
@@ -75,15 +75,15 @@ def minimum_sized() -> Any:
 
 
 class RuleSettings(Protocol):
-    """Settings of any rule."""
+    """Settings common to all rules."""
 
     @property
     def on_ratio(self) -> float:
-        """The share, or margin, from which on the finding is true."""
+        """Share or margin from which the finding is true."""
 
     @property
     def minimum_known_seconds(self) -> float:
-        """Known time under which the rule abstains."""
+        """Known time below which the rule abstains."""
 
 
 SettingsT = TypeVar("SettingsT", bound=RuleSettings)
@@ -91,7 +91,7 @@ SettingsT = TypeVar("SettingsT", bound=RuleSettings)
 
 @dataclass(frozen=True, slots=True)
 class TunableRule(Generic[SettingsT]):
-    """What rules of a node and of a fleet have alike."""
+    """Common part of the rules of a node and of a fleet."""
 
     name: str
     settings: SettingsT
@@ -99,40 +99,40 @@ class TunableRule(Generic[SettingsT]):
 
     @property
     def market(self) -> Market:
-        """What else there is to run on, and what it costs; by itself all boards, without prices.
+        """Available boards and their prices; by default all boards, without prices.
 
-        Only who asks reads the catalogue: rules are part of the settings, which all commands read.
+        Created on use: rules are part of the settings, and most commands need no catalogue.
         """
         return self.given_market or Market()
 
     def relaxed(self, factor: float) -> Self:
-        """The same rule with a lower threshold: what is still true enough to stay open."""
+        """Copy with a lower threshold, which decides whether advice stays open."""
         lowered: Any = self.settings
         return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
 
     def with_settings(self, settings: SettingsT) -> Self:
-        """The same rule with an operator's settings."""
+        """Copy with an operator's settings."""
         return replace(self, settings=settings)
 
     def in_market(self, market: Market) -> Self:
-        """The same rule with an operator's boards and prices."""
+        """Copy with an operator's boards and prices."""
         return replace(self, given_market=market)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule(TunableRule[SettingsT]):
-    """A rule by its parts."""
+    """Rule with its functions."""
 
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
     opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
-    """Where advice behaves by the class of a workload; else as `settings.conduct` says."""
+    """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
 
     def judge(self, case: Case) -> Finding:
-        """The verdict on one case."""
+        """Judge one case."""
         return self.judge_with(CaseSubject(self.name, case, self.market), self.settings)
 
     def conduct(self, workload: Workload | None) -> OpeningPolicy:
-        """How advice of this rule behaves for a workload."""
+        """Opening policy of this rule for a workload."""
         if self.opening_policy_with is not None:
             return self.opening_policy_with(workload, self.settings)
         settings: Any = self.settings
@@ -169,14 +169,14 @@ class Exclusion:
 
     @property
     def expires(self) -> Nanoseconds | None:
-        """The end of its last day, `None` for one without."""
+        """End of its last day, or `None`."""
         if not self.until:
             return None
         last = datetime.combine(date.fromisoformat(self.until), time(), UTC) + timedelta(days=1)
         return nanoseconds(last.timestamp())
 
     def holds(self, finding: Finding, now: Nanoseconds) -> bool:
-        """Whether it keeps a finding from becoming advice."""
+        """Whether it excludes a finding from advice."""
         if self.expires is not None and now >= self.expires:
             return False
         return not self.reasons or any(reason in self.reasons for reason in finding.reasons)
@@ -189,33 +189,33 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A rule's verdict on a workload, with what the ledger needs to act on it."""
+    """Verdict of a rule on a workload, with the data that the ledger needs."""
 
     finding: Finding
     key: str
-    """The workload's, or the device's."""
+    """Key of the workload, or uuid of the device."""
     conduct: OpeningPolicy
     may_open: bool
-    """True long enough, recently, and with enough confidence."""
+    """Whether it was true long enough, recently, and with enough confidence."""
     still_holds: bool | None
-    """Whether recent time still supports it; `None` where that cannot be said."""
+    """Whether recent time still supports it; `None` if undecided."""
     workload: Workload | None = None
     exclusions: tuple[Exclusion, ...] = ()
-    """What an operator does not want to hear of this workload."""
+    """Findings excluded by an operator for this workload."""
     has_conflict: bool = False
     """Whether another rule's verdict on the workload contradicts it."""
 
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
-        """What keeps a finding on the workload from being advice, if anything."""
+        """First exclusion that applies to a finding, or `None`."""
         return next((each for each in self.exclusions if each.holds(finding, now)), None)
 
     def settled(
         self, short: Finding | None, relaxed: Callable[[], Finding | None], known_seconds: float
     ) -> "Judgement":
-        """The same, by what the rule says of recent time: what is true of both spans may open.
+        """Decide by the short span: a finding true of both spans may open.
 
-        `relaxed` gives the verdict on the short span by a lower threshold, `known_seconds` is the
-        known time of the long one.
+        `relaxed` returns the verdict on the short span with a lower threshold; `known_seconds` is
+        the known time of the long one.
         """
         finding, conduct = self.finding, self.conduct
         if finding.is_complaint and short is not None and short.is_complaint:
@@ -230,7 +230,7 @@ class Judgement:
         return replace(self, still_holds=lower.is_complaint)
 
     def suppressed_by_conflict(self, why: str) -> "Judgement":
-        """The same, which another rule's verdict keeps from being advice: it closes, too."""
+        """Suppress it because of another rule's verdict; open advice closes too."""
         return replace(
             self,
             finding=_with_evidence(self.finding, "held_back", why),
@@ -240,7 +240,7 @@ class Judgement:
         )
 
     def under(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
-        """The same, where an operator does not want to hear of some findings."""
+        """Apply an operator's exclusions."""
         judgement = replace(self, exclusions=exclusions)
         found = judgement.exclusion_of(self.finding, now) if self.finding.is_complaint else None
         if found is None:

@@ -1,7 +1,7 @@
-"""Workloads that could share a GPU: in a MIG slice, beside another one, or in turns with it.
+"""Rule: workloads that could share a GPU: by a MIG slice, side by side, or in turns.
 
-`overprovisioned` says that a GPU is too large and names smaller boards; how to share it is said
-here. Only a slice keeps workloads of different namespaces apart.
+`overprovisioned` reports GPUs that are too large and names smaller boards; this rule proposes how
+to share them. Only a slice isolates workloads of different namespaces.
 """
 
 from typing import Final
@@ -55,7 +55,7 @@ class SharingSettings:
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
-    """Whether the only GPU of a workload has room for another workload, and for which."""
+    """Judge whether the only GPU of a workload has room for another workload, and for which."""
     if (early := _early(subject, settings)) is not None:
         return early
     case = subject.case
@@ -119,7 +119,7 @@ def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
 def _options(
     subject: CaseSubject, pairs: tuple[WorkloadPair, ...], settings: SharingSettings
 ) -> tuple[Option, ...]:
-    """Slices first where a stranger is all there is to share with; what hurts is left out."""
+    """Options to share, without partners of other namespaces and without high risks."""
     case, market = subject.case, subject.market
     near = [each for each in pairs if each.is_same_owner and each.risk in _ACCEPTABLE]
     options = (

@@ -1,4 +1,4 @@
-"""GPUs that wait for disks or file systems: for what they read, or for checkpoints they write."""
+"""Rule: GPUs that wait for disks or file systems, to read data or to write checkpoints."""
 
 from typing import Final
 
@@ -43,13 +43,13 @@ class StorageBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
-    """Whether storage keeps a GPU of the workload waiting, for data or for checkpoints."""
+    """Judge whether storage keeps a GPU of the workload waiting, for data or checkpoints."""
     case, seen = subject.case, _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))
     working = _working_share(case, seen.devices, settings.working_ratio)
     is_serving, least = case.workload_class is WorkloadClass.SERVING, settings.bursts_ratio
-    # Work and waits that take turns, for longer than five minutes each.
+    # Work and waits alternate, each for longer than five minutes.
     if in_bursts := not is_serving and working is not None and least <= working <= 1.0 - least:
         pattern = "in bursts between stretches of full work, as checkpoints are"
     elif working is None:
@@ -71,7 +71,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
 
 
 def _working_share(case: Case, devices: tuple[Device, ...], working_ratio: float) -> float | None:
-    """How many of the five minutes were spent at work; `None` where no blocks are known."""
+    """Share of five-minute blocks at work; `None` without blocks."""
     uuids = {device.uuid for device in devices}
     means = [
         block.mean

@@ -1,4 +1,4 @@
-"""GPUs that multiply in single precision while their tensor cores rest."""
+"""Rule: GPUs that multiply in single precision while their tensor cores are idle."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ class TensorCoresUnusedSettings:
 
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
-    """Whether a GPU of the workload computes in FP32 alone."""
+    """Judge whether a GPU of the workload computes only in FP32."""
     case, least = subject.case, settings.minimum_active_seconds
     condition = Condition.NO_TENSOR_CORES
     seen = observe(

@@ -1,4 +1,4 @@
-"""GPUs that heat, or the hardware's own protection, slows down."""
+"""Rule: GPUs slowed down by heat or by the board's own protection."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -40,7 +40,7 @@ class ThermalThrottledSettings:
 
 
 def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
-    """Whether a GPU of the workload is slowed down to protect it, and where the heat comes from."""
+    """Judge whether a GPU of the workload is slowed down for protection, and the heat's origin."""
     case = subject.case
     heat, hardware = (
         {window.uuid: window.condition_share(condition) for window in case.windows}
@@ -79,7 +79,7 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
 
 
 def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) -> str:
-    """What slows the GPUs down: heat on all of them, on none, or on some."""
+    """Name the cause of the slowdown: heat, the board's protection, or either."""
     by_heat = [uuid for uuid, share in heat.items() if share >= least]
     by_itself = [uuid for uuid, share in hardware.items() if share >= least > heat[uuid]]
     causes = [name for name, found in ((_HEAT, by_heat), (_HARDWARE, by_itself)) if found]
@@ -87,12 +87,12 @@ def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) 
 
 
 def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
-    """The median of the node's other GPUs; `None` without any."""
+    """Median temperature of the node's other GPUs; `None` without any."""
     readings = {} if case.node is None else case.node.readings
     found = (reading.get(_TEMPERATURE) for uuid, reading in readings.items() if uuid not in hot)
     if not (others := [value for value in found if value is not None]):
         return None
-    # Few GPUs are ever too hot.
+    # Imported on use, since few GPUs ever overheat.
     from statistics import median  # noqa: PLC0415
 
     return median(others)
@@ -110,7 +110,7 @@ def _where(
     if not known:
         return ""
     now = f"; {max(known):.0f} °C at the last reading"
-    # A temperature of another moment says nothing of where the heat comes from.
+    # A temperature at another time does not locate the heat.
     if neighbors is None or not reasons & _THERMAL:
         return now
     if max(known) - neighbors < settings.hot_room_celsius:

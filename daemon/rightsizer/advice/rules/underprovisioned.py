@@ -1,7 +1,7 @@
-"""GPUs that are too small: at a limit while the application waits for more.
+"""Rule: GPUs that are too small: at a limit while the application waits.
 
-A GPU at its limit is well used; only the application's own pressure (its queue, its cache, its
-latency) makes it too small. Memory that runs short is the rule `near_out_of_memory`'s.
+A saturated GPU is well used; only the application's own pressure (queue, cache, latency) makes it
+too small. Memory shortages belong to the rule `near_out_of_memory`.
 """
 
 import math
@@ -40,7 +40,7 @@ class UnderprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
-    """Whether a service was short of compute, bandwidth or links, and waited for it."""
+    """Judge whether a service was short of compute, bandwidth or links, and waited for it."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
@@ -77,7 +77,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     workload = case.workload
     target = next((each.target for each in options if each.action is Action.AUTOSCALE), "")
     more = owner_of(workload.kind).add_replicas(workload, target) if workload and target else ()
-    # The nearer reason too, which the rule `compute_saturated` gives.
+    # Add the specific reason, which the rule `compute_saturated` gives.
     nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()
     return subject.complain(
         reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
@@ -98,7 +98,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
 
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
-    """More replicas of a service, or a faster board; none where the class is unknown."""
+    """More replicas of a service, or a faster board; none if the class is unknown."""
     if (workload_class := case.workload_class) is WorkloadClass.UNKNOWN:
         return ()
     faster = faster_boards(case, market)
