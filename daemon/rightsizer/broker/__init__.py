@@ -1,1 +1,1 @@
-"""Broker: placement on the node's GPUs, queue, leases, reservations, commands."""
+"""GPU broker of a node: placement, queue, leases, reservations and commands."""

@@ -1,4 +1,4 @@
-"""HTTP API of leases and reservations on the local socket, with the kernel's client identity."""
+"""HTTP API of leases and reservations on the local socket; the kernel identifies clients."""
 
 import grp
 import os
@@ -39,7 +39,7 @@ _ID_BYTES: Final = 6
 
 
 def groups_of_user(user: str) -> frozenset[str]:
-    """The system's groups of a user."""
+    """System groups of a user."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -60,14 +60,14 @@ def client_of(
     asked_groups: Collection[str] = (),
     groups_of: Callable[[str], frozenset[str]] = groups_of_user,
 ) -> LeaseOwner:
-    """The requesting process.
+    """Identify the requesting process.
 
-    Its start is read before and after its user, to detect that its pid was reused in between.
+    Reads its start before and after its user, to detect that its pid was reused in between.
 
-    `asked_groups` are those whose membership is looked up, by `groups_of`: by default the system's.
+    Looks up membership of only `asked_groups`, with `groups_of` (by default the system's groups).
 
     Raises:
-        UsageError: it cannot be identified.
+        UsageError: the process cannot be identified.
     """
     if peer is None:
         raise UsageError("the caller is unknown; ask over the agent's local socket")
@@ -80,7 +80,7 @@ def client_of(
     if before.started_ticks != after.started_ticks or uid != peer.uid:
         raise UsageError(f"process {peer.pid} is not the one that has asked; ask again")
     user = user_name(peer.uid)
-    # Groups of a directory service take a look over the network.
+    # Groups of a directory service need network requests.
     groups = groups_of(user) & set(asked_groups) if asked_groups else ()
     return LeaseOwner(peer.uid, user, peer.pid, before.started_ticks, tuple(sorted(groups)))
 
@@ -90,7 +90,7 @@ def why_not_served(
     settings: BrokerSettings,
     groups_of: Callable[[str], frozenset[str]] = groups_of_user,
 ) -> str | None:
-    """Why a client may not ask for GPUs; `None` where it may. `groups_of` as in `client_of`."""
+    """Reason why a client may not request GPUs, or `None`; `groups_of` as in `client_of`."""
     if settings.is_operator(client) or not (settings.users or settings.groups):
         return None
     may_ask = client.user in settings.users
@@ -103,7 +103,7 @@ def why_not_served(
 
 
 class BrokerApi:
-    """Routes that answer at once; clients poll, so that none holds a thread."""
+    """Routes that answer immediately; clients poll, so that none blocks a thread."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class BrokerApi:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Of the local socket."""
+        """Routes for the local socket."""
         acts = self._ask, self._look_up, self._end, self._all, self._reserve, self._cancel
         return tuple(
             Route(method, path, self._handle(act, method), is_local=True)
@@ -128,10 +128,10 @@ class BrokerApi:
         def handle(site: Router, request: WebRequest) -> WebResponse:
             del site
             settings = self._settings()
-            # Clients poll each second: no directory service is asked each time.
+            # Clients poll every second: do not query a directory service each time.
             groups = () if method == "GET" else settings.operator_groups
             client = client_of(request.peer, self._table, groups)
-            # A client that may not ask any more can still look at its leases, and give them back.
+            # A client that lost its permission can still inspect and return its leases.
             why_not = why_not_served(client, settings) if method == "POST" else None
             if why_not is not None:
                 return WebResponse.of_text(why_not, HTTPStatus.CONFLICT)
@@ -229,7 +229,7 @@ class BrokerApi:
 
 
 def _owner_of(overview: BrokerOverview, item_id: str) -> int | None:
-    """The uid of the owner of a ticket or a lease, also of one that another client has ended."""
+    """Owner's uid of a ticket or lease, including one ended by another client."""
     state = overview.state
     record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
     if (item := record.lease if record else ticket) is not None:
@@ -249,7 +249,7 @@ def _unknown(what: str, item_id: str) -> WebResponse:
 
 
 def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The words of a request; numbers and switches may be written as such."""
+    """Extract the request's words as text; accepts JSON numbers and booleans."""
     words: dict[str, str] = {}
     for name in WORDS:
         if (value := fields.get(name)) is None:
@@ -257,7 +257,7 @@ def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, bool):
             words[name] = str(value).lower()
         elif isinstance(value, int):
-            # Bounded: Python writes no number of ten thousand digits.
+            # Bounded, since Python refuses to format integers with thousands of digits.
             words[name] = str(value) if abs(value) < 10**30 else "9" * 31
         else:
             words[name] = text_of(fields, name, _LONGEST_NAME)

@@ -1,4 +1,4 @@
-"""Broker as a pure state machine: from one state to the next, with events; what it refuses."""
+"""Broker as a pure state machine, with events and the reasons for rejections."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ _LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
 
 
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
-    """Why a ticket is rejected; `None` where it is accepted."""
+    """Reason to reject a ticket, or `None`."""
     client = ticket.client
     mine = [each for each in state.tickets if each.client.uid == client.uid]
     if len(state.tickets) >= settings.maximum_tickets:
@@ -43,7 +43,7 @@ def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings)
 def refused_reservation(
     reservation: Reservation, by: LeaseOwner, state: BrokerState, settings: BrokerSettings
 ) -> str | None:
-    """Why a reservation is rejected whatever the slots; `None` where it is not."""
+    """Reason to reject a reservation regardless of the slots, or `None`."""
     is_operator = settings.is_operator(by)
     if reservation.user != by.user and not is_operator:
         return f"{by.user} cannot reserve for {reservation.user}; an operator can"
@@ -72,7 +72,7 @@ def refused_reservation(
 
 
 def refused_end(owner_uid: int, by: LeaseOwner | None, settings: BrokerSettings) -> str | None:
-    """Why a client may not end an item of an owner; `None` where it, or the agent, may."""
+    """Reason why a client may not end an owner's item, or `None`; `by=None` is the agent."""
     if by is None or by.uid == owner_uid or settings.is_operator(by):
         return None
     return f"it is not {by.user}'s; its owner or an operator can end it"
@@ -81,7 +81,7 @@ def refused_end(owner_uid: int, by: LeaseOwner | None, settings: BrokerSettings)
 def impossible(
     request: GpuRequest, node: NodeObservation, settings: GpuPlacementSettings
 ) -> str | None:
-    """Why a node could never serve a request; `None` where it could, or has no known slots."""
+    """Reason why a node could never serve a request; `None` if it could, or has no known slots."""
     if not node.slots:
         return None
     found = choose(node.slots, node.topology, request, settings)
@@ -121,10 +121,10 @@ def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -
 
 
 class Broker:
-    """The transitions. Holds settings only; a reload makes a new one for the same state.
+    """State transitions. Holds only settings; a reload creates a new one for the same state.
 
-    `now` is CLOCK_BOOTTIME everywhere; one before the state's own `as_of` counts as that. `by` is
-    the client as the kernel identifies it; `None` is the agent.
+    `now` is always CLOCK_BOOTTIME; a time before the state's `as_of` counts as `as_of`. `by` is
+    the client as identified by the kernel; `None` is the agent.
     """
 
     def __init__(self, settings: BrokerSettings, placement: GpuPlacementSettings) -> None:
@@ -137,13 +137,13 @@ class Broker:
         ticket: Ticket,
         node: NodeObservation | None = None,
     ) -> BrokerTransition:
-        """Put a ticket into the queue: QUEUED, or REFUSED with why.
+        """Queue a ticket: QUEUED, or REFUSED with the reason.
 
-        A repeated id of the same user is answered as the first time, with GRANTED where the ticket
-        has become a lease meanwhile. What another user has ended stays ended under its id.
+        A repeated id of the same user gets the same answer as before, or GRANTED if it has become a
+        lease. An id that another user has ended stays ended.
 
-        `now` replaces the ticket's own `asked`; without a limit it gets the default. `node`: to
-        refuse at once what it could never serve; `None` where it is unknown.
+        The ticket's `asked` is replaced by `now`, and a missing limit by the default. With a
+        `node`, requests that it could never serve are refused at once; `None` if unknown.
         """
         state = self._charged(state, now)
         if (again := transitions.repeated(ticket, state)) is not None:
@@ -161,9 +161,9 @@ class Broker:
     def end(
         self, state: BrokerState, now: Nanoseconds, item_id: str, by: LeaseOwner | None = None
     ) -> BrokerTransition:
-        """End a ticket as WITHDRAWN, a lease as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
+        """End a ticket as WITHDRAWN, or a lease as GIVEN_BACK (TIME_UP if overdue); or REFUSED.
 
-        Remaining processes of a lease hold their slots as any process without a lease does.
+        Remaining processes of the lease then occupy their slots like any process without a lease.
         """
         state = self._charged(state, now)
         ticket, record = state.ticket(item_id), state.lease(item_id)
@@ -179,9 +179,9 @@ class Broker:
     def observe(
         self, state: BrokerState, now: Nanoseconds, observations: Mapping[str, LeaseObservation]
     ) -> BrokerTransition:
-        """Apply observations by the id of the lease or ticket: end what is dead, notify holders.
+        """Apply observations by lease or ticket id: end dead ones, notify holders.
 
-        What was not observed stays as it is.
+        Items without an observation are unchanged.
         """
         step = BrokerTransition(self._charged(state, now))
         for ticket in step.state.tickets:
@@ -197,9 +197,9 @@ class Broker:
         return step
 
     def expire(self, state: BrokerState, now: Nanoseconds) -> BrokerTransition:
-        """Apply the time alone: notify holders past their limit, end reservations.
+        """Apply the passage of time: notify overdue holders, end reservations.
 
-        Tickets of a reservation that is over wait on as others do.
+        Tickets of an ended reservation keep waiting as ordinary ones.
         """
         step = BrokerTransition(self._charged(state, now))
         for record in step.state.leases:
@@ -214,9 +214,9 @@ class Broker:
     def replace_lost(
         self, state: BrokerState, now: Nanoseconds, node: NodeObservation
     ) -> BrokerTransition:
-        """Notify holders whose slots are gone, and keep others for them before the queue is served.
+        """Notify holders of lost slots, and reserve replacements before serving the queue.
 
-        The state and the node are as `serve` takes them.
+        State and node are as for `serve`.
         """
         step = BrokerTransition(self._charged(state, now))
         for record in step.state.leases:
@@ -228,10 +228,10 @@ class Broker:
     def serve(
         self, state: BrokerState, now: Nanoseconds, node: NodeObservation
     ) -> BrokerTransition:
-        """Grant what can be granted: GRANTED for each, to be answered once the state is saved.
+        """Grant waiting tickets where possible; answer GRANTED only after the state is saved.
 
-        The state is after `observe` of the same moment; the node is without the holders whose
-        processes belong to a lease.
+        The state must reflect `observe` of the same moment; the node excludes holders that belong
+        to a lease.
         """
         state = self._charged(state, now)
         scheduling = self._scheduling(state, node)
@@ -264,10 +264,10 @@ class Broker:
         by: LeaseOwner,
         node: NodeObservation,
     ) -> BrokerTransition:
-        """Keep slots free for a user: RESERVED, or REFUSED with why.
+        """Reserve slots for a user: RESERVED, or REFUSED with the reason.
 
-        Only what will be free by the known limits can be reserved. From then on no lease that may
-        last into the reservation is granted on its slots.
+        Only slots that will be free by the known limits can be reserved. From then on no lease that
+        may last into the reservation is granted on them.
         """
         state = self._charged(state, now)
         known = state.booking(reservation.id)
@@ -292,7 +292,7 @@ class Broker:
         reservation_id: str,
         by: LeaseOwner | None = None,
     ) -> BrokerTransition:
-        """Cancel a reservation: CANCELED, or REFUSED. Its leases and tickets stay."""
+        """Cancel a reservation: CANCELED, or REFUSED. Its leases and tickets remain."""
         state = self._charged(state, now)
         if (booking := state.booking(reservation_id)) is None:
             why = f"there is no reservation {reservation_id}"
@@ -306,13 +306,13 @@ class Broker:
     def after_restart(
         self, state: BrokerState, now: Nanoseconds, boot: str, shift: Nanoseconds | None = None
     ) -> BrokerTransition:
-        """The saved state after a restart of the agent.
+        """Restore the saved state after a restart of the agent.
 
-        On the same boot all stays, and leases were not idle meanwhile. Another boot ends all
-        leases and tickets as REBOOTED, and keeps reservations and usage.
+        On the same boot everything remains, and leases do not count as idle meanwhile. A new boot
+        ends all leases and tickets as REBOOTED, but keeps reservations and usage.
 
-        `now` is CLOCK_BOOTTIME of this boot, `shift` what to add to the old clock's times for it;
-        `None` is unknown: then reservations end and usage does not decay for the time between.
+        `now` is CLOCK_BOOTTIME of this boot, `shift` the offset to add to the old boot's times.
+        With `None` (unknown), reservations end and usage does not decay over the gap.
         """
         if boot == state.boot:
             state = self._charged(state, now)
@@ -330,7 +330,7 @@ class Broker:
         observations: Mapping[str, LeaseObservation],
         node: NodeObservation,
     ) -> BrokerTransition:
-        """`observe`, `expire`, `replace_lost` and `serve`, in this order."""
+        """Run `observe`, `expire`, `replace_lost` and `serve`, in this order."""
         return (
             self.observe(state, now, observations)
             .then(self.expire, now)

@@ -13,10 +13,10 @@ from typing import Final, NoReturn
 from rightsizer.model.frozen import dataclass
 
 _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
-"""Python itself makes an exception of SIGINT."""
+"""Python already raises an exception for SIGINT."""
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-"""As shells exit."""
+"""Exit codes of shells."""
 _BY_SIGNAL: Final = 128
 _SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -29,14 +29,14 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class ExitSignal(BaseException):
-    """A signal that ends this process."""
+    """Raised for a signal that ends this process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self._number = number
 
     def leave(self) -> NoReturn:
-        """End by the signal's default action."""
+        """Exit by the signal's default action."""
         signal.signal(self._number, signal.SIG_DFL)
         os.kill(os.getpid(), self._number)
         raise AssertionError("a signal that ends a process has not")
@@ -64,13 +64,13 @@ class ChildExit:
     """Exit of the command."""
 
     status: int
-    """Its own, or 128 and the signal that ended it."""
+    """Exit status, or 128 plus the number of the signal that killed it."""
     is_all: bool
-    """Whether none of its descendants is left."""
+    """Whether no descendants are left."""
 
 
 class ChildProcess:
-    """One command, from its start to the end of its last descendant."""
+    """Command from its start to the end of its last descendant."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._command, self._environ = list(command), dict(environ)
@@ -78,12 +78,12 @@ class ChildProcess:
         self._status: int | None = None
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start it; from here on this process forwards its signals.
+        """Start the command; from here on this process forwards its signals.
 
-        `prepare` is called in the child before the command.
+        `prepare` runs in the child before the command.
 
         Raises:
-            OSError: the command cannot be run.
+            OSError: the command cannot be executed.
         """
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
@@ -100,9 +100,9 @@ class ChildProcess:
             raise OSError(code, os.strerror(code), self._command[0])
 
     def wait(self, left_behind: Callable[[int], None]) -> ChildExit:
-        """Forward signals until no descendant is left, or a signal ends the wait for them.
+        """Forward signals until no descendants are left, or a signal ends the wait.
 
-        `left_behind` is called with the command's status where it ends before its descendants.
+        `left_behind` is called with the command's status if descendants outlive it.
         """
         while True:
             info = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
@@ -116,28 +116,28 @@ class ChildProcess:
                 if number in _LEAVING:
                     return ChildExit(self._status, is_all=False)
             elif info.si_code <= 0:
-                # The kernel's own, such as the terminal's, reach all of the group as they are.
+                # Those of the kernel, e.g. the terminal, already reach the whole process group.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, number)
 
     def _become(self, prepare: Callable[[], None], mask: Iterable[int], writer: int) -> None:
-        """In the child: turn into the command, or write the error to the pipe."""
+        """Become the command, or write the error to the pipe; runs in the child."""
         code = errno.EINVAL
         try:
             for number in _IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
             prepare()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.execvpe(self._command[0], self._command, self._environ)  # noqa: S606 - what was asked for.
+            os.execvpe(self._command[0], self._command, self._environ)  # noqa: S606 - as requested.
         except OSError as error:
             code = error.errno or errno.EINVAL
         finally:
             os.write(writer, str(code).encode())
-            # Without the parent's exit handlers.
+            # Skip the parent's exit handlers.
             os._exit(NOT_FOUND)
 
     def _reap(self) -> bool:
-        """Reap exited and stopped children; whether any is left."""
+        """Reap exited and stopped children; return whether any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -154,7 +154,7 @@ class ChildProcess:
 
 
 def status_of(status: int) -> int:
-    """The exit status of a wait status: a signal is 128 and its number."""
+    """Convert a wait status to an exit status; a signal is 128 plus its number."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _BY_SIGNAL - code
 

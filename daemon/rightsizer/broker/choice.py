@@ -1,4 +1,4 @@
-"""Choice of slots for a request now, with the reasons for it, against others, and for none."""
+"""Choice of slots for a request, with the reasons for it, against others, or for none."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ _NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
 def reasons_for(
     verdicts: Sequence[SlotVerdict], topology: Topology, equals: int
 ) -> tuple[str, ...]:
-    """Why a set was chosen, in the order of the criteria; `equals` other sets are as good."""
+    """Explain a chosen set by the criteria in order; `equals` other sets are equally good."""
     slots = [verdict.slot for verdict in verdicts]
     found = [*_freedom(verdicts), *_links(slots, topology), *_numa(slots), *_room(verdicts)]
     if equals:
@@ -47,11 +47,11 @@ def reasons_for(
 
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
-    """The first criterion by which a set is worse than another, as a clause."""
+    """First criterion by which a set is worse than another, as a clause."""
     for name, _, _, label in CRITERIA:
         one, other = getattr(worse, name), getattr(better, name)
         if one != other:
-            # Without a size in the request all memory counts, negative.
+            # Without a requested size all memory counts, as a negative number.
             what = "GiB of memory in all" if name == "spare_gibibytes" and one < 0 else label
             return f"{what}: {abs(one)}, not {abs(other)}"
     return "just as good, and later by index"
@@ -64,9 +64,9 @@ def reasons_for_none(
     *,
     is_hopeless: bool,
 ) -> Iterator[str]:
-    """Why a request cannot be granted: the count, the obstacles, and the remedy.
+    """Explain why a request cannot be granted: the count, the obstacles, and the remedy.
 
-    `free` slots could be granted, `occupied` ones not; `is_hopeless`: not even if all were free.
+    `free` slots are available, `occupied` ones are not; `is_hopeless`: not even if all were free.
     """
     wanted = _wanted(request)
     if not free and not occupied:
@@ -153,7 +153,7 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
 
 
 def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
-    """The least of memory, power and heat that are left, each where all are known."""
+    """Minimum of memory, power and thermal headroom, each if known for all."""
     each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
     memory = [None if (left := each.memory_left_bytes) is None else left / GIB for each in verdicts]
     power = [slot.power_headroom_watts for slot in slots]
@@ -170,66 +170,66 @@ def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RejectedSet:
-    """Free slots that would have sufficed, and why the chosen ones are better."""
+    """Alternative set of free slots, and why the chosen one is better."""
 
     slots: tuple[LeaseSlot, ...]
     score: PlacementScore
     why: str
-    """A clause: `NUMA nodes: 2, not 1`."""
+    """Clause, e.g. `NUMA nodes: 2, not 1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
-    """The best slots for a request."""
+    """Best slots for a request."""
 
     request: GpuRequest
     verdicts: tuple[SlotVerdict, ...]
-    """Of the chosen slots, by index."""
+    """Verdicts on the chosen slots, by index."""
     score: PlacementScore
     reasons: tuple[str, ...]
-    """Sentences."""
+    """Full sentences."""
     rejected: tuple[RejectedSet, ...] = ()
-    """The next best sets, best first, one of each score."""
+    """Next best sets, best first, one per score."""
     occupied: tuple[SlotVerdict, ...] = ()
     equals: int = 0
-    """How many other sets have the same score; the first by index is taken."""
+    """Number of other sets with the same score; the first by index is chosen."""
     is_exact: bool = True
     """Whether all sets were examined; otherwise a better one may exist."""
 
     @property
     def slots(self) -> tuple[LeaseSlot, ...]:
-        """The chosen ones, by index."""
+        """Chosen slots, by index."""
         return tuple(verdict.slot for verdict in self.verdicts)
 
     @property
     def uuids(self) -> tuple[str, ...]:
-        """Of the slots, as `CUDA_VISIBLE_DEVICES` takes them."""
+        """Uuids of the slots, for `CUDA_VISIBLE_DEVICES`."""
         return tuple(slot.uuid for slot in self.slots)
 
     @property
     def numa_nodes(self) -> tuple[int, ...]:
-        """Of the slots, as far as they are known."""
+        """Known NUMA nodes of the slots."""
         return tuple(sorted({s.numa_node for s in self.slots if s.numa_node is not None}))
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those near to any of the slots; empty where those of one are unknown."""
+        """CPUs local to any of the slots; empty if unknown for one."""
         near = [slot.cpus for slot in self.slots]
         return tuple(sorted(set(chain.from_iterable(near)))) if all(near) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRefusal:
-    """Why a request cannot be granted now."""
+    """Reasons why a request cannot be granted now."""
 
     request: GpuRequest
     reasons: tuple[str, ...]
-    """Sentences, the one that sums it up first."""
+    """Full sentences, summary first."""
     occupied: tuple[SlotVerdict, ...] = ()
     free: tuple[SlotVerdict, ...] = ()
-    """Slots that could have been granted, had there been enough."""
+    """Available slots, too few for the request."""
     is_hopeless: bool = False
-    """Whether even a node that is all free and healthy could not grant it."""
+    """Whether even an entirely free and healthy node could not grant it."""
 
 
 def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
@@ -241,13 +241,13 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     leased: Mapping[str, tuple[Lease, ...]] = _NO_LEASES,
     reserved: Collection[str] = frozenset(),
 ) -> PlacementChoice | PlacementRefusal:
-    """The best slots for a request, or why there are none.
+    """Choose the best slots for a request, or explain why there are none.
 
-    Exact (no set of free slots has a better score, and of equal ones it is the first by index) up
-    to the settings' number of sets, which sixteen GPUs never exceed.
+    Exact (no set of free slots scores better, and the first by index wins ties) up to the number
+    of sets in the settings, which sixteen GPUs never exceed.
 
-    The slots are every GPU and MIG instance in any order, without holders that belong to a lease;
-    `leased` has the leases by uuid, `reserved` the uuids that are kept free for others.
+    `slots` are all GPUs and MIG instances in any order, without holders that belong to a lease;
+    `leased` maps uuids to leases, `reserved` are uuids kept free for others.
     """
     free = settings.free
     verdicts = [
@@ -296,7 +296,7 @@ def _could_be_met(
     request: GpuRequest,
     settings: GpuPlacementSettings,
 ) -> bool:
-    """Whether the node could grant it if all of it were healthy and free."""
+    """Whether the node could grant the request if it were entirely healthy and free."""
     empty = (LeaseSlot(slot.device, slot.placement, State.IDLE_EMPTY) for slot in slots)
     verdicts = [judge_slot(slot, request, settings.free) for slot in empty]
     free = [verdict for verdict in verdicts if verdict.is_free]

@@ -1,4 +1,4 @@
-"""Broker and placement of an agent: routes, and the service where the settings turn it on."""
+"""Entry points of the broker for the agent: routes, and the service if enabled."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def broker_service(
     clock: Clock,
     notify: Callable[[str], None],
 ) -> BrokerService | None:
-    """The service as `BrokerService` takes its arguments; `None` where the broker is off.
+    """Create the service, or return `None` if the broker is off; arguments as of `BrokerService`.
 
     Raises:
-        HistoryError: the broker's file cannot be opened.
+        HistoryError: the broker's database cannot be opened.
     """
     if not settings.broker.enabled:
         return None
-    # Most agents have no broker, and load nothing for it.
+    # Imported on use, since most agents have no broker.
     from rightsizer.broker.service import BrokerService  # noqa: PLC0415
 
     return BrokerService(settings, latest, freshness, clock, notify)
 
 
 def closed_routes() -> tuple[Route, ...]:
-    """Routes of an agent without a broker: each says how to turn it on."""
+    """Routes of an agent without a broker, which explain how to enable it."""
     closed = WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
     return tuple(Route(method, path, lambda *_: closed, is_local=True) for method, path in ROUTES)
 
@@ -53,10 +53,10 @@ def closed_routes() -> tuple[Route, ...]:
 def place_route(
     settings: Callable[[], PlacementSettings], broker: BrokerService | None = None
 ) -> Route:
-    """The route that answers which slots are best by the latest report, and grants nothing."""
+    """Route that proposes the best slots by the latest report, without granting them."""
 
     def answer(site: Router, request: WebRequest) -> WebResponse:
-        from rightsizer.broker.placement import LeasedSlots, placement_response  # noqa: PLC0415 - as said above.
+        from rightsizer.broker.placement import LeasedSlots, placement_response  # noqa: PLC0415 - as above.
 
         leased = broker.leased() if broker else LeasedSlots()
         return placement_response(site, request, settings(), leased)

@@ -1,4 +1,4 @@
-"""Environment of a leased process: the tag it is recognized by, GPUs, near CPUs and memory."""
+"""Environment of a leased process: identifying tag, GPUs, local CPUs and memory."""
 
 import ctypes
 import math
@@ -20,11 +20,11 @@ _ENDS: Final = "RIGHTSIZER_LEASE_ENDS"
 _SOCKET: Final = "RIGHTSIZER_LEASE_SOCKET"
 MARKS: Final = (LEASE, _SEATS, _SHARED, _ENDS, _SOCKET)
 _PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
-_USUAL_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's daemon has it.
+_USUAL_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - default of NVIDIA's daemon.
 _MEMORY_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _DAEMON: Final = "nvidia-cuda-mps"
-"""As the kernel has its name, cut off after 15 characters."""
+"""Process name in the kernel, truncated to 15 characters."""
 _SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237}
 _PREFERRED: Final = 1
 _LARGEST_NODE: Final = 1023
@@ -35,7 +35,7 @@ class LaunchPlan:
     """Environment and placement of a process."""
 
     variables: Mapping[str, str]
-    """In addition to inherited ones, or in their place."""
+    """Added to the inherited environment, with precedence."""
     cpus: frozenset[int] = frozenset()
     """Empty for no change."""
     memory_node: int | None = None
@@ -50,10 +50,10 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
     ends: Nanoseconds | None,
     socket: str,
 ) -> dict[str, str]:
-    """The variables of a lease.
+    """Environment variables of a lease.
 
-    `memory_bytes` are set aside on each slot; `ends` is CLOCK_BOOTTIME, `None` without a limit; the
-    agent's socket tells several on a machine apart.
+    `memory_bytes` are reserved on each slot; `ends` is CLOCK_BOOTTIME, `None` without a limit; the
+    agent's socket distinguishes several agents on a machine.
     """
     slots = zip(uuids, memory_bytes, strict=True)
     return {
@@ -68,9 +68,9 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 def found_leases(
     table: ProcessTable, name_of: Callable[[int], str], socket: str
 ) -> Iterator[Lease]:
-    """The leases of an agent by the environments of running processes, as far as readable.
+    """Recover an agent's leases from the readable environments of running processes.
 
-    The client is the process that carries it; when it was granted is not known.
+    The process becomes the client; the time of the grant is unknown.
     """
     for pid in table.pids():
         marks = table.environment(pid, MARKS)
@@ -110,11 +110,11 @@ def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
 def launch_of(
     lease: Any, environ: Mapping[str, str], allowed: Collection[int], *, has_mps: bool, socket: str
 ) -> LaunchPlan:
-    """The launch of a lease, as the agent answers it.
+    """Build the launch plan of a lease, as returned by the agent.
 
-    A share gets MPS's limits where MPS runs. Of the threads it gets twice its part of the memory,
-    as NVIDIA's guide to MPS advises (100% over half of the clients), so that others can use idle
-    ones. Inherited variables of MPS take precedence.
+    A shared lease gets MPS limits if MPS runs. Its share of threads is twice that of memory, as
+    NVIDIA's MPS guide recommends (100 % over half of the clients), so that idle ones can be used by
+    others. Inherited MPS variables take precedence.
     """
     uuids, asides = lease["uuids"], lease["memory_bytes"]
     variables = {
@@ -144,7 +144,7 @@ def launch_of(
 
 
 def has_mps(environ: Mapping[str, str], procfs: Path) -> bool:
-    """Whether NVIDIA's multi-process service runs, by the pid file of its daemon."""
+    """Whether NVIDIA's multi-process service runs, by its daemon's pid file."""
     pid_file = Path(environ.get(_PIPES, _USUAL_PIPES)) / "nvidia-cuda-mps-control.pid"
     try:
         pid = int(pid_file.read_text(encoding="ascii"))
@@ -154,9 +154,9 @@ def has_mps(environ: Mapping[str, str], procfs: Path) -> bool:
 
 
 def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
-    """Bind this process and its descendants to CPUs and memory near to its GPUs.
+    """Bind this process and its descendants to CPUs and memory local to its GPUs.
 
-    `tell` gets a line where that fails.
+    `tell` receives a message on failure.
     """
     if launch.cpus:
         try:
@@ -168,7 +168,7 @@ def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
 
 
 def _prefer(node: int) -> None:
-    """Prefer memory of a node; a failure, as in a container, is ignored."""
+    """Prefer memory of a NUMA node; ignore failures, e.g. in a container."""
     number = _SET_MEMPOLICY.get(platform.machine())
     if number is None or not 0 <= node <= _LARGEST_NODE:
         return

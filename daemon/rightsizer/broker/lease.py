@@ -1,4 +1,4 @@
-"""Values of the broker: request, ticket, lease with its record, reservation, ending, event."""
+"""Values of the broker: requests, tickets, leases, reservations, endings, events."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,54 +9,54 @@ from rightsizer.model.units import Nanoseconds
 
 
 class Interconnect(StrEnum):
-    """How GPUs of one piece of work must be joined."""
+    """Required connection between the GPUs of one request."""
 
     ANY = "any"
     NVLINK = "nvlink"
-    """Each to each other one, directly or through a switch."""
+    """All pairs connected, directly or through a switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """A number of slots, each with an amount of memory."""
+    """Number of slots, each with an amount of memory."""
 
     gpus: int = 1
     memory_bytes: float | None = None
-    """Needed on each slot; `None`: all of it, exclusively."""
+    """Required on each slot; `None` for all of it, exclusively."""
     may_share: bool = False
-    """Whether other work may use the same slots, where memory and measured demand of all fit."""
+    """Whether others may use the same slots if memory and measured demand of all fit."""
     interconnect: Interconnect = Interconnect.ANY
     mig_profile: str | None = None
-    """A MIG instance of this profile (`1g.10gb`); `None`: whole GPUs, or where only instances are
-    left and one slot is requested, an instance that fits."""
+    """Profile of the MIG instances (`1g.10gb`); `None` for whole GPUs, or for a single slot also a
+    fitting instance if only instances are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """The requesting process, as the kernel identifies it."""
+    """Requesting process, as identified by the kernel."""
 
     uid: int
     user: str
-    """The uid's name, or the number where it has none."""
+    """Name of the uid, or its number if it has none."""
     pid: int
     started_ticks: int
-    """Of /proc/PID/stat: identifies a process together with the pid, for pids are reused."""
+    """From /proc/PID/stat: identifies a process together with its pid, which may be reused."""
     groups: tuple[str, ...] = ()
-    """Those of its user's groups that may operate the broker, at the time of the request."""
+    """Groups of the user that may operate the broker, at the time of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in the queue."""
+    """Position in the queue."""
 
     id: str
     client: LeaseOwner
     request: GpuRequest
     asked: Nanoseconds
     priority: int = 0
-    """Larger goes first, within the bounds of the settings."""
+    """Higher is served first, within the bounds of the settings."""
     limit_seconds: float | None = None
-    """Maximum duration of the lease; `None`: the longest that the settings allow."""
+    """Maximum duration of the lease; `None` for the maximum of the settings."""
     reservation: str | None = None
 
 
@@ -65,33 +65,33 @@ class Lease:
     """Slots granted to one process tree."""
 
     id: str
-    """That of its ticket."""
+    """Same as its ticket's."""
     client: LeaseOwner
     request: GpuRequest
     uuids: tuple[str, ...]
     memory_bytes: tuple[float, ...]
-    """Set aside on each slot, in the order of `uuids`."""
+    """Reserved on each slot, in the order of `uuids`."""
     is_shared: bool
     """Whether others may be granted a part of the same slots."""
     asked: Nanoseconds
     granted: Nanoseconds
     ends: Nanoseconds | None
-    """When its time is up; `None` without a limit."""
+    """End of its time limit; `None` without one."""
     priority: int = 0
     reservation: str | None = None
 
 
 class EndReason(StrEnum):
-    """How a lease or a ticket ended."""
+    """Reason why a lease or a ticket ended."""
 
     GIVEN_BACK = "given_back"
     DIED = "died"
-    """No process of its tree is left, and it was not given back."""
+    """No process of its tree is left, and it was not returned."""
     TIME_UP = "time_up"
-    """Its limit was reached: its holder is notified, and it keeps the slots while it runs."""
+    """Time limit reached: the holder is notified, and keeps the slots while its processes run."""
     REBOOTED = "rebooted"
     WITHDRAWN = "withdrawn"
-    """A ticket whose client has exited, or that was canceled."""
+    """Ticket that was canceled, or whose client exited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,54 +107,54 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseProcesses:
-    """Processes of one lease and the sessions that they started, on the boot of its times."""
+    """Processes of a lease and their sessions, on the boot of its times."""
 
     processes: tuple[tuple[int, int], ...] = ()
-    """Pid and start in ticks since boot of each, the oldest first."""
+    """Pid and start in ticks since boot of each, oldest first."""
     sessions: tuple[int, ...] = ()
     """Ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnding:
-    """End of a ticket or lease by another process than the one that requested it."""
+    """End of a ticket or lease by another process than the requesting one."""
 
     id: str
-    """Of the ticket or the lease."""
+    """Id of the ticket or lease."""
     uid: int
-    """Its owner's."""
+    """Owner's uid."""
     at: Nanoseconds
     message: str
-    """A clause: what was ended by whom."""
+    """Clause: what was ended by whom."""
 
 
 def ending_by(
     by: LeaseOwner | None, owner: LeaseOwner, item_id: str, at: Nanoseconds, what: str
 ) -> LeaseEnding | None:
-    """The ending to record; `None` where the requesting process, or the agent, ended it itself."""
+    """Ending to record; `None` if the requesting process or the agent ended it."""
     if by is None or (by.pid, by.started_ticks) == (owner.pid, owner.started_ticks):
         return None
     return LeaseEnding(item_id, owner.uid, at, f"{what} by {by.user}")
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kind of a broker event."""
 
     QUEUED = "queued"
     GRANTED = "granted"
-    """A ticket became a lease. Answered only after the state was saved."""
+    """A ticket became a lease; answered only after the state is saved."""
     ENDED = "ended"
-    """A lease or a ticket is over; `reason` says how."""
+    """A lease or ticket ended; see `reason`."""
     REFUSED = "refused"
-    """A request was rejected; nothing has changed."""
+    """A request was rejected without any change."""
     IDLE = "idle"
-    """Notice to a holder: nothing has run on the GPUs of the lease for long."""
+    """Notice to a holder: the GPUs of the lease have been idle for long."""
     OVER_MEMORY = "over_memory"
-    """Notice to a holder: more memory is used than was set aside, on shared slots."""
+    """Notice to a holder: more memory in use than reserved, on shared slots."""
     TIME_UP = "time_up"
-    """Notice to a holder: the limit is reached. The lease stays as long as its processes do."""
+    """Notice to a holder: time limit reached. The lease lasts as long as its processes."""
     GPU_LOST = "gpu_lost"
-    """Notice to a holder: a GPU of the lease is gone; which other ones are kept for it."""
+    """Notice to a holder: a GPU of the lease is lost; names the replacements, if any."""
     RESERVED = "reserved"
     CANCELED = "canceled"
     """A reservation was canceled, or cannot be kept over a reboot."""
@@ -170,53 +170,53 @@ HOLDER_NOTICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BrokerEvent:
-    """One thing that happened."""
+    """Event of the broker."""
 
     kind: EventKind
     at: Nanoseconds
-    """As the state's times: CLOCK_BOOTTIME."""
+    """CLOCK_BOOTTIME, as the state's times."""
     id: str
     user: str
     message: str
-    """One sentence for a person."""
+    """One sentence for display."""
     lease: Lease | None = None
-    """The lease that was granted, has ended or is noticed."""
+    """Lease that was granted, has ended or is subject of the notice."""
     reason: EndReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """What was observed of a lease, or of the client of a ticket; `None` is unknown."""
+    """Observation of a lease, or of the client of a ticket; `None` is unknown."""
 
     is_alive: bool | None = None
     """Whether a process of the tree, or the waiting client, exists."""
     is_active: bool | None = None
     """Whether anything ran on the lease's slots since the last observation."""
     memory_bytes: Mapping[str, float] = field(default_factory=dict)
-    """Memory of its processes by the slot's uuid; slots without an entry were not measured."""
+    """Memory of its processes by slot uuid; missing slots were not measured."""
     processes: LeaseProcesses | None = None
     lost: Mapping[str, str] | None = None
-    """Slots that are gone by uuid, each with why."""
+    """Reasons of lost slots by uuid."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLoss:
-    """Slots of a lease that are gone: fallen off the bus, or no longer offered by the driver."""
+    """Lost slots of a lease: off the bus, or no longer listed by the driver."""
 
     reasons: Mapping[str, str]
     """By uuid, never empty."""
     since: Nanoseconds
-    """When the last of them was first observed to be gone."""
+    """Time when the last of them was first seen as lost."""
     is_notified: bool = False
-    """Whether its holder knows of all of them."""
+    """Whether the holder was notified of all of them."""
     is_replaced: bool = False
-    """Whether other slots were kept for its holder in their place."""
+    """Whether replacement slots were reserved for the holder."""
 
 
 def observed_loss(
     before: LeaseLoss | None, now: Nanoseconds, reasons: Mapping[str, str] | None
 ) -> LeaseLoss | None:
-    """The loss after an observation; a further lost slot makes it a new one."""
+    """Update the loss by an observation; another lost slot makes it a new one."""
     if reasons is None:
         return before
     if not reasons:
@@ -228,42 +228,42 @@ def observed_loss(
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """One lease and what has been observed of it."""
+    """Lease with its observations."""
 
     lease: Lease
     weights: tuple[float, ...]
-    """What part of a GPU each slot is: 1, or a MIG instance's compute share."""
+    """Size of each slot in GPUs: 1, or the compute share of a MIG instance."""
     totals: tuple[float | None, ...]
     """Memory of each slot in bytes; `None` is unknown."""
     first_seen: Nanoseconds | None = None
     last_active: Nanoseconds = 0
-    """When something last ran on its slots; the grant, before anything did."""
+    """Last activity on its slots; initially the time of the grant."""
     measured_bytes: tuple[float | None, ...] = ()
-    """Held now on each slot; empty before the first observation."""
+    """Memory in use on each slot; empty before the first observation."""
     peak_bytes: tuple[float, ...] = ()
-    """Peak of each slot; empty before the first observation."""
+    """Peak memory of each slot; empty before the first observation."""
     last_over_memory: Nanoseconds | None = None
-    """When it was last observed to hold more than was set aside."""
+    """Last time that it used more than reserved."""
     notified: frozenset[EventKind] = frozenset()
-    """Notices that its holder has got, and does not get again while they hold."""
+    """Notices already sent, which are not repeated while they hold."""
     processes: LeaseProcesses = field(default_factory=LeaseProcesses)
     loss: LeaseLoss | None = None
 
     @property
     def id(self) -> str:
-        """The lease's."""
+        """Id of the lease."""
         return self.lease.id
 
     @property
     def set_aside_bytes(self) -> tuple[float, ...]:
-        """Memory of each slot that is unavailable to others: set aside, or used if more."""
+        """Memory of each slot unavailable to others: reserved, or used if more."""
         return tuple(map(max, self.lease.memory_bytes, self.peak_bytes or self.lease.memory_bytes))
 
     @property
     def rates(self) -> Mapping[str, float]:
-        """GPUs that count as used, by the uuid of each slot: of shared ones the memory's part.
+        """Charged GPUs by slot uuid; shared slots count by their share of memory.
 
-        A slot that is gone does not count.
+        Lost slots do not count.
         """
         parts = zip(self.lease.uuids, self.weights, self.totals, self.set_aside_bytes, strict=True)
         lost = self.lost
@@ -275,37 +275,37 @@ class LeaseRecord:
 
     @property
     def notices(self) -> frozenset[EventKind]:
-        """What its holder was told and still holds."""
+        """Notices sent that still hold."""
         is_lost = self.loss is not None and self.loss.is_notified
         return self.notified | ({EventKind.GPU_LOST} if is_lost else set())
 
     @property
     def lost(self) -> Mapping[str, str]:
-        """Its slots that are gone by uuid, each with why."""
+        """Reasons of its lost slots by uuid."""
         return {} if self.loss is None else self.loss.reasons
 
     @property
     def is_over_memory(self) -> bool:
-        """Whether it holds more than was set aside on a shared slot."""
+        """Whether it uses more than reserved on a shared slot."""
         return self.lease.is_shared and any(
             measured is not None and measured > budget
             for measured, budget in zip(self.measured_bytes, self.lease.memory_bytes, strict=False)
         )
 
     def is_overdue(self, now: Nanoseconds) -> bool:
-        """Whether its time is up."""
+        """Whether its time limit is reached."""
         return self.lease.ends is not None and self.lease.ends <= now
 
     def measured_on(self, uuid: str) -> float:
-        """Bytes measured of it on a slot; 0 where nothing was."""
+        """Its measured memory on a slot in bytes; 0 if not measured."""
         return dict(zip(self.lease.uuids, self.measured_bytes, strict=False)).get(uuid) or 0.0
 
     def set_aside_on(self, uuid: str) -> float:
-        """Bytes of a slot that are unavailable to others; 0 on slots of other leases."""
+        """Memory of a slot unavailable to others, in bytes; 0 on slots of other leases."""
         return dict(zip(self.lease.uuids, self.set_aside_bytes, strict=True)).get(uuid, 0.0)
 
     def observed(self, now: Nanoseconds, observation: LeaseObservation) -> "LeaseRecord":
-        """The record after an observation; what could not be measured stays as it was."""
+        """Update by an observation; unmeasured values stay."""
         uuids, held = self.lease.uuids, observation.memory_bytes
         measured, peaks = self.measured_bytes, self.peak_bytes
         if held:
@@ -318,7 +318,7 @@ class LeaseRecord:
         return replace(
             self,
             first_seen=now if is_first else self.first_seen,
-            # An unknown activity does not count as idle.
+            # Unknown activity does not count as idle.
             last_active=self.last_active if observation.is_active is False else now,
             measured_bytes=measured,
             peak_bytes=peaks,

@@ -1,4 +1,4 @@
-"""JSON encoder of leases, tickets and reservations; wall-clock times."""
+"""JSON encoder of leases, tickets and reservations, with wall-clock times."""
 
 from dataclasses import asdict
 
@@ -12,7 +12,7 @@ from rightsizer.report.json_encoder import JsonObject
 _FIRST_PAUSE_SECONDS = 0.2
 _LEAST_PAUSE_SECONDS = 1.0
 _FIRST_WAIT_SECONDS = 1.0
-"""How long a ticket that the queue has not been served with is polled more often."""
+"""Time during which new tickets, not yet served, are polled more often."""
 _PAUSE_SECONDS_A_PLACE = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
@@ -24,9 +24,9 @@ def encode_lease_answer(
     offset: Nanoseconds,
     messages: tuple[str, ...] = (),
 ) -> JsonObject | None:
-    """The state of a ticket or lease for its owner; `None` where there is none.
+    """Encode a ticket or lease for its owner; `None` if it does not exist.
 
-    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it, `messages` notices to the
+    `now` is CLOCK_BOOTTIME, `offset` the wall time minus CLOCK_BOOTTIME, `messages` notices to the
     holder.
     """
     record, ticket = overview.state.lease(item_id), overview.state.ticket(item_id)
@@ -47,7 +47,7 @@ def encode_lease_answer(
 
 
 def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
-    """All leases, tickets and reservations; `offset` as in `encode_lease_answer`."""
+    """Encode all leases, tickets and reservations; `offset` as in `encode_lease_answer`."""
     state, promised = overview.state, overview.promised
     return {
         "trouble": overview.trouble,
@@ -61,7 +61,7 @@ def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
 
 
 def encode_booking(booking: Booking, offset: Nanoseconds) -> JsonObject:
-    """One reservation."""
+    """Encode a reservation."""
     reservation = booking.reservation
     return {
         "id": booking.id,
@@ -75,7 +75,7 @@ def encode_booking(booking: Booking, offset: Nanoseconds) -> JsonObject:
 
 
 def _queue(overview: BrokerOverview) -> list[Ticket]:
-    """Tickets in their order; those that the queue has not been served with last."""
+    """Tickets in queue order, those not yet served last."""
     places = {ticket.id: place for place, (ticket, _) in enumerate(overview.waiting)}
     last = len(places)
     return sorted(overview.state.tickets, key=lambda each: (places.get(each.id, last), each.asked))
@@ -91,7 +91,7 @@ def _pause_seconds(place: int | None, waited_seconds: float) -> float:
 def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
     lease = record.lease
     slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
-    # Of some of them neither is known of all.
+    # CPUs and NUMA nodes are only reported if known for all slots.
     slots = slots if len(slots) == len(lease.uuids) else []
     near, nodes = [each.cpus for each in slots], {each.numa_node for each in slots}
     return {

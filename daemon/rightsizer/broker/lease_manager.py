@@ -1,4 +1,4 @@
-"""Lease manager: the broker's state under one lock, saved before any answer; counters."""
+"""Lease manager: owns the broker's state under a lock, and saves it before any answer."""
 
 import threading
 from collections import deque
@@ -26,7 +26,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 _MESSAGES_KEPT: Final = 20
-"""The latest notices of each lease: a holder that polls after a month does not get them all."""
+"""Latest notices kept per lease, so that a holder polling after a month gets only these."""
 _GRANTS: Final = "rightsizer_broker_grants_total"
 _WAITED: Final = "rightsizer_broker_wait_seconds_total"
 _NOT_OBSERVED: Final = "the broker has not looked at it yet"
@@ -34,31 +34,31 @@ _NOT_OBSERVED: Final = "the broker has not looked at it yet"
 
 @dataclass(frozen=True, slots=True)
 class BrokerOverview:
-    """The current state and queue, as one consistent value."""
+    """Consistent snapshot of state and queue."""
 
     state: BrokerState
     waiting: tuple[tuple[Ticket, str], ...] = ()
-    """In the order of the queue as it was last served, each with what it waits for."""
+    """Tickets in queue order as last served, each with its reason to wait."""
     promised: EarliestStart | None = None
-    """When the first that waits can start at the latest."""
+    """Latest start of the first waiting ticket, by the known limits."""
     node: NodeObservation | None = None
     trouble: str | None = None
-    """Why nothing is granted at present."""
+    """Reason why nothing is granted at present."""
 
     def place_of(self, ticket_id: str) -> int | None:
-        """From 1; `None` before the queue was served with it."""
+        """Position from 1; `None` if the queue was not yet served with it."""
         ids = [ticket.id for ticket, _ in self.waiting]
         return ids.index(ticket_id) + 1 if ticket_id in ids else None
 
     def why_waiting(self, ticket_id: str) -> str | None:
-        """A clause; `None` before the queue was served with it."""
+        """Reason to wait, as a clause; `None` if the queue was not yet served with it."""
         return self.trouble or {ticket.id: why for ticket, why in self.waiting}.get(ticket_id)
 
 
 class LeaseManager:
-    """Takes requests from any thread; serves the queue at each `turn`.
+    """Handles requests from any thread; serves the queue at each `turn`.
 
-    What cannot be saved was not done: a request then raises a RightsizerError.
+    A change that cannot be saved is not made: the request then raises a RightsizerError.
     """
 
     def __init__(
@@ -71,23 +71,23 @@ class LeaseManager:
     ) -> None:
         self._broker, self._repository, self._clock = broker, repository, clock
         self._observer = observer
-        """May be slow; is called without the lock."""
+        """Possibly slow; called without the lock."""
         self._lock = threading.Lock()
         self.overview = BrokerOverview(state, trouble=_NOT_OBSERVED)
-        """Replaced as a whole; read without the lock."""
+        """Replaced as a whole; readable without the lock."""
         self._writer = StateWriter(repository, clock)
         self._trouble: str | None = None
         self._messages: dict[str, deque[str]] = {}
         self.listener: Callable[[BrokerEvent], None] = lambda _: None
-        """Called with every event, once its state is saved."""
+        """Called for every event, after its state is saved."""
         self._log = logger("broker")
         self.counters = {_GRANTS: 0.0, _WAITED: 0.0}
-        """Since the agent started, by the names of metrics."""
+        """By metric name, since the agent started."""
         self.woken = threading.Event()
-        """Set where it is worth observing before the next turn."""
+        """Set to request an observation before the next regular turn."""
 
     def gauges(self) -> dict[str, float]:
-        """The current ones, by the names of metrics."""
+        """Current gauges by metric name."""
         state = self.overview.state
         return {
             "rightsizer_broker_leases": float(len(state.leases)),
@@ -98,34 +98,34 @@ class LeaseManager:
         }
 
     def messages_for(self, lease_id: str) -> tuple[str, ...]:
-        """The latest twenty notices to the holder of a lease since the agent started."""
+        """Latest twenty notices to the holder of a lease since the agent started."""
         return tuple(self._messages.get(lease_id, ()))
 
     def follow(self, broker: Broker) -> None:
-        """Apply other rules from now on."""
+        """Use another broker from now on, after a change of settings."""
         with self._lock:
             self._broker = broker
 
     def begin(self, step: BrokerTransition) -> None:
-        """Take over the state of an agent's start: save it, then publish its events."""
+        """Adopt the initial state: save it, then publish its events."""
         with self._lock:
             self._writer.save(step.state)
             self.overview = BrokerOverview(step.state, trouble=_NOT_OBSERVED)
         self._publish(step.events)
 
     def ask(self, ticket: Ticket) -> BrokerTransition:
-        """Put a ticket into the queue."""
+        """Queue a ticket."""
         node = self._observer.node(self.overview.state)
         return self._apply(lambda state, now: self._broker.ask(state, now, ticket, node))
 
     def end(self, item_id: str, by: LeaseOwner) -> BrokerTransition:
-        """Give a lease back, or withdraw a ticket."""
+        """End a lease or withdraw a ticket."""
         return self._apply(lambda state, now: self._broker.end(state, now, item_id, by))
 
     def reserve(
         self, reservation: Callable[[Nanoseconds], Reservation], by: LeaseOwner
     ) -> BrokerTransition:
-        """Keep slots free for a reservation, which depends on the current time."""
+        """Make a reservation, which depends on the current time."""
         if (node := self._observer.node(self.overview.state)) is None:
             raise RightsizerError("nothing can be reserved before a GPU was read; ask again")
         return self._apply(
@@ -137,7 +137,7 @@ class LeaseManager:
         return self._apply(lambda state, now: self._broker.cancel(state, now, reservation_id, by))
 
     def turn(self) -> None:
-        """Observe once and serve the queue; a state that cannot be saved stays as it was."""
+        """Observe once and serve the queue; a state that cannot be saved is discarded."""
         self.woken.clear()
         state = self.overview.state
         if not (state.leases or state.tickets or state.bookings) and self.overview.node is not None:
@@ -146,7 +146,7 @@ class LeaseManager:
         with self._lock:
             before = self.overview
             if {each.id for each in state.leases} - {each.id for each in before.state.leases}:
-                # Processes of a lease that has just ended were left out as its own.
+                # Processes of a lease that just ended were excluded as its own: observe again.
                 self.woken.set()
                 return
             step = self._observed(observed)
@@ -169,7 +169,7 @@ class LeaseManager:
         self._publish(step.events)
 
     def close(self) -> None:
-        """Save for the last time, and let others write."""
+        """Save a last time and release the database."""
         with self._lock:
             try:
                 self._writer.save(self.overview.state)
@@ -179,7 +179,7 @@ class LeaseManager:
 
     def _observed(self, observed: BrokerObservation) -> BrokerTransition:
         state, now = self.overview.state, self._clock.time()
-        # What began after the observation is not part of it, and stays as it is.
+        # Items newer than the observation are not covered by it and stay unchanged.
         if observed.node is not None:
             return self._broker.turn(state, now, observed.observations, observed.node)
         step = self._broker.observe(state, now, observed.observations)

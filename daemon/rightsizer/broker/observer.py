@@ -1,4 +1,4 @@
-"""Observer of the node for the broker: the latest report, and what processes show of each lease."""
+"""Observer of the node for the broker, by the latest report and the processes of each lease."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -25,10 +25,10 @@ _NOT_LISTED: Final = "the driver no longer offers it"
 
 @dataclass(frozen=True, slots=True)
 class BrokerObservation:
-    """The node and the processes at one moment."""
+    """Node and processes at one moment."""
 
     node: NodeObservation | None
-    """`None` where it is unknown; then nothing is granted."""
+    """`None` if unknown; nothing is granted then."""
     observations: dict[str, LeaseObservation] = field(default_factory=dict)
     trouble: str | None = None
 
@@ -51,7 +51,7 @@ def _observation(
 
 
 def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str, str]:
-    """The slots of a lease that the driver says are gone, each with why; a slow one is none."""
+    """Reasons of a lease's lost slots by uuid; slow devices are not lost."""
     found: dict[str, str] = {}
     for uuid in record.lease.uuids:
         if (own := devices.get(uuid)) is None:
@@ -98,15 +98,15 @@ class ProcfsNodeObserver:
         self._latest, self._tracker = latest, tracker
         self._settings, self._freshness, self._clock = settings, freshness, clock
         self._seen: Mapping[str, ObservedProcesses] = {}
-        """By lease, as last observed; replaced as a whole."""
+        """Last observation by lease; replaced as a whole."""
 
     def leased_pids(self, state: BrokerState) -> frozenset[int]:
-        """All processes of a state's leases, as last observed."""
+        """Processes of all leases, as last observed."""
         return _observed_pids(self._seen_of(state))
 
     def observe(self, state: BrokerState) -> BrokerObservation:
-        """Look at processes, then at what the last report says of them; one thread at a time."""
-        # The report first: processes that it knows have started by then.
+        """Observe processes, then the last report's data on them; one thread at a time."""
+        # Report first, so that all of its processes exist when procfs is read.
         report = self._latest()
         self._seen = seen = self._tracker.observe(
             {each.id: each.lease.client for each in state.leases},
@@ -127,7 +127,7 @@ class ProcfsNodeObserver:
         return BrokerObservation(self._observed(report, state), observations)
 
     def node(self, state: BrokerState) -> NodeObservation | None:
-        """The node by the last report; `None` before the first; called from any thread."""
+        """Node by the last report; `None` before the first; callable from any thread."""
         report = self._latest()
         return None if report is None or not report.devices else self._observed(report, state)
 
@@ -142,7 +142,7 @@ class ProcfsNodeObserver:
         }
         slots = []
         for slot in slots_of(report, view):
-            # Processes of a lease on slots of others.
+            # Processes of a lease on slots that it does not hold.
             outsiders = [
                 SlotHolder(f"lease {record.id}, which has other GPUs,", True)
                 for record in state.leases

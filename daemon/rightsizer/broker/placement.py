@@ -1,4 +1,4 @@
-"""Placement now: best slots by the latest report and the leases, as JSON."""
+"""Placement proposals as JSON, by the latest report and the leases."""
 
 from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
@@ -27,10 +27,10 @@ def encode_placement(
     watched_seconds: float,
     source: str,
 ) -> JsonObject:
-    """An answer as JSON; what is unknown is null.
+    """Encode an answer as JSON; unknown values are null.
 
-    `time` is the readings' wall time; the node was watched for so long before; `source` is `agent`
-    or `look`.
+    `time` is the readings' wall time, `watched_seconds` the observation time before it; `source`
+    is `agent` or `look`.
     """
     choice = answer if isinstance(answer, PlacementChoice) else None
     return {
@@ -97,16 +97,16 @@ class LeasedSlots:
 
     leases: Mapping[str, tuple[Lease, ...]] = field(default_factory=dict)
     reserved: Collection[str] = frozenset()
-    """Uuids of slots that are kept free for others."""
+    """Uuids of slots kept free for others."""
     pids: Collection[int] = frozenset()
     later: Mapping[str, str] = field(default_factory=dict)
-    """By uuid of the slot the next reservation there, as a clause."""
+    """Next reservation by slot uuid, as a clause."""
 
 
 def placement_response(
     site: Router, request: WebRequest, settings: PlacementSettings, leased: LeasedSlots
 ) -> WebResponse:
-    """The best slots by the latest report; raises `UsageError` for an invalid query."""
+    """Answer with the best slots by the latest report; raises `UsageError` for a bad query."""
     wanted = request_of({name: values[-1] for name, values in request.query.items()})
     report = site.latest()
     trouble = "no GPU has been read yet; ask again in a moment"
@@ -127,7 +127,7 @@ def view_of(
     freshness: FreshnessSettings,
     leased_pids: Collection[int] = frozenset(),
 ) -> SlotView:
-    """The view of slots in a report, by the settings; as `SlotView` says."""
+    """Parameters of slots from a report, by the settings."""
     rules: Any = settings.recommender.rules
     return SlotView(now, freshness, rules.hardware_unhealthy.trouble, leased_pids)
 
@@ -139,7 +139,7 @@ def chosen_of(
     settings: PlacementSettings,
     leased: LeasedSlots,
 ) -> PlacementChoice | PlacementRefusal:
-    """The best slots of a report, by the settings and the leases."""
+    """Choose the best slots of a report, by the settings and the leases."""
     return choose(
         slots,
         report.node.topology or Topology(),
@@ -151,7 +151,7 @@ def chosen_of(
 
 
 def _kept_later(answer: PlacementChoice | PlacementRefusal, leased: LeasedSlots) -> Iterator[str]:
-    """A sentence for each slot that can be granted now, and is reserved later."""
+    """One sentence per slot that is available now but reserved later."""
     verdicts = answer.verdicts if isinstance(answer, PlacementChoice) else answer.free
     for slot in (each.slot for each in verdicts):
         if slot.uuid in leased.later:

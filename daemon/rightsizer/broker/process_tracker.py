@@ -1,4 +1,4 @@
-"""Tracker of the processes of each lease, with bounded work per look; orphans of ended leases."""
+"""Tracker of each lease's processes, with bounded work per pass; orphans of ended leases."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -11,51 +11,51 @@ from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
 from rightsizer.model.frozen import dataclass, field
 
 _LOOKS_UNTIL_RESCAN: Final = 60
-"""A pid of an unrelated process that is reused between two looks is noticed after so many."""
+"""Passes until all pids are rescanned, which finds reused pids of unrelated processes."""
 _PIDS_NAMED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedProcesses:
-    """Processes of one lease at one look."""
+    """Processes of one lease in one pass."""
 
     pids: frozenset[int]
     is_alive: bool | None
-    """Whether any of them runs; true while some were not looked at; `None` after a failed read."""
+    """Whether any runs; true while some were not examined; `None` after a failed read."""
     processes: LeaseProcesses = field(default_factory=LeaseProcesses)
-    """To store for a later agent."""
+    """To be stored for a restarted agent."""
 
 
 class ProcessTree:
-    """Processes of one lease, by pid and start; a reused pid is no member."""
+    """Processes of one lease, by pid and start; reused pids are excluded."""
 
     def __init__(self, client: LeaseOwner, known: LeaseProcesses) -> None:
-        """A tree of the client that asked, and of members that a former agent stored.
+        """Start with the client, and members stored by an earlier agent.
 
-        These were seen on the same boot; the next look verifies that they still exist.
+        These are of the same boot; the next pass verifies that they still exist.
         """
         self.uid = client.uid
         self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(known.processes)}
         self._sessions: set[int] = set()
         self._unproven: set[int] = set(known.sessions)
-        """Sessions without a member seen in them yet: their numbers may have been reused."""
+        """Stored sessions without an observed member, whose numbers may have been reused."""
         self._before = self._members, self._sessions, self._unproven
 
     @property
     def pids(self) -> frozenset[int]:
-        """Of all members that were not seen to exit."""
+        """Pids of all members not seen to exit."""
         return frozenset(self._members)
 
     def processes(self, maximum: int) -> LeaseProcesses:
-        """At most so many members, the oldest: the others mostly descend from them."""
+        """Oldest members, limited in number; the others mostly descend from them."""
         oldest = sorted(self._members.items(), key=lambda each: (each[1], each[0]))[:maximum]
         sessions = sorted(self._sessions | self._unproven)[:maximum]
         return LeaseProcesses(tuple(oldest), tuple(sessions))
 
     def update(self, table: ProcessTable, maximum: int) -> bool | None:
-        """Remove members that have exited; whether any is alive, `None` is unknown.
+        """Remove exited members; return whether any is alive, `None` if unknown.
 
-        At most `maximum` are looked at, the others at the next looks.
+        Examines at most `maximum` members, and the others in the next passes.
         """
         self._before = dict(self._members), set(self._sessions), self._unproven
         is_alive, is_unknown = len(self._members) > maximum, False
@@ -65,7 +65,7 @@ class ProcessTree:
             row = table.find(pid)
             if row is Unseen.GONE or (isinstance(row, ProcessRow) and row.started_ticks != started):
                 continue
-            # At the end, so that those not looked at come first next time.
+            # Append, so that members not examined come first next time.
             self._members[pid] = started
             if isinstance(row, Unseen):
                 is_unknown = True
@@ -73,20 +73,20 @@ class ProcessTree:
                 is_alive = True
                 sessions |= {row.session} & (self._sessions | self._unproven | {pid})
         if not is_unknown and (not is_alive or len(self._members) <= maximum):
-            # A session's number is free again with its last process.
+            # A session number may be reused once its last process has exited.
             self._sessions, self._unproven = sessions, set()
         else:
             self._sessions |= sessions
         return True if is_alive else (None if is_unknown else False)
 
     def restore(self) -> None:
-        """Restore the members from before the last look."""
+        """Restore the members before the last pass."""
         self._members, self._sessions, self._unproven = self._before
 
     def extend_members(
         self, rows: Iterable[ProcessRow], children: Mapping[int, list[ProcessRow]]
     ) -> None:
-        """Add the members among new processes; `children` are the same by their parents."""
+        """Add new processes that are members; `children` maps pids to their new children."""
         found = deque(row for row in rows if row.session in self._sessions)
         found.extend(child for pid in self._members for child in children.get(pid, ()))
         while found:
@@ -103,12 +103,12 @@ class ProcessTree:
 
 
 class ProcessTracker:
-    """Looks at new processes once each, and at members each time."""
+    """Examines new processes once, and members in each pass."""
 
     def __init__(self, table: ProcessTable, maximum: int) -> None:
         self._table = table
         self.maximum = maximum
-        """Members of a lease, and new processes, that are looked at in one look."""
+        """Maximum of members per lease, and of new processes, examined in one pass."""
         self._trees: dict[str, ProcessTree] = {}
         self._unrelated: set[int] = set()
         self._looks = 0
@@ -125,10 +125,10 @@ class ProcessTracker:
         clients: Mapping[str, LeaseOwner],
         known: Mapping[str, LeaseProcesses] = MappingProxyType({}),
     ) -> Mapping[str, ObservedProcesses]:
-        """Each lease's processes now.
+        """Update and return the processes of each lease.
 
-        Leases of the last look keep their trees; `known` are stored members of those that it did
-        not know.
+        Leases of the last pass keep their trees; `known` holds stored members for leases that are
+        new.
         """
         self._trees = {
             name: self._trees.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))
@@ -142,7 +142,7 @@ class ProcessTracker:
             before = {name: tree.pids for name, tree in self._trees.items()}
             is_more = self._add_new(present)
             for name, tree in self._trees.items():
-                # New members run, though all known ones have exited.
+                # New members are running even if all known ones have exited.
                 is_seen = bool(alive[name] or tree.pids - before[name])
                 alive[name] = is_seen or (is_more if alive[name] is False else None)
         else:
@@ -155,12 +155,12 @@ class ProcessTracker:
         }
 
     def _add_new(self, present: Collection[int]) -> bool | None:
-        """Whether more are to be looked at; `None` after a failed read."""
+        """Add new members; return whether more are left, `None` after a failed read."""
         self._looks += 1
         if self._looks % _LOOKS_UNTIL_RESCAN == 0:
             self._unrelated.clear()
         known = self._unrelated.union(*(tree.pids for tree in self._trees.values()))
-        # The youngest last: the parents of those left over for the next look are known then.
+        # Ascending, so that parents are known before the processes left for the next pass.
         new = sorted(pid for pid in present if pid not in known)
         examined = new[: self.maximum]
         found = {pid: self._table.find(pid) for pid in examined}
@@ -177,20 +177,20 @@ class ProcessTracker:
         return len(examined) < len(new) or (None if unknown else False)
 
     def _add_tagged(self, rows: Iterable[ProcessRow]) -> None:
-        """Processes that carry a lease of their own user."""
+        """Add processes tagged with a lease of their own user."""
         users = {tree.uid for tree in self._trees.values()}
         for row in rows:
             if self._table.user(row.pid) not in users:
                 continue
             name = self._table.environment(row.pid, (LEASE,)).get(LEASE, "")
             tree = self._trees.get(name)
-            # A user controls the environment of its own processes.
+            # A user controls the environment only of its own processes.
             if tree is not None and tree.uid == self._table.user(row.pid) and row.is_alive:
                 tree.add(row)
 
 
 def orphans(record: LeaseRecord, table: ProcessTable) -> str:
-    """A clause that names the remaining processes of an ended lease; empty where none is left."""
+    """Name the remaining processes of an ended lease, as a clause; empty if none is left."""
     client = record.lease.client
     known = {(client.pid, client.started_ticks), *record.processes.processes}
     rows = {pid: table.row(pid) for pid, _ in known}

@@ -1,4 +1,4 @@
-"""Queue: tickets served now, in strict order, with backfill that delays no one."""
+"""Queue pass in strict order, with backfill that delays no ticket."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The first ticket that must wait, which no other may delay."""
+    """First waiting ticket, which no other may delay."""
 
     ticket: Ticket
     soonest: EarliestStart
     known: EarliestStart | None
     patient_until: Nanoseconds
-    """Until when it may be kept waiting where its start is unknown."""
+    """Accepted delay if its start is unknown."""
 
     def allows(self, end: Nanoseconds | None) -> bool:
-        """Whether a lease that ends then is over before the head could start, or soon enough."""
+        """Whether a lease with this end does not delay the head too much."""
         latest = self.soonest.at
         if self.kept is None:
             latest = max(latest, self.patient_until)
@@ -39,10 +39,9 @@ class _Head:
 def serve_queue(
     ordered: Sequence[Ticket], scheduling: SchedulingState, settings: BrokerSettings
 ) -> "QueuePass":
-    """Grant what can be granted now.
+    """Grant waiting tickets where possible.
 
-    The tickets are in the order in which they are served, without those whose reservation has not
-    begun.
+    The tickets are in serving order, without those of reservations that have not begun.
     """
     run = QueuePass(scheduling, settings)
     for ticket in ordered:
@@ -51,25 +50,25 @@ def serve_queue(
 
 
 class QueuePass:
-    """One pass over the queue, and what came of it."""
+    """Pass over the queue, with its results."""
 
     def __init__(self, scheduling: SchedulingState, settings: BrokerSettings) -> None:
         self._scheduling, self._settings = scheduling, settings
         self.grants: list[LeaseRecord] = []
         self.waiting: list[tuple[Ticket, str]] = []
-        """Tickets that wait, in their order, each with a clause that says what for."""
+        """Waiting tickets in order, each with its reason as a clause."""
         self._head: _Head | None = None
         self._looked_behind = 0
         self._no_room: set[tuple[GpuRequest, frozenset[str]]] = set()
-        """What cannot be granted any more: a grant only takes more away."""
+        """Requests that cannot be granted any more in this pass, since grants only take slots."""
 
     @property
     def promised(self) -> EarliestStart | None:
-        """When the first that waits can start at the latest, by the limits known."""
+        """Latest start of the first waiting ticket, by the known limits."""
         return None if self._head is None else self._head.known
 
     def serve(self, ticket: Ticket) -> None:
-        """Grant a ticket, or note what it waits for."""
+        """Grant a ticket, or record why it waits."""
         user = ticket.client.user
         held = sum(each.lease.client.user == user for each in self._scheduling.records)
         if held >= self._settings.maximum_leases_per_user:
@@ -92,7 +91,7 @@ class QueuePass:
             self._grant(ticket, found)
             return None
         soonest = self._scheduling.earliest(ticket, is_optimistic=True)
-        # What not even an empty node could give, while a GPU of it is broken, blocks no one.
+        # A request that only broken GPUs could serve does not block the queue.
         is_ordinary = not self._scheduling.is_entitled(ticket)
         if soonest is not None and self._head is None and is_ordinary:
             known = self._scheduling.earliest(ticket, is_optimistic=False)
@@ -125,10 +124,10 @@ class QueuePass:
 
 
 def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:
-    """The lease that a ticket becomes on some slots.
+    """Turn a ticket into a lease on some slots.
 
-    One that may not share has all of each slot; it ends with its reservation, if that is earlier,
-    but not with one that replaces lost slots.
+    An exclusive lease gets all memory of each slot. The lease ends with its reservation if that
+    is earlier, unless the reservation replaces lost slots.
     """
     by_uuid = {slot.uuid: slot for slot in scheduling.node.slots}
     slots = [by_uuid[uuid] for uuid in uuids]

@@ -1,4 +1,4 @@
-"""`rightsizer queue`, `reserve` and `cancel`: leases, tickets and reservations of this node."""
+"""Commands `rightsizer queue`, `reserve` and `cancel`."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ def _show_queue(arguments: argparse.Namespace) -> int:
 
 
 def queue_text(document: Any, now: float) -> str:
-    """Text of the agent's answer at a time in seconds since the epoch."""
+    """Format the agent's answer at a time in seconds since the epoch."""
     lines = ["Leases", *_leases(document["leases"], now), "", "Queue", *_queue(document, now)]
     if document["reservations"]:
         lines += ["", "Reservations", *_reservations(document["reservations"], now)]
@@ -147,7 +147,7 @@ def _reserve(arguments: argparse.Namespace) -> int:
     try:
         document: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
     except RefusedError as error:
-        # Rightly asked: another time, or for less, it can be had.
+        # Valid request; it may succeed at another time or for fewer GPUs.
         raise RightsizerError(str(error)) from None
     answer(arguments, document, _sentence(document["message"]))
     return 0
@@ -166,7 +166,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 def _written(duration_seconds: float) -> str:
-    """As the agent takes it, to the millisecond."""
+    """Format a duration for the agent, in milliseconds."""
     return f"{round(duration_seconds * 1000)}ms" if duration_seconds else "0s"
 
 

@@ -1,4 +1,4 @@
-"""SQLite repository of the broker's state; leases outlive the agent."""
+"""SQLite repository of the broker's state; leases survive restarts of the agent."""
 
 import json
 from pathlib import Path
@@ -31,15 +31,15 @@ _KINDS: Final[dict[str, type[_Item]]] = {
 }
 _KIND_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _STORED_NAMES: Final = {"processes": "kin", "notified": "told"}
-"""Keys of a stored `LeaseRecord` that differ from its fields."""
+"""Stored keys of a `LeaseRecord` that differ from its fields."""
 _FIELDS: Final = {stored: name for name, stored in _STORED_NAMES.items()}
 _SAVE_INTERVAL: Final = nanoseconds(60.0)
 _PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
-"""Bounds the writes of a lease whose processes start and exit each second."""
+"""Limits writes for a lease with processes that start and exit every second."""
 
 
 def encode_item(item: _Item) -> str:
-    """A row's JSON, without a lease's current memory, which is measured again."""
+    """Encode a row as JSON, without a lease's current memory, which is measured again."""
     fields = asdict(item)
     if isinstance(item, LeaseRecord):
         fields = {_STORED_NAMES.get(name, name): value for name, value in fields.items()}
@@ -48,7 +48,7 @@ def encode_item(item: _Item) -> str:
 
 
 def decode_item(kind: str, text: str) -> _Item:
-    """The item of a row; raises `ValueError`, `KeyError` or `TypeError` for an unknown one."""
+    """Decode a row; raises `ValueError`, `KeyError` or `TypeError` if invalid."""
     fields = dict(json.loads(text))
     if kind == "lease":
         fields = {_FIELDS.get(name, name): value for name, value in fields.items()}
@@ -64,7 +64,7 @@ def _decode_fact(text: str | None, kind: type[_Stored]) -> _Stored | None:
 
 @dataclass(frozen=True, slots=True)
 class SavedClock:
-    """One moment by the clock of a boot and by the wall clock, to relate the clocks of boots."""
+    """One moment by a boot's clock and by the wall clock, to relate the clocks of boots."""
 
     boot: str
     at: Nanoseconds
@@ -72,27 +72,27 @@ class SavedClock:
     wall: Nanoseconds
 
     def shift_to(self, other: "SavedClock") -> Nanoseconds:
-        """What to add to times of this boot's clock for another boot's."""
+        """Offset from this boot's clock to another boot's."""
         return (self.wall - self.at) - (other.wall - other.at)
 
 
 class BrokerRepository:
-    """The state as JSON rows; writes those that changed.
+    """State as JSON rows; writes only changed ones.
 
-    Each method raises a HistoryError where the file cannot be read or written, by its constructor
-    also where another process writes it or a newer program wrote it. A broken file is replaced:
-    loading again finds nothing.
+    Every method raises a HistoryError if the file cannot be read or written; the constructor also
+    if it is locked by another process or of a newer version. A broken file is replaced, and the
+    next load finds it empty.
     """
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, (_SCHEMA,), called=BROKER_FILE)
         self._rows: dict[_Key, tuple[_Item | None, str]] | None = None
-        """What the file holds; `None` while that is unknown."""
+        """Rows in the file; `None` if unknown."""
         self.unread: tuple[str, ...] = ()
-        """Ids of rows that could not be decoded when they were loaded: `BrokerState.joined_by`
-        recovers them from their processes; the next save deletes them."""
+        """Ids of rows that could not be decoded on load: `BrokerState.joined_by` recovers them from
+        their processes, and the next save deletes them."""
         self.clock: SavedClock | None = None
-        """When the state was last saved."""
+        """Time of the last save."""
 
     @property
     def set_aside(self) -> Path | None:
@@ -100,7 +100,7 @@ class BrokerRepository:
         return self._database.set_aside
 
     def load(self) -> BrokerState | None:
-        """The state that was saved; `None` where there is none."""
+        """Load the saved state; `None` if there is none."""
         with self._database.transaction() as connection:
             query = "SELECT kind, id, form FROM item ORDER BY kind, id"
             rows = connection.execute(query).fetchall()
@@ -122,9 +122,9 @@ class BrokerRepository:
         )
 
     def save(self, state: BrokerState, wall: Nanoseconds) -> None:
-        """Write what changed; all of it, into a new file, where the old one proves broken.
+        """Write changes, or everything into a new file if the old one is broken.
 
-        `wall` is the real-time clock at the state's `as_of`.
+        `wall` is the wall time at the state's `as_of`.
         """
         breaks = self._database.breaks
         try:
@@ -136,7 +136,7 @@ class BrokerRepository:
             self._write(state, wall)
 
     def close(self) -> None:
-        """Fold the log into the file and let others write."""
+        """Checkpoint the log and release the database."""
         self._database.close()
 
     def _write(self, state: BrokerState, wall: Nanoseconds) -> None:
@@ -162,12 +162,12 @@ class BrokerRepository:
 
 
 def must_save(before: BrokerState, after: BrokerState) -> bool:
-    """Whether a crash now would lose more than a minute of usage and of idle time."""
+    """Whether a crash now would lose more than a minute of usage and idle time."""
     return _durable(before) != _durable(after)
 
 
 def has_new_processes(before: BrokerState, after: BrokerState) -> bool:
-    """Whether processes of leases have started or exited, which may wait for some seconds."""
+    """Whether processes of leases started or exited, which may be saved some seconds later."""
     old, new = ({each.id: each.processes for each in state.leases} for state in (before, after))
     return old != new
 
@@ -194,15 +194,15 @@ class StateWriter:
         self._log = logger("broker")
 
     def save(self, state: BrokerState) -> None:
-        """Write a state, or raise a HistoryError."""
+        """Write a state; raises HistoryError on failure."""
         now = self._clock.time()
         self._repository.save(state, self._clock.wall_time() - (now - state.as_of))
         self._saved, self._are_processes_unsaved = now, False
 
     def follow(self, before: BrokerState, after: BrokerState) -> None:
-        """Write a state where it matters now, or the last save is long ago.
+        """Write a state if it must be saved now, or the last save is long ago.
 
-        One that matters and cannot be saved raises a HistoryError.
+        Raises HistoryError only if it must be saved.
         """
         if must_save(before, after):
             self.save(after)
@@ -215,6 +215,6 @@ class StateWriter:
         try:
             self.save(after)
         except HistoryError as error:
-            # A crash would lose a little usage and the latest processes.
+            # A crash would lose only recent usage and processes.
             self._saved = now
             self._log.warning("broker_not_saved", error=str(error))

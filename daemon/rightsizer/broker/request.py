@@ -1,4 +1,4 @@
-"""Request for GPUs as commands and queries have it: routes, words, flags."""
+"""GPU requests of commands and queries: routes, words, flags."""
 
 import argparse
 import re
@@ -31,7 +31,7 @@ _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False
 
 
 def request_of(words: Mapping[str, str]) -> GpuRequest:
-    """A request from texts by the names of `WORDS`; missing ones have their default.
+    """Parse a request from texts by the names of `WORDS`, with defaults for missing ones.
 
     Raises:
         UsageError: a name or a value is unknown, or values contradict each other.
@@ -67,7 +67,7 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags of a GPU request."""
+    """Add the flags of a GPU request."""
     kinds = {"choices": tuple(map(str, Interconnect)), "default": str(Interconnect.ANY)}
     one, none = {"default": "1"}, {"default": ""}
     add_flags(
@@ -76,7 +76,7 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The request as the agent takes it; raises `UsageError` where it is contradictory."""
+    """Request in the agent's format; raises `UsageError` if contradictory."""
     if arguments.share and not arguments.memory:
         raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")
     words = {

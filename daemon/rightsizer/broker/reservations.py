@@ -1,4 +1,4 @@
-"""Reservations: slots kept free, which one blocks a ticket, and those in place of lost slots."""
+"""Reservations: planning, effect on tickets, and replacements of lost slots."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -23,15 +23,15 @@ from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, se
 
 _MINUTE, _HOUR = 60, 3600
 _TRIED: Final = 8
-"""Reservations whose start is tried as a limit."""
+"""Maximum of reservations tried as a time limit."""
 
 
 def planned_slots(
     reservation: Reservation, bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> tuple[str, ...]:
-    """Slots that will be free during a reservation by the limits known; empty: too few.
+    """Slots that will be free during a reservation by the known limits; empty if too few.
 
-    Leases without a known end and processes without a lease are taken to stay.
+    Assumes that leases without a known end and processes without a lease remain.
     """
     others = frozenset(
         uuid
@@ -46,7 +46,7 @@ def planned_slots(
 def too_few(
     reservation: Reservation, bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> str:
-    """Why `planned_slots` has found too few: how many are known to be free, and what is not."""
+    """Explain a failed `planned_slots`: how many slots are known to be free, and why not more."""
     asked = reservation.request.gpus
     known = 0
     for count in range(asked - 1, 0, -1):
@@ -63,10 +63,10 @@ def too_few(
 def replanned_reservations(
     bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> tuple[tuple[Booking, ...], tuple[BrokerEvent, ...]]:
-    """Reservations that have not begun, moved to other slots where theirs will not be free.
+    """Move future reservations to other slots if theirs will not be free.
 
-    Where there are none, their user is notified once; of begun ones the unavailable slots are
-    noted.
+    Without any, the user is notified once. For reservations that have begun, records unavailable
+    slots.
     """
     kept, events = list(bookings), []
     available = {each.uuid for each in scheduling.node.slots if not (each.trouble or each.holders)}
@@ -89,7 +89,7 @@ def replanned_reservations(
 
 
 def weights_of(uuids: Sequence[str], node: NodeObservation) -> tuple[float, ...]:
-    """What part of a GPU each of some slots is."""
+    """Size of each slot in GPUs."""
     parts = {slot.uuid: slot.device.capacity_ratio for slot in node.slots}
     return tuple(parts.get(uuid, 1.0) for uuid in uuids)
 
@@ -97,7 +97,7 @@ def weights_of(uuids: Sequence[str], node: NodeObservation) -> tuple[float, ...]
 def too_early(
     tickets: Sequence[Ticket], bookings: Sequence[Booking], now: Nanoseconds
 ) -> tuple[tuple[Ticket, str], ...]:
-    """Tickets whose reservation has not begun, each with a clause that says when it will."""
+    """Tickets of reservations that have not begun, each with its start as a clause."""
     starts = {each.id: each.reservation.starts for each in bookings}
     return tuple(
         (ticket, f"its reservation begins in {approximate_duration(start - now)}")
@@ -107,7 +107,7 @@ def too_early(
 
 
 def approximate_duration(ahead: Nanoseconds) -> str:
-    """Time to come in whole hours or minutes, so that messages with it seldom change."""
+    """Format a time ahead in whole hours or minutes, so that messages seldom change."""
     if (ahead_seconds := seconds(ahead)) <= _MINUTE:
         return "less than a minute"
     unit = _HOUR if ahead_seconds > _HOUR else _MINUTE
@@ -125,9 +125,9 @@ def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
 def reservation_clause(
     ticket: Ticket, refusal: PlacementRefusal, scheduling: SchedulingState
 ) -> str:
-    """How reservations block a ticket that was refused, and the limit that would avoid them.
+    """Explain how reservations block a refused ticket, and the limit that would avoid them.
 
-    Empty where none does.
+    Empty if none does.
     """
     kept = (each for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED)
     reserved = {each.slot.uuid for each in kept}
@@ -159,7 +159,7 @@ def reservation_clause(
 def _short_enough(
     ticket: Ticket, bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> Booking | None:
-    """The latest that a lease could be over before and be granted now."""
+    """Latest reservation before which a lease could end if granted now."""
     later = sorted(
         (e for e in bookings if e.reservation.starts - scheduling.now >= nanoseconds(_MINUTE)),
         key=lambda each: (-each.reservation.starts, each.id),
@@ -172,7 +172,7 @@ def _short_enough(
 
 
 def _limit_seconds(ahead: Nanoseconds) -> int:
-    """Rounded down to hours or minutes, so that messages with it seldom change."""
+    """Round down to whole hours or minutes, so that messages seldom change."""
     whole = int(seconds(ahead))
     unit = _HOUR if whole >= _HOUR else _MINUTE
     return whole // unit * unit
@@ -181,10 +181,10 @@ def _limit_seconds(ahead: Nanoseconds) -> int:
 def with_replacement(
     state: BrokerState, record: LeaseRecord, scheduling: SchedulingState, settings: BrokerSettings
 ) -> BrokerTransition:
-    """Notify the holder of lost slots once, and keep others for it as soon as there are any.
+    """Notify the holder of lost slots once, and reserve replacements when available.
 
-    They are a reservation of all slots that the lease asked for, so that its holder starts again at
-    once; it is over with the lease that draws on it.
+    The reservation covers all slots of the lease, so that the holder can restart at once; it ends
+    with the first lease that uses it.
     """
     loss = record.loss
     if loss is None or state.as_of - loss.since < nanoseconds(settings.lost_grace_seconds):
@@ -207,7 +207,7 @@ def with_replacement(
 def _replacement(
     record: LeaseRecord, scheduling: SchedulingState, settings: BrokerSettings
 ) -> Booking | None:
-    """The reservation of the slots that would serve a lease if it ended now; `None`: too few."""
+    """Reservation of slots that would serve a lease if it ended now; `None` if too few."""
     lease, now = record.lease, scheduling.now
     booking_id = f"{lease.id}r"
     if any(each.id == booking_id for each in scheduling.bookings):
@@ -215,7 +215,7 @@ def _replacement(
     until = lease.ends if lease.ends is not None and lease.ends > now else None
     bookings = (each for each in scheduling.bookings if each.is_within(now, until))
     kept = frozenset(uuid for each in bookings for uuid in each.uuids)
-    # Its own slots that are left are free once its holder has ended what runs there.
+    # Its own remaining slots become free once the holder ends the command.
     ended = replace(record, lease=replace(lease, ends=now + 1))
     records = tuple(ended if each.id == lease.id else each for each in scheduling.records)
     found = replace(scheduling, records=records).slots_at(lease.request, now + 1, kept)

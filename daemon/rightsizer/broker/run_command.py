@@ -1,4 +1,4 @@
-"""`rightsizer run`: wait for GPUs across restarts of the agent, and run a command on them."""
+"""Command `rightsizer run`: waits for GPUs, across agent restarts, and runs a command on them."""
 
 import argparse
 import os
@@ -38,10 +38,10 @@ _ID_BYTES: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 15.0
 _LONGEST_PAUSE_WITHOUT_AGENT_SECONDS: Final = 2.0
-"""Polling for one is cheap, and its GPUs are idle until then."""
+"""Polling for an absent agent is cheap, and the node's GPUs are idle until it is back."""
 _TRIES_BEFORE_THE_FIRST_ANSWER: Final = 12
 _MOST_DOUBLINGS: Final = 12
-"""Well past the longest pause: days without an agent make a number that no float holds."""
+"""Far beyond the longest pause; more would overflow a float after days without an agent."""
 _SPREAD: Final = 0.25
 _AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
 _EVERY_SECONDS: Final = 5.0
@@ -49,11 +49,11 @@ _NOT_KEPT: Final = (
     "what runs goes on, and no GPU is kept for it any more; others get them unless it is seen there"
 )
 _FAILED: Final = 125
-"""Of this command itself, as env(1) and timeout(1) have it."""
+"""Failure of this command itself, as in env(1) and timeout(1)."""
 
 
 class LeaseClient:
-    """Requests one lease; its id makes a repeated request harmless."""
+    """Requests one lease; its id makes repeated requests idempotent."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class LeaseClient:
         self._longest_pause_seconds = _LONGEST_PAUSE_SECONDS
 
     def wait(self, *, waits: bool = True, longest_seconds: float | None = None) -> Any:
-        """The answer that grants the lease; `waits`: whether at all, once the queue was served.
+        """Wait for the grant and return it; `waits=False` gives up after the queue was served once.
 
         Raises:
-            UsageError: it was refused, withdrawn or not granted in time; the request is canceled.
-            RightsizerError: no agent runs here, or it could not be asked.
+            UsageError: refused, withdrawn or not granted in time; the request is canceled.
+            RightsizerError: no agent runs here, or it could not be reached.
         """
         begun = self._time()
         answer = self._first()
@@ -94,12 +94,12 @@ class LeaseClient:
                     longest = format_duration(longest_seconds)
                     self._give_up(f"nothing was free within {longest}: {answer['why']}")
                 pause = min(pause, longest_seconds - waited)
-            self._sleep(pause * (1 + _SPREAD * random.random()))  # noqa: S311 - to ask apart.
+            self._sleep(pause * (1 + _SPREAD * random.random()))  # noqa: S311 - jitter.
             answer = self._again(answer)
         return answer
 
     def give_back(self) -> None:
-        """Cancel the request or end the lease; an agent that is away notices by itself."""
+        """Cancel the request or end the lease; an absent agent notices by itself."""
         for _ in range(3):
             try:
                 self._client.delete(f"{LEASES_PATH}/{self.id}")
@@ -123,7 +123,7 @@ class LeaseClient:
                 return answer
 
     def _again(self, last: Any) -> Any:
-        """The next answer, or the last one where there is none."""
+        """Next answer, or the last one again if there is none."""
         try:
             answer = self._poll()
         except (AgentAbsentError, AgentBusyError) as error:
@@ -141,17 +141,17 @@ class LeaseClient:
         except EndedError:
             raise
         except UsageError:
-            # A ticket that the agent does not know was lost with its file.
+            # The ticket is unknown, so the agent lost its file: submit it again.
             return self._client.post(LEASES_PATH, self._body)
 
     def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         if longest_seconds != self._longest_pause_seconds:
-            # An agent that has come back is busy with all clients, not for long.
+            # A restarted agent is busy with all clients, but not for long.
             self._failures, self._longest_pause_seconds = 0, longest_seconds
         doublings = min(self._failures, _MOST_DOUBLINGS)
         pause = min(longest_seconds, _FIRST_PAUSE_SECONDS * 2**doublings)
         self._failures += 1
-        self._sleep(pause * (1 + random.random()))  # noqa: S311 - to ask apart.
+        self._sleep(pause * (1 + random.random()))  # noqa: S311 - jitter.
 
     def _give_up(self, why: str) -> None:
         self.give_back()
@@ -164,7 +164,7 @@ class LeaseClient:
 
 
 class LeaseSupervisor(threading.Thread):
-    """Polls a lease and prints its notices; an agent may be away meanwhile."""
+    """Polls a lease and prints its notices; tolerates an absent agent."""
 
     def __init__(self, client: LocalClient, lease_id: str, say: Callable[[str], None]) -> None:
         super().__init__(name="lease", daemon=True)
@@ -172,7 +172,7 @@ class LeaseSupervisor(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Print each message once, until the lease is over."""
+        """Print each message once, until the lease ends."""
         known: tuple[str, ...] = ()
         while not self._ended.wait(_EVERY_SECONDS):
             try:
@@ -188,13 +188,13 @@ class LeaseSupervisor(threading.Thread):
                 return
             except RightsizerError:
                 continue
-            # A restarted agent has forgotten its messages.
+            # A restarted agent has no old messages.
             for message in messages[len(known) :] if messages[: len(known)] == known else messages:
                 self._say(message)
             known = messages
 
     def end(self) -> None:
-        """Stop polling, without waiting for the current poll."""
+        """Stop polling, without waiting for the current request."""
         self._ended.set()
 
 
@@ -230,7 +230,7 @@ def _wait_and_run(arguments: argparse.Namespace) -> int:
                 )["lease"]
                 tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
             except BaseException:
-                # An interrupted client leaves no ticket behind, nor an unused lease.
+                # An interrupted client must leave neither a ticket nor an unused lease.
                 lease_client.give_back()
                 raise
     except ExitSignal as signaled:

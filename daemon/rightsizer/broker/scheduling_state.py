@@ -1,4 +1,4 @@
-"""Scheduling state: slots, their leases and reservations, now and at a later time."""
+"""Scheduling state: slots, leases and reservations, now and at a later time."""
 
 from collections.abc import Sequence
 
@@ -15,17 +15,17 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class NodeObservation:
-    """The node at one moment."""
+    """Node at one moment."""
 
     slots: tuple[LeaseSlot, ...]
-    """Every GPU and MIG instance, in any order, without holders whose processes belong to a
+    """All GPUs and MIG instances, in any order, without holders whose processes belong to a
     lease."""
     topology: Topology = field(default_factory=Topology)
 
 
 @dataclass(frozen=True, slots=True)
 class EarliestStart:
-    """When a ticket can be served, by the limits known, and with which slots."""
+    """Time when a ticket can be served by the known limits, and its slots."""
 
     at: Nanoseconds
     uuids: frozenset[str]
@@ -33,23 +33,23 @@ class EarliestStart:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingState:
-    """The node at one moment with its leases and reservations."""
+    """Node at one moment with its leases and reservations."""
 
     now: Nanoseconds
     node: NodeObservation
-    """Of the same moment as the leases' measured memory."""
+    """Same moment as the leases' measured memory."""
     records: tuple[LeaseRecord, ...]
     bookings: tuple[Booking, ...]
     settings: GpuPlacementSettings
     settling: Nanoseconds = 0
-    """How long a lease must have been on a slot before another may join it."""
+    """Minimum time of a lease on a slot before another may join."""
 
     def choice(
         self, ticket: Ticket, kept: frozenset[str] = frozenset()
     ) -> PlacementChoice | PlacementRefusal:
-        """The slots that a ticket would be given now; `kept` are left to others.
+        """Slots that a ticket would get now, leaving `kept` to others.
 
-        One with a reservation gets the slots of that, or where those are unavailable, others.
+        A ticket with a reservation gets its slots, or others if those are unavailable.
         """
         if (own := self._reservation_of(ticket)) is not None:
             reserved = [slot for slot in self.node.slots if slot.uuid in own.uuids]
@@ -60,9 +60,9 @@ class SchedulingState:
         return self._choose(self.node.slots, self.records, ticket.request, kept)
 
     def is_entitled(self, ticket: Ticket) -> bool:
-        """Whether a ticket goes before others by its reservation.
+        """Whether a ticket has precedence by its reservation.
 
-        It does as far as the reservation's GPUs suffice for it and for the leases of it.
+        It does as long as the reservation has enough GPUs for it and its existing leases.
         """
         if (own := self._reservation_of(ticket)) is None:
             return False
@@ -70,17 +70,17 @@ class SchedulingState:
         return ticket.request.gpus + sum(len(each.uuids) for each in leased) <= len(own.uuids)
 
     def has_room(self, ticket: Ticket, kept: frozenset[str]) -> bool:
-        """Whether there are slots enough for a ticket now, however they are joined.
+        """Whether there are enough slots for a ticket now, regardless of their links.
 
-        Far cheaper than `choice`, and with reservations treated alike.
+        Much cheaper than `choice`, with the same treatment of reservations.
         """
         kept |= self.booked(ticket)
         return self._has_room(self.node.slots, self.records, ticket.request, kept)
 
     def earliest(self, ticket: Ticket, *, is_optimistic: bool) -> EarliestStart | None:
-        """When a ticket could be served at the earliest; `None`: at no time that is known.
+        """Earliest time when a ticket could be served; `None` if unknown.
 
-        `is_optimistic`: leases and processes without a known end are taken to end at once.
+        `is_optimistic` assumes that leases and processes without a known end end at once.
         """
         ends = {record.lease.ends for record in self.records}
         ends |= {booking.reservation.ends for booking in self.bookings}
@@ -92,7 +92,7 @@ class SchedulingState:
         return None
 
     def booked(self, ticket: Ticket, at: Nanoseconds | None = None) -> frozenset[str]:
-        """Slots that are reserved for others during a lease of a ticket from some moment on."""
+        """Slots reserved for others during a lease of a ticket that starts at a time."""
         start = self.now if at is None else at
         limit = ticket.limit_seconds
         until = None if limit is None else start + nanoseconds(limit)
@@ -114,7 +114,7 @@ class SchedulingState:
         *,
         is_optimistic: bool = False,
     ) -> frozenset[str] | None:
-        """Slots that will be free at a later moment by the limits known; `None`: too few.
+        """Slots that will be free at a later time by the known limits; `None` if too few.
 
         `is_optimistic` as in `earliest`.
         """
@@ -179,10 +179,10 @@ class SchedulingState:
         )
 
     def _as_committed(self, slot: LeaseSlot, records: Sequence[LeaseRecord]) -> LeaseSlot:
-        """A leased slot whose memory in use is all that is set aside, and that of outsiders.
+        """Leased slot with memory in use set to what is reserved plus that of outsiders.
 
-        `judge_slot` adds what was set aside to what is used where holders are known, and takes the
-        larger one where none is; here the leases' memory was measured.
+        `judge_slot` adds reserved to used memory if there are holders, and takes the maximum if
+        there are none; here the memory of leases was measured.
         """
         if not (on_it := [record for record in records if slot.uuid in record.lease.uuids]):
             return slot

@@ -1,4 +1,4 @@
-"""Score of a set of slots, criterion by criterion; the first that differs decides."""
+"""Score of a set of slots by criteria in order; the first difference decides."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
@@ -16,7 +16,7 @@ from rightsizer.sizing.gpu_sets import link_score, pcie_score
 _SLOWING: Final = frozenset(
     {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.PCIE_LINK_DEGRADED}
 )
-"""Conditions of the board; the others are the workload's own."""
+"""Conditions of the board, not of its workload."""
 
 
 CRITERIA: Final = (
@@ -34,13 +34,13 @@ CRITERIA: Final = (
     ("power_steps", 1, 16, "steps of power headroom"),
     ("temperature_steps", 1, 16, "steps of thermal headroom"),
 )
-"""Of each criterion in order of precedence: its field, 1 where more is better and -1 where less is,
-the bits of a packed score (far wider than it ever is, with room for a sign), and its label."""
+"""Criteria in order of precedence: field, 1 if more is better or -1 if less is, bits in a packed
+score (far wider than any value, with room for a sign), and label."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementScore:
-    """Values of a set by each of `CRITERIA`, whose labels say what they are."""
+    """Values of a set for each of `CRITERIA`; see their labels."""
 
     instances: int
     uncertain: int
@@ -58,13 +58,13 @@ class PlacementScore:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """To compare by: larger is better."""
+        """Sort key; larger is better."""
         return tuple(sign * int(getattr(self, name)) for name, sign, _, _ in CRITERIA)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotCandidate:
-    """A free slot with its part of the criteria."""
+    """Free slot with its part of the criteria."""
 
     verdict: SlotVerdict
     is_impaired: bool
@@ -76,7 +76,7 @@ class SlotCandidate:
 
     @property
     def slot(self) -> LeaseSlot:
-        """Its slot."""
+        """Slot of the verdict."""
         return self.verdict.slot
 
     @property
@@ -93,7 +93,7 @@ class SlotCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The free slots in a stable order, and the scores of their pairs by their indices."""
+    """Free slots in a stable order, and the scores of pairs by index."""
 
     candidates: tuple[SlotCandidate, ...]
     links: tuple[tuple[int, ...], ...]
@@ -101,7 +101,7 @@ class CandidateTable:
     empty_links: tuple[tuple[int, ...], ...]
     """As `links`, but 0 unless both are empty."""
     empty_pcie: tuple[tuple[int, ...], ...]
-    """The same over PCIe alone."""
+    """The same over PCIe only."""
 
 
 def table_of(
@@ -111,10 +111,10 @@ def table_of(
     settings: ScoringSettings,
     in_use: Collection[str] = frozenset(),
 ) -> CandidateTable:
-    """What sets are scored by, computed once.
+    """Compute the inputs of scores once.
 
-    The slots can be granted and are in any order; `in_use` are uuids of the GPUs that are in use,
-    whole or by an instance.
+    `free` are available slots in any order; `in_use` are uuids of GPUs in use, as a whole or by an
+    instance.
     """
     ordered = sorted(free, key=lambda each: slot_order(each.slot))
     warmth = settings.temperature_step_celsius
@@ -130,7 +130,7 @@ def table_of(
         for each in ordered
     )
     by_pair = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
-    # NVLink and peer access are off for MIG instances.
+    # MIG instances have neither NVLink nor peer access.
     pairs = [
         [
             None
@@ -149,7 +149,7 @@ def table_of(
 
 
 def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
-    """The score of a set of at least one candidate, by their indices in the table."""
+    """Score a non-empty set of candidates, given by table index."""
     chosen = [table.candidates[at] for at in places]
     pairs = [table.links[one][other] for one, other in combinations(places, 2)]
     behind = [at for at in range(len(table.candidates)) if at not in places]
@@ -171,14 +171,14 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
 
 
 def slot_order(slot: LeaseSlot) -> tuple[int, int, int, str]:
-    """Order of slots in output: by their GPU's index, then by instance."""
+    """Sort key of slots in output: GPU index, then instance."""
     mig = slot.device.mig
     instance = (0, 0) if mig is None else (mig.gpu_instance_id, mig.compute_instance_id)
     return (slot.device.index, *instance, slot.uuid)
 
 
 def _spare(verdict: SlotVerdict, request: GpuRequest) -> int:
-    """Of an empty slot by its size, which does not vary as its use does."""
+    """Spare memory in GiB; of an empty slot by its total, which does not vary with use."""
     slot = verdict.slot
     size = verdict.memory_left_bytes if verdict.is_shared else slot.device.memory_total_bytes
     if request.memory_bytes is None:
@@ -191,7 +191,7 @@ def _steps(headroom: float | None, step: float) -> int:
 
 
 def _among(rows: Iterable[Sequence[int]], counts: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
-    """The scores of pairs, 0 unless both count."""
+    """Scores of pairs, 0 unless both count."""
     return tuple(
         tuple(score * (here and there) for score, there in zip(row, counts, strict=True))
         for row, here in zip(rows, counts, strict=True)

@@ -1,4 +1,4 @@
-"""Search for the best sets of free slots, over scores packed into whole numbers."""
+"""Search for the best sets of free slots, with scores packed into integers."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from rightsizer.broker.settings import SearchSettings
 from rightsizer.model.frozen import dataclass
 
 _NO_LINK: Final = 1 << 20
-"""Stands for the weakest of no links at all; no link scores so much."""
+"""Weakest link of a set without links; above any link score."""
 _NO_SLOT: Final = 1 << 14
-"""The same of headrooms."""
+"""The same for headrooms."""
 
 
 _WIDTHS: Final = {name: bits for name, _, bits, _ in reversed(CRITERIA)}
@@ -23,46 +23,46 @@ _ONE: Final = {
     name: 1 << at
     for name, at in zip(_WIDTHS, accumulate(_WIDTHS.values(), initial=0), strict=False)
 }
-"""The weight of a step of each criterion in a packed score."""
+"""Weight of one unit of each criterion in a packed score."""
 _WEAKEST: Final = _ONE["weakest"]
 _POWER: Final = _ONE["power_steps"]
 
 
 @dataclass(slots=True)
 class PartialSet:
-    """Some slots of a set; never changed, and not frozen for speed."""
+    """Partial set of slots; never modified, but not frozen, for speed."""
 
     places: tuple[int, ...]
     bits: int
-    """Of the places."""
+    """Bit mask of the places."""
     sum: int
-    """The part of the score that adds up."""
+    """Additive part of the score."""
     power: int
     temperature: int
     groups: int
-    """Bits of its kinds of slots and links."""
+    """Bit mask of the kinds of its slots and links."""
     allowed: int
-    """Bits of the places that may follow."""
+    """Bit mask of the places that may follow."""
     first: int
-    """The first place that may follow."""
+    """First place that may follow."""
     added: list[int]
     """What each slot from `first` on would add to the sum."""
     ways: list[int]
-    """Bits of the kinds of links from there to its slots."""
+    """Bit masks of the kinds of links from there to its slots."""
 
 
 class PackedTable:
-    """A table as packed scores.
+    """Candidate table as packed scores.
 
-    The score of a set is a sum over its slots and pairs, plus the least of its links and headrooms
-    and the number of its groups.
+    The score of a set is a sum over its slots and pairs, plus the minimum of its links and
+    headrooms and the number of its groups.
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
         """Compute the packed score of each slot, pair and group.
 
-        `must_be_joined`: whether NVLink has to join each to each; `in_order`: whether sets are
-        built in the order of places alone, which is faster.
+        `must_be_joined` requires NVLink between all pairs; `in_order` builds sets only in place
+        order, which is faster.
         """
         candidates = table.candidates
         places = range(len(candidates))
@@ -74,7 +74,7 @@ class PackedTable:
             sum(1 << other for other in places if row[other]) if must_be_joined else everyone
             for row in table.joined
         ]
-        """Bits of the places that a slot may be joined with."""
+        """Bit masks of the places that a slot may be combined with."""
         on_gpu = Counter(each.slot.device.board_uuid for each in candidates)
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
@@ -84,18 +84,18 @@ class PackedTable:
         ways = [[self._kinds.of_link(score) for score in row] for row in table.links]
         self._together: dict[int, int] = {}
         self.classes: list[int] = self._classes()
-        """For each place the first one that is equivalent to it."""
+        """First equivalent place for each place."""
         self._before = [
             max((1 << other for other in range(at) if self.classes[other] == mine), default=0)
             for at, mine in enumerate(self.classes)
         ]
-        """The bit of the previous place of the same class, or 0."""
+        """Bit of the previous place of the same class, or 0."""
         self._starts = [at + 1 if in_order else 0 for at in places]
         self._added = [row[first:] for row, first in zip(self._pairs, self._starts, strict=True)]
         self._ways = [row[first:] for row, first in zip(ways, self._starts, strict=True)]
 
     def empty(self) -> PartialSet:
-        """The empty set."""
+        """Empty set."""
         return PartialSet(
             places=(),
             bits=0,
@@ -110,14 +110,14 @@ class PackedTable:
         )
 
     def followers(self, partial: PartialSet) -> Iterator[int]:
-        """The places that may be added: of a class the next one alone."""
+        """Places that may be added; only the next one of a class."""
         bits, allowed, before = partial.bits, partial.allowed, self._before
         for at in range(partial.first, self.size):
             if allowed >> at & 1 and (not before[at] or bits & before[at]):
                 yield at
 
     def extended(self, partial: PartialSet, at: int) -> PartialSet:
-        """The set with one slot more."""
+        """Copy with one more slot."""
         index, first = at - partial.first, self._starts[at]
         skipped = first - partial.first
         return PartialSet(
@@ -134,16 +134,16 @@ class PackedTable:
         )
 
     def score(self, partial: PartialSet) -> int:
-        """Of its slots; the links of a single one count as the best."""
+        """Score of the set; a single slot without links gets the best link value."""
         return partial.sum + self._bounded(partial.power, partial.temperature, partial.groups)
 
     def bound(self, partial: PartialSet, missing: int) -> int:
-        """An upper bound of the scores of sets with so many slots more."""
+        """Upper bound of the scores of sets with `missing` more slots."""
         most = sum(sorted(partial.added)[-missing:])
         return self.score(partial) + most + comb(missing, 2) * self._best_pair
 
     def scores_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
-        """The scores of sets with one slot more, each with its place."""
+        """Scores of sets with one more slot, each with its place."""
         first, added, ways = partial.first, partial.added, partial.ways
         for at in self.followers(partial):
             yield (
@@ -158,7 +158,7 @@ class PackedTable:
             )
 
     def _bounded(self, power: int, temperature: int, groups: int) -> int:
-        """The number of groups, and the least of links and headrooms."""
+        """Non-additive part of the score: groups, weakest link and headrooms."""
         together = self._together.get(groups)
         if together is None:
             together = self._together[groups] = self._kinds.score_of(groups)
@@ -202,8 +202,8 @@ def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
 
 
 def _pair(one: int, other: int, table: CandidateTable) -> int:
-    # The remaining pairs are all pairs less those of each chosen one; a pair of two chosen ones
-    # was subtracted twice.
+    # The remaining pairs are all pairs minus those of each chosen slot; pairs of two chosen slots
+    # are subtracted twice and added back here.
     return (
         table.links[one][other] * _ONE["total"]
         + table.empty_links[one][other] * _ONE["kept"]
@@ -212,7 +212,7 @@ def _pair(one: int, other: int, table: CandidateTable) -> int:
 
 
 class _Kinds:
-    """Bits of properties that slots and links share, so that a union is that of a set."""
+    """Bits of properties shared by slots and links, so that a union of sets is an OR."""
 
     def __init__(self) -> None:
         self._bits: dict[tuple[str, Hashable], int] = {}
@@ -220,7 +220,7 @@ class _Kinds:
         self._links: dict[int, int] = {}
 
     def of_slot(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
-        """Bits of its model and NUMA node, and of its GPU where several are on that."""
+        """Bits of its model and NUMA node, and of its GPU if it has several candidates."""
         uuid = candidate.slot.device.board_uuid
         bits = self._bit("models", candidate.model)
         bits |= self._bit("numa_nodes", candidate.slot.numa_node)
@@ -229,12 +229,12 @@ class _Kinds:
         return bits
 
     def of_link(self, score: int) -> int:
-        """The bit of a link's score."""
+        """Bit of a link's score."""
         bit = self._links[score] = self._new(("links", score))
         return bit
 
     def score_of(self, bits: int) -> int:
-        """The score of a union; no link at all counts as the best."""
+        """Score of a union; no link at all counts as the best."""
         counted = sum((bits & mask).bit_count() * _ONE[name] for name, mask in self._masks.items())
         weakest = min((score for score, bit in self._links.items() if bits & bit), default=_NO_LINK)
         return weakest * _WEAKEST - counted
@@ -253,16 +253,16 @@ class SearchResult:
     """Sets by the places of their slots in the table."""
 
     sets: tuple[tuple[int, ...], ...]
-    """Best first, of each score the first one."""
+    """Best first; the first set of each score."""
     equals: int
-    """How many other examined sets have the score of the first."""
+    """Number of other examined sets with the score of the first."""
     is_exact: bool
 
 
 def best_sets(
     table: CandidateTable, count: int, settings: SearchSettings, *, must_be_joined: bool = False
 ) -> SearchResult:
-    """The best sets of `count` slots, one of each score; `ValueError` for no slot at all."""
+    """Best sets of `count` slots, one per score; raises `ValueError` if `count` is below 1."""
     if count < 1:
         raise ValueError(f"{count} seats are no set; ask for one at least")
     best = _Best(1 + settings.rejected_maximum)
@@ -280,16 +280,16 @@ def best_sets(
 
 
 class _Best:
-    """The best scores so far, and the first set that has each."""
+    """Best scores so far, with the first set of each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._first: dict[int, tuple[int, ...]] = {}
         self._highest: int | None = None
         self.equal: list[tuple[int, ...]] = []
-        """All sets that have the best score."""
+        """All sets with the best score."""
         self.least: int | None = None
-        """The score that a set must reach; `None` while there is no bound."""
+        """Minimum score to be kept; `None` if there is no bound yet."""
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
@@ -297,7 +297,7 @@ class _Best:
         return tuple(self._first[score] for score in sorted(self._first, reverse=True))
 
     def offer(self, score: int, places: tuple[int, ...]) -> None:
-        """Add a set; of those with one score the first is kept."""
+        """Add a set; only the first of each score is kept."""
         if self._highest is None or score > self._highest:
             self._highest, self.equal = score, [places]
         elif score == self._highest:
@@ -312,7 +312,7 @@ class _Best:
 
 
 def _search_all(packed: PackedTable, partial: PartialSet, missing: int, best: _Best) -> None:
-    """Depth first, in the order of the places, with branches cut by their bound."""
+    """Depth-first search in place order, pruned by bounds."""
     if missing == 1:
         for score, at in packed.scores_with_one_more(partial):
             if best.least is None or score >= best.least:
@@ -327,7 +327,7 @@ def _search_all(packed: PackedTable, partial: PartialSet, missing: int, best: _B
 
 
 def _search_beam(packed: PackedTable, count: int, best: _Best, most: int) -> None:
-    """Beam search: the best sets of each size are extended, in any order of places."""
+    """Beam search: extends the best sets of each size, in any place order."""
     followed = [packed.empty()]
     for _ in range(count):
         longer: dict[int, tuple[int, PartialSet, int]] = {}
@@ -341,7 +341,7 @@ def _search_beam(packed: PackedTable, count: int, best: _Best, most: int) -> Non
 
 
 def _number_of_sets(classes: Sequence[int], count: int) -> int:
-    """Sets of some size, with members of a class taken in their order only."""
+    """Number of sets of a size, counting equivalent members once."""
     ways = [1] + [0] * count
     for size in Counter(classes).values():
         ways = [sum(ways[max(0, at - size) : at + 1]) for at in range(count + 1)]

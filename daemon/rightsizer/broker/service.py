@@ -31,14 +31,14 @@ from rightsizer.web.router import Route
 
 _WEBHOOK_KINDS: Final = HOLDER_NOTICES | {EventKind.AT_RISK}
 _VERSION: Final = 1
-"""As that of a change of advice: grows when a key changes its meaning or goes."""
+"""Same rules as for recommendations: incremented when a key changes meaning or is removed."""
 _STOP_SECONDS: Final = 5.0
 
 
 def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
-    """Webhook body of an event at a wall time on a machine.
+    """Webhook body of an event at a wall time on a node.
 
-    `event` begins with `broker_`, unlike that of a change of advice.
+    The event name begins with `broker_`, unlike those of recommendations.
     """
     return json.dumps(
         {
@@ -56,7 +56,7 @@ def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
 
 
 class BrokerService:
-    """Lease manager, observer and routes, wired; continues from the saved state."""
+    """Lease manager, observer and routes wired together; continues from the saved state."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class BrokerService:
         `latest` returns the last report, `None` before the first; `notify` sends JSON to webhooks.
 
         Raises:
-            HistoryError: another process writes the file, a newer program wrote it, or the place
-                cannot be written.
+            HistoryError: the database is locked by another process, of a newer version, or not
+                writable.
         """
         self._settings, self._clock, self._notify = settings, clock, notify
         self._interval_seconds = settings.sampling.interval
@@ -99,7 +99,7 @@ class BrokerService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Of the local socket."""
+        """Routes for the local socket."""
         return BrokerApi(
             self.manager, self._table, self._clock, lambda: self._settings.broker
         ).routes
@@ -113,7 +113,7 @@ class BrokerService:
         return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
 
     def counters(self) -> dict[str, float]:
-        """Since the agent started, by the names of metrics."""
+        """By metric name, since the agent started."""
         return dict(self.manager.counters)
 
     def follow(self, settings: BrokerFeatureSettings) -> None:
@@ -123,11 +123,11 @@ class BrokerService:
         self.manager.follow(self._broker())
 
     def start(self) -> None:
-        """Serve the queue from now on."""
+        """Start serving the queue."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Save and close; leases go on without the agent."""
+        """Save and close; leases continue without the agent."""
         self._stop.set()
         self.manager.woken.set()
         if self._thread.is_alive():
@@ -138,7 +138,7 @@ class BrokerService:
         while not self._stop.is_set():
             try:
                 self.manager.turn()
-            except Exception:  # noqa: BLE001 - leases stay as they are; the next turn may go better.
+            except Exception:  # noqa: BLE001 - leases are unchanged; the next turn may succeed.
                 self._log.exception("broker_failed")
                 self._stop.wait(self._interval_seconds)
             self.manager.woken.wait(self._interval_seconds)
@@ -151,7 +151,7 @@ class BrokerService:
         return Broker(self._settings.broker, self._settings.placement)
 
     def _begun(self, boot: str) -> BrokerTransition:
-        """The state at the start; leases that it does not know are recovered from processes."""
+        """Initial state; recovers unknown leases from running processes."""
         if self._repository.set_aside is not None:
             self._log.error("broker_set_aside", moved_to=str(self._repository.set_aside))
         now, saved = self._clock.time(), self._repository.load()
@@ -172,7 +172,7 @@ class BrokerService:
 
 
 def _reserved_later(state: BrokerState, now: Nanoseconds) -> Mapping[str, str]:
-    """By the uuid of each slot the first reservation to begin there, as a clause."""
+    """First future reservation by slot uuid, as a clause."""
     later = sorted(
         (each for each in state.bookings if each.reservation.starts > now),
         key=lambda each: (-each.reservation.starts, each.id),

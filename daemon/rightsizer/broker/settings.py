@@ -205,7 +205,7 @@ class BrokerSettings:
     )
 
     def is_operator(self, client: LeaseOwner) -> bool:
-        """Whether a client may go before others and end what others own."""
+        """Whether a client may raise priorities and end others' items."""
         return (
             client.uid == 0
             or client.user in self.operators
@@ -214,28 +214,28 @@ class BrokerSettings:
 
 
 class PlacementSettings(Protocol):
-    """Sections by which the best GPUs are chosen."""
+    """Settings sections used to choose GPUs."""
 
     @property
     def placement(self) -> GpuPlacementSettings:
-        """How sets of GPUs are compared."""
+        """Criteria for sets of GPUs."""
 
     @property
     def recommender(self) -> RecommenderSettings:
-        """What counts as trouble of a GPU, among its rules."""
+        """Rules, which define what counts as a hardware fault."""
 
 
 class BrokerFeatureSettings(PlacementSettings, Protocol):
-    """Sections that the broker of an agent reads."""
+    """Settings sections used by an agent's broker."""
 
     @property
     def broker(self) -> BrokerSettings:
-        """How GPUs of this node are leased, and to whom."""
+        """Terms of leases, and who may request them."""
 
     @property
     def path(self) -> PathSettings:
-        """Where procfs and the agent's socket are."""
+        """Locations of procfs and of the agent's socket."""
 
     @property
     def sampling(self) -> SamplingSettings:
-        """How often the devices are read."""
+        """Interval at which devices are read."""

@@ -20,70 +20,70 @@ _NO_INSTANCE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """A workload without a lease whose processes or allocation are on a slot."""
+    """Workload without a lease that has processes or an allocation on a slot."""
 
     name: str
-    """Of the workload, or of a process."""
+    """Name of the workload, or of a process."""
     has_process: bool
-    """Whether a process of it is there; a scheduler may have allocated it for nothing."""
+    """Whether it has a process there; a scheduler's allocation may be unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSlot:
-    """One device with all that placement needs; unknown figures are `None`, never 0."""
+    """Device with the data that placement needs; unknown values are `None`, never 0."""
 
     device: Device
     placement: Placement | None = None
     state: State = State.UNKNOWN
     conditions: frozenset[Condition] = frozenset()
     trouble: str | None = None
-    """Why it is unusable: down, lost, broken memory; `None` where it is healthy."""
+    """Reason why it is unusable (down, lost, broken memory), or `None`."""
     holders: tuple[SlotHolder, ...] = ()
     memory_used_bytes: float | None = None
-    """The driver's own part included."""
+    """Including the driver's own part."""
     power_headroom_watts: float | None = None
     """Below its limit."""
     temperature_headroom_celsius: float | None = None
-    """Below the hardware's slowdown."""
+    """Below the hardware's slowdown temperature."""
     idle_seconds: float | None = None
-    """For how long nothing has run on it, at least."""
+    """Minimum time for which it has been idle."""
     demand: Mapping[Resource, float] = field(default_factory=dict)
-    """Measured demand of its workloads, of the whole device; without entries where the measurement
-    was too short."""
+    """Measured demand of its workloads, relative to the whole device; entries are missing if the
+    measurement was too short."""
 
     @property
     def uuid(self) -> str:
-        """The device's."""
+        """Uuid of the device."""
         return self.device.uuid
 
     @property
     def label(self) -> str:
-        """`GPU 3`, `1g.10gb 7 of GPU 3`."""
+        """Display name: `GPU 3`, `1g.10gb 7 of GPU 3`."""
         if (mig := self.device.mig) is None:
             return f"GPU {self.device.index}"
         return f"{mig.profile} {mig.gpu_instance_id} of GPU {self.device.index}"
 
     @property
     def numa_node(self) -> int | None:
-        """Of its bus, otherwise the driver's."""
+        """NUMA node by its PCIe bus, or else by the driver."""
         found = None if self.placement is None else self.placement.numa_node
         return self.device.numa_node if found is None else found
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those near to it; empty where unknown."""
+        """Local CPUs; empty if unknown."""
         return () if self.placement is None else self.placement.cpus
 
 
 class SlotObstacle(StrEnum):
-    """Why a slot cannot be granted; stable words for programs."""
+    """Reason why a slot cannot be granted; stable names for programs."""
 
     DIVIDED = "divided"
-    """A GPU that is divided into MIG instances."""
+    """Divided into MIG instances."""
     PROFILE = "profile"
-    """Not the MIG profile that was asked for."""
+    """Not the requested MIG profile."""
     DOWN = "down"
-    """It does not answer, sleeps, was released, or its hardware is faulty."""
+    """Not responding, suspended, released, or faulty hardware."""
     UNHEALTHY = "unhealthy"
     RESERVED = "reserved"
     MEMORY = "memory"
@@ -101,19 +101,19 @@ class SlotObstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotVerdict:
-    """Whether a slot can be granted to a request."""
+    """Verdict on a slot for a request."""
 
     slot: LeaseSlot
     obstacle: SlotObstacle | None = None
-    """`None` where it can."""
+    """`None` if it can be granted."""
     why: str = ""
-    """A clause with an obstacle: `held by train-llm`."""
+    """Clause about the obstacle: `held by train-llm`."""
     is_certain: bool = True
     """Whether its state was measured; otherwise it only looks empty."""
     is_shared: bool = False
-    """Whether other work is on it."""
+    """Whether other workloads are on it."""
     memory_left_bytes: float | None = None
-    """Available to the request; `None` is unknown or nothing."""
+    """Available to the request; `None` if unknown or nothing."""
 
     @property
     def is_free(self) -> bool:
@@ -133,10 +133,10 @@ def judge_slot(
     *,
     is_reserved: bool = False,
 ) -> SlotVerdict:
-    """Whether a slot can be granted to a request now.
+    """Judge whether a slot can be granted to a request now.
 
-    The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
-    matters. `is_reserved`: whether the slot is kept free for others.
+    The slot must have no holders that belong to a lease. Of the number of GPUs, only whether it is
+    one matters. `is_reserved` means that the slot is kept free for others.
     """
     is_joined = leases or (slot.holders and request.may_share)
     found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
@@ -152,7 +152,7 @@ def judge_slot(
 
 
 def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
-    """Memory set aside on a slot by all leases."""
+    """Memory reserved on a slot by all leases."""
     return sum(
         amount
         for lease in leases
@@ -180,7 +180,7 @@ def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _O
     if slot.trouble is not None:
         yield SlotObstacle.DOWN, slot.trouble
     if Condition.HARDWARE_SLOWDOWN in slot.conditions:
-        # Heat, power brake or a fault, by the board itself; for idle GPUs too.
+        # Slowed by heat, power brake or a fault, even when idle.
         yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
     if is_reserved:
         yield SlotObstacle.RESERVED, "reserved for another user"
@@ -245,12 +245,12 @@ def _beside(
 
 
 def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
-    """Memory beyond what is set aside or used, and the reserve."""
+    """Memory beyond reserved or used memory and the safety reserve."""
     total, used = slot.device.memory_total_bytes, slot.memory_used_bytes
     if total is None or used is None:
         return None
     aside = set_aside_bytes(slot.uuid, leases)
-    # The owner of used memory is unknown: with holders beside the leases it may all be theirs.
+    # The owner of used memory is unknown: with other holders it may all be theirs.
     taken = aside + used if slot.holders else max(aside, used)
     return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
 

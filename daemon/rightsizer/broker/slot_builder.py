@@ -1,4 +1,4 @@
-"""Builder of slots from a report: GPUs, MIG instances, their holders, troubles and headroom."""
+"""Builder of slots from a report: GPUs, MIG instances, holders, faults and headroom."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -24,7 +24,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, is_fresh
 
 _BARRING: Final = frozenset({Severity.HIGH, Severity.CRITICAL})
-"""Trouble that stops work; with lesser one a GPU may go on."""
+"""Severities that make a GPU unusable; it may still work with lesser faults."""
 _OF_THE_BOARD: Final = {
     *(Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED),
     *(Condition.HARDWARE_SLOWDOWN, Condition.PCIE_LINK_DEGRADED),
@@ -35,18 +35,18 @@ _CURRENT: Final = "current"
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """Parameters of the slots of a report."""
+    """Parameters for building slots from a report."""
 
     now: Nanoseconds
     """Wall time."""
     freshness: FreshnessSettings = field(default_factory=FreshnessSettings)
     trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
     leased_pids: Collection[int] = frozenset()
-    """Processes that belong to leases, and are no holders."""
+    """Processes of leases, which do not count as holders."""
 
 
 def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
-    """Every device of a report as a slot."""
+    """Build a slot for every device of a report."""
     by_uuid = {each.device.uuid: each for each in report.devices}
     boards = (by_uuid.get(each.device.board_uuid, each) for each in report.devices)
     pairs = zip(report.devices, boards, strict=True)
@@ -77,7 +77,7 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
 
 
 def _placement(device: Device, topology: Topology) -> Placement | None:
-    """Of its GPU, with the CPUs of the NUMA node where its bus has none."""
+    """Placement of its GPU, with the CPUs of its NUMA node if the bus reports none."""
     if (found := topology.placements.get(device.board_uuid)) is None:
         return None
     if not (cpus := found.cpus) and found.numa_node is not None:
@@ -86,7 +86,7 @@ def _placement(device: Device, topology: Topology) -> Placement | None:
 
 
 def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> str | None:
-    """The first that makes it unusable, as a clause."""
+    """First reason why it is unusable, as a clause."""
     for each in (own, board):
         if each.down is not None:
             return f"down: {each.down.detail}"
@@ -96,14 +96,14 @@ def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotV
 
 
 def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> Iterator[str]:
-    """By the driver now, then by open advice."""
+    """Faults reported by the driver now, then by open advice."""
     if (reading := board.reading) is not None:
         devices = report.devices
         readings = {each.device.uuid: each.reading for each in devices if each.reading is not None}
         node = Node(tuple(each.device for each in devices), readings)
         status = BoardStatus(board.device, reading, board.xids)
         stands = InspectedBoard(status, node, report.wall_time)
-        # Other links are in the topology.
+        # Other links are covered by the topology.
         links = [e for e in link_faults(stands, view.trouble) if "fabric_state" in e.evidence]
         own = (*driver_faults(stands, view.trouble), *memory_faults(stands, view.trouble))
         yield from (each.what for each in (*own, *links) if each.severity in _BARRING)
@@ -115,7 +115,7 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
 
 
 def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
-    """Workloads and processes without a lease; with one workload all processes are its."""
+    """Workloads and processes without a lease; a running workload accounts for all processes."""
     processes = () if own.reading is None else own.reading.processes or ()
     unleased = sorted({each.pid for each in processes} - set(leased_pids))
     are_leased = bool(processes) and not unleased
@@ -132,7 +132,7 @@ def _difference(most: float | None, now: float | None) -> float | None:
 
 
 def _idle_seconds(strip: Iterable[StripCell]) -> float | None:
-    """How long the last cells of the day are idle throughout."""
+    """Duration of the idle cells at the end of the day's strip."""
     idle: Nanoseconds = 0
     for cell in reversed(tuple(strip)):
         here = sum(cell.states.get(state, 0) for state in IDLE_STATES)

@@ -1,4 +1,4 @@
-"""State of the broker: tickets, leases, reservations, endings, usage per user and its ranking."""
+"""State of the broker: tickets, leases, reservations, endings, fair-share usage and ranking."""
 
 import math
 from collections import defaultdict
@@ -11,22 +11,22 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0
-"""GPU-seconds below which a user without a lease counts as one without usage."""
+"""GPU-seconds below which the usage of a user without a lease is dropped."""
 _ENDINGS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ShareUsage:
-    """GPU-seconds by user, decayed up to some moment."""
+    """GPU-seconds by user, decayed to a point in time."""
 
     as_of: Nanoseconds = 0
     gpu_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of a shared GPU by the part of its memory that was set aside."""
+    """Shared GPUs count by their share of reserved memory."""
 
     def charged(
         self, now: Nanoseconds, rates: Mapping[str, float], half_life_seconds: float
     ) -> "ShareUsage":
-        """The usage at a later moment, exact however often it is computed.
+        """Decay and charge usage to a later time, exact regardless of the number of steps.
 
         An earlier `now` changes nothing; `rates` are the GPUs that each user held all the time
         since, shared ones in part.
@@ -43,9 +43,9 @@ class ShareUsage:
         return ShareUsage(now, known)
 
     def factor(self, user: str, users: Collection[str]) -> float:
-        """1 for a user without usage, 1/2 for an equal share, nearly 0 for far more.
+        """Fair-share factor: 1 without usage, 1/2 for an equal share, near 0 for far more.
 
-        `users` and those with usage share the node.
+        The node is shared by `users` and all those with usage.
         """
         if (total := sum(self.gpu_seconds.values())) <= 0:
             return 1.0
@@ -56,10 +56,10 @@ class ShareUsage:
 def ranked(
     tickets: Iterable[Ticket], usage: ShareUsage, settings: BrokerSettings, now: Nanoseconds
 ) -> tuple[Ticket, ...]:
-    """Tickets in the order in which they are served.
+    """Sort tickets into serving order.
 
-    A step of priority outweighs any fair share, and waiting for `aging_seconds` is worth a step, so
-    that no ticket starves. Of equal ones the older is first.
+    A step of priority outweighs any fair share. Waiting for `aging_seconds` is worth a step, so
+    that no ticket starves. Older tickets win ties.
     """
     waiting = tuple(tickets)
     users = {ticket.client.user for ticket in waiting}
@@ -85,36 +85,36 @@ def leases_by_slot(leases: Iterable[Lease]) -> Mapping[str, tuple[Lease, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A reservation and the slots that are kept free for it."""
+    """Reservation with the slots kept free for it."""
 
     reservation: Reservation
     uuids: tuple[str, ...]
     uid: int
-    """Of the client that reserved; operators may reserve for others."""
+    """Uid of the client that reserved; operators may reserve for others."""
     is_at_risk: bool = False
-    """Whether its user was notified that the slots will not be free in time."""
+    """Whether the user was notified that the slots will not be free in time."""
     weights: tuple[float, ...] = ()
-    """What part of a GPU each slot is; empty: each is a whole one."""
+    """Size of each slot in GPUs; empty if all are whole ones."""
     unavailable: tuple[str, ...] = ()
-    """Slots of one that has begun which were broken, or had work without a lease, at the last
-    observation: others may use these."""
+    """Slots of a reservation that has begun which were broken or occupied without a lease when last
+    observed: others may use them."""
     replaces: str | None = None
-    """Id of the lease whose holder it is kept for, because slots of that are gone; it is over with
-    the first lease of it."""
+    """Id of the lease whose lost slots it replaces; it then ends with the first lease that uses
+    it."""
 
     @property
     def id(self) -> str:
-        """The reservation's."""
+        """Id of the reservation."""
         return self.reservation.id
 
     def is_within(self, start: Nanoseconds, end: Nanoseconds | None) -> bool:
-        """Whether it overlaps a period; `None`: one without an end."""
+        """Whether it overlaps a period; `end=None` for an open one."""
         return self.reservation.ends > start and (end is None or self.reservation.starts < end)
 
     def kept_from_others(self, at: Nanoseconds) -> Mapping[str, float]:
-        """By the uuid of each slot that it blocks at a moment, its part of a GPU.
+        """Blocked slots at a time, by uuid, with their size in GPUs.
 
-        None before it begins: until then any work that ends in time may run there.
+        Empty before it begins: until then, work that ends in time may run there.
         """
         if not self.reservation.starts <= at < self.reservation.ends:
             return {}
@@ -125,43 +125,43 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """Immutable state, everything sorted by id; only `Broker` makes new ones."""
+    """Immutable state, sorted by id; only `Broker` creates new ones."""
 
     boot: str
-    """Of the machine's boot whose clock the times are of."""
+    """Id of the boot that the times refer to."""
     as_of: Nanoseconds = 0
-    """The latest moment that it knows; earlier ones are taken for this one."""
+    """Latest known time; earlier ones are clamped to it."""
     tickets: tuple[Ticket, ...] = ()
     leases: tuple[LeaseRecord, ...] = ()
     bookings: tuple[Booking, ...] = ()
     usage: ShareUsage = field(default_factory=ShareUsage)
     endings: tuple[LeaseEnding, ...] = ()
-    """The latest thousand: clients poll every few seconds."""
+    """Latest thousand, which suffices for clients that poll every few seconds."""
 
     def ticket(self, ticket_id: str) -> Ticket | None:
-        """A ticket that waits."""
+        """Waiting ticket, or `None`."""
         return next((each for each in self.tickets if each.id == ticket_id), None)
 
     def lease(self, lease_id: str) -> LeaseRecord | None:
-        """A lease that lasts."""
+        """Active lease, or `None`."""
         return next((each for each in self.leases if each.id == lease_id), None)
 
     def booking(self, reservation_id: str) -> Booking | None:
-        """A reservation that is not over."""
+        """Current or future reservation, or `None`."""
         return next((each for each in self.bookings if each.id == reservation_id), None)
 
     def ending(self, item_id: str) -> LeaseEnding | None:
-        """Who ended a ticket or a lease; `None` where no one has, or long ago."""
+        """Recorded end of a ticket or lease; `None` if not ended by others, or long ago."""
         return next((each for each in self.endings if each.id == item_id), None)
 
     def leased(self) -> Mapping[str, tuple[Lease, ...]]:
-        """Leases by the uuid of each slot."""
+        """Leases by slot uuid."""
         return leases_by_slot(record.lease for record in self.leases)
 
     def rates(self) -> Mapping[str, float]:
-        """GPUs that each user holds as of the state, shared ones in part.
+        """GPUs that each user holds now, shared ones in part.
 
-        By leases, and by the unleased part of reservations that have begun.
+        Counts leases, and the unleased part of reservations that have begun.
         """
         found: dict[str, float] = defaultdict(float)
         leased: dict[str, float] = defaultdict(float)
@@ -176,7 +176,7 @@ class BrokerState:
         return dict(found)
 
     def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
-        """The state at a later moment, with users charged for what they held until then."""
+        """Advance to a later time, charging users for what they held until then."""
         until, state = max(now, self.as_of), self
         periods = [each.reservation for each in self.bookings]
         edges = {each.starts for each in periods} | {each.ends for each in periods}
@@ -186,28 +186,28 @@ class BrokerState:
         return state
 
     def with_tickets(self, tickets: Iterable[Ticket]) -> "BrokerState":
-        """The state with these tickets in place of its own."""
+        """Copy with other tickets."""
         return replace(self, tickets=tuple(sorted(tickets, key=lambda each: each.id)))
 
     def with_leases(self, leases: Iterable[LeaseRecord]) -> "BrokerState":
-        """The state with these leases in place of its own."""
+        """Copy with other leases."""
         return replace(self, leases=tuple(sorted(leases, key=lambda each: each.id)))
 
     def with_bookings(self, bookings: Iterable[Booking]) -> "BrokerState":
-        """The state with these reservations in place of its own."""
+        """Copy with other reservations."""
         return replace(self, bookings=tuple(sorted(bookings, key=lambda each: each.id)))
 
     def with_endings(self, endings: Iterable[LeaseEnding]) -> "BrokerState":
-        """The state with the latest of these endings in place of its own."""
+        """Copy with other endings, limited to the latest."""
         latest = sorted(endings, key=lambda each: (each.at, each.id))[-_ENDINGS_KEPT:]
         return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
 
     def joined_by(self, found: Iterable[Lease]) -> "BrokerState":
-        """The state with leases that only the environments of running processes describe, from now.
+        """Add leases recovered from the environments of running processes.
 
-        They are unverified: of two that claim a slot that not both share, or a slot of a known
-        lease, the older one has it, and the other's processes count as ones without a lease.
-        Several of one id count once, by the oldest process.
+        They are unverified: if two claim a slot that not both share, or a slot of a known lease,
+        the older wins, and the other's processes count as without a lease. Several with one id
+        count once, by the oldest process.
         """
         kept = list(self.leases)
         for each in sorted(found, key=lambda each: (each.client.started_ticks, each.id)):

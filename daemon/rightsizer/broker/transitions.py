@@ -1,4 +1,4 @@
-"""Transitions of the broker's state: grant, end, notice, reboot, and their events."""
+"""Transitions of the broker's state (grant, end, notice, reboot) and their events."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -39,25 +39,24 @@ _ENDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerTransition:
-    """A new state and what happened."""
+    """New state, and the events that led to it."""
 
     state: BrokerState
     events: tuple[BrokerEvent, ...] = ()
     grants: tuple[LeaseRecord, ...] = ()
-    """Of `serve`: the leases that were granted."""
+    """Set by `serve`: granted leases."""
     waiting: tuple[tuple[Ticket, str], ...] = ()
-    """Of `serve`: tickets that wait, in the order of the queue, each with a clause that says what
-    for."""
+    """Set by `serve`: waiting tickets in queue order, each with its reason to wait as a clause."""
     promised: EarliestStart | None = None
-    """Of `serve`: when the first that waits can start at the latest, by the limits known."""
+    """Set by `serve`: latest start of the first waiting ticket, by the known limits."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the request was rejected; the last event says why."""
+        """Whether the request was rejected; the last event has the reason."""
         return bool(self.events) and self.events[-1].kind is EventKind.REFUSED
 
     def then(self, act: Callable[..., "BrokerTransition"], *arguments: Any) -> "BrokerTransition":
-        """The transition from this state by a further one, with the events of both."""
+        """Chain a further transition, with the events of both."""
         step = act(self.state, *arguments)
         return replace(step, events=(*self.events, *step.events))
 
@@ -65,7 +64,7 @@ class BrokerTransition:
 def is_dead(
     record: LeaseRecord, observation: LeaseObservation, now: Nanoseconds, settings: BrokerSettings
 ) -> bool:
-    """Whether a lease is over because none of its processes is left; an unseen one has a grace."""
+    """Whether a lease without processes has ended; one never seen has a grace period."""
     if observation.is_alive is not False:
         return False
     waited = now - record.lease.granted
@@ -75,7 +74,7 @@ def is_dead(
 def with_notices(
     record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
 ) -> tuple[LeaseRecord, tuple[BrokerEvent, ...]]:
-    """A lease and the new notices to its holder; one that ceases to hold may be repeated later."""
+    """Lease with new notices to its holder; a notice may be repeated after it ceased to hold."""
     if record.is_over_memory:
         record = replace(record, last_over_memory=now)
     found, last = dict(_notices(record, now, settings)), record.last_over_memory
@@ -86,7 +85,7 @@ def with_notices(
     )
     notified = frozenset(found)
     if last is not None and now - last < nanoseconds(settings.over_memory_grace_seconds):
-        # Too short ago for a new notice.
+        # Too soon for another notice.
         notified |= record.notified & {EventKind.OVER_MEMORY}
     return replace(record, notified=notified), events
 
@@ -120,13 +119,13 @@ def _lease_event(kind: EventKind, now: Nanoseconds, lease: Lease, message: str) 
 
 
 def refused(state: BrokerState, item_id: str, by: LeaseOwner | None, why: str) -> BrokerTransition:
-    """The same state, and the reason."""
+    """Unchanged state with the reason for the rejection."""
     event = BrokerEvent(EventKind.REFUSED, state.as_of, item_id, by.user if by else "", why)
     return BrokerTransition(state, (event,))
 
 
 def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
-    """The answer to a repeated request for what exists or existed; `None` for a new id."""
+    """Answer to a repeated request; `None` for a new id."""
     record, ticket = state.lease(wanted.id), state.ticket(wanted.id)
     known = record.lease if record is not None else ticket
     if known is None:
@@ -144,7 +143,7 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
 
 
 def granted(state: BrokerState, record: LeaseRecord) -> BrokerEvent:
-    """The event of a grant."""
+    """Event of a grant."""
     lease = record.lease
     waited = format_duration(seconds(lease.granted - lease.asked))
     how = "a part of " if lease.is_shared else ""
@@ -154,7 +153,7 @@ def granted(state: BrokerState, record: LeaseRecord) -> BrokerEvent:
 
 
 def reserved(state: BrokerState, booking: Booking) -> BrokerEvent:
-    """The event of a reservation."""
+    """Event of a reservation."""
     wanted = booking.reservation
     count, profile = len(booking.uuids), wanted.request.mig_profile
     what = f"GPU{'s' if count > 1 else ''}"
@@ -175,7 +174,7 @@ def _ended_ticket(ticket: Ticket, now: Nanoseconds, reason: EndReason) -> Broker
 
 
 def _ended_lease(record: LeaseRecord, now: Nanoseconds, reason: EndReason) -> BrokerEvent:
-    """One whose time was up has ended by that, however its processes left."""
+    """Event of an ended lease; an overdue one ends as TIME_UP, however its processes exited."""
     lease, after = record.lease, ""
     if reason is not EndReason.REBOOTED:
         reason = EndReason.TIME_UP if record.is_overdue(now) else reason
@@ -187,7 +186,7 @@ def _ended_lease(record: LeaseRecord, now: Nanoseconds, reason: EndReason) -> Br
 def without_ticket(
     state: BrokerState, ticket: Ticket, by: LeaseOwner | None = None
 ) -> BrokerTransition:
-    """The state after a ticket was withdrawn, by a client or because its client has exited."""
+    """State without a ticket that a client withdrew, or whose client exited."""
     event = _ended_ticket(ticket, state.as_of, EndReason.WITHDRAWN)
     what = f"ticket {ticket.id} was withdrawn"
     ending = ending_by(by, ticket.client, ticket.id, state.as_of, what)
@@ -198,7 +197,7 @@ def without_ticket(
 def without_lease(
     state: BrokerState, record: LeaseRecord, reason: EndReason, by: LeaseOwner | None = None
 ) -> BrokerTransition:
-    """The state after a lease ended, by a client or by itself."""
+    """State without a lease that was ended by a client or by itself."""
     what = f"lease {record.id} was ended"
     ending = ending_by(by, record.lease.client, record.id, state.as_of, what)
     event = _ended_lease(record, state.as_of, reason)
@@ -209,7 +208,7 @@ def without_lease(
 def without_booking(
     state: BrokerState, booking: Booking, kind: EventKind, what: str
 ) -> BrokerTransition:
-    """The state after a reservation; its tickets wait on as others do."""
+    """State without a reservation, whose tickets keep waiting as ordinary ones."""
     name, user = booking.id, booking.reservation.user
     event = BrokerEvent(kind, state.as_of, name, user, f"reservation {name} {what}")
     state = state.with_bookings(each for each in state.bookings if each.id != name)
@@ -233,7 +232,7 @@ def rebooted(
     shift: Nanoseconds | None,
     half_life_seconds: float,
 ) -> BrokerTransition:
-    """The state on another boot, as `Broker.after_restart` says."""
+    """State on another boot; see `Broker.after_restart`."""
     usage = replace(state.usage, as_of=now)
     if shift is not None and state.as_of + shift < now:
         usage = replace(usage, as_of=state.as_of + shift).charged(now, {}, half_life_seconds)
