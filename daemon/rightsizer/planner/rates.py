@@ -22,7 +22,13 @@ from rightsizer.sizing.requirement import (
     work_unit,
 )
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
-from rightsizer.sizing.serving import Server, Serving, best_concurrency, most_running
+from rightsizer.sizing.serving import (
+    Server,
+    Serving,
+    best_concurrency,
+    keeps_up,
+    most_running,
+)
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
@@ -59,6 +65,25 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
     kept = 1.0 - settings.serving.latency_headroom_ratio
     sampled = partial(sample_rate, requirement, board, layout)
     return _sampling(requirement.load, layout.data, sampled, concurrency, most, kept=kept)
+
+
+def is_load_kept(
+    requirement: Requirement,
+    board: Board,
+    layout: Parallelism,
+    available_bytes: float,
+    settings: SizingSettings = _DEFAULTS,
+) -> bool:
+    """Whether a layout may answer the rate that is asked for in time: quick, and never too strict.
+
+    Of models of tokens it is known as soon as how many run at that rate is.
+    """
+    memory, load = ServingMemory(requirement, layout, settings.memory), requirement.load
+    if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
+        return True
+    server = Server(memory, board, available_bytes, settings.serving)
+    asked = (load.tokens_per_second or 0.0) / units_per_request(requirement.model, load)
+    return keeps_up(server, asked)
 
 
 def _sampling(  # noqa: PLR0913 - as above.

@@ -1,6 +1,7 @@
 """Search for the best that one kind of GPU can do for a requirement, over layouts."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -18,7 +19,7 @@ from rightsizer.planner.candidate import (
     preference,
 )
 from rightsizer.planner.figures import dollars
-from rightsizer.planner.rates import late, predict_rate, targets_probability, too_slow
+from rightsizer.planner.rates import is_load_kept, late, predict_rate, targets_probability, too_slow
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
@@ -234,7 +235,10 @@ class Search:
         is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
         if load.is_open and not is_beyond:
             # That answer all in time: of several replicas, each has a calmer share.
-            return self._fewest(board, layout, 0, replicas)
+            fewest = self._fewest_in_time(board, layout, replicas)
+            found = self._serving_candidate(board, _times(layout, fewest))
+            is_found = found.fits or fewest == replicas
+            return found if is_found else self._fewest(board, layout, fewest, replicas)
         if load.is_open or is_beyond or replicas == 1:
             return self._serving_candidate(board, layout, None if load.is_open else one)
         spread = _times(layout, replicas)
@@ -250,6 +254,16 @@ class Search:
             short, enough = (short, middle) if tried.fits else (middle, enough)
             found = tried if tried.fits else found
         return found
+
+    def _fewest_in_time(self, board: Board, layout: Parallelism, enough: int) -> int:
+        """The fewest replicas that keep the load's latencies at its rate, and may still not fit."""
+        room = self._available(board)
+
+        def is_kept(replicas: int) -> bool:
+            asked = self.requirement, board, _times(layout, replicas), room
+            return is_load_kept(*asked, settings=self._sizing)
+
+        return 1 + bisect_left(range(1, enough), True, key=is_kept)
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
         """So many replicas of a load that is given, or as few more as meet the latencies.

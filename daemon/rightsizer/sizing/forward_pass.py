@@ -175,6 +175,15 @@ class ForwardPass:
         self._layer_seconds = settings.layer_seconds + unpacking
         share = board.efficiency.weight_read[Precision.BF16]
         self._read_bytes_per_second = share * board.memory_bandwidth_bytes_per_second
+        stored = precision.weights.bytes_per_parameter
+        if precision.weights.is_dequantized_whole:
+            stored += _UNPACKED_BYTES
+        self._stored_bytes = stored
+        """Of a parameter as it is read."""
+        kept = stored_parameters(model, self.count, precision.weights)
+        common = self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)
+        self._common_bytes = common
+        """Read by every pass of all layers."""
         self._depth = model.depth
         self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
         """As long as counted."""
@@ -212,15 +221,11 @@ class ForwardPass:
         """So much of all matrices but attention's own; the head has rows of its own."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
-        stored = number_format.bytes_per_parameter
-        if number_format.is_dequantized_whole:
-            stored += _UNPACKED_BYTES
-        kept = stored_parameters(self.model, self.count, number_format)
         body = self._overlapped(
             part * 2.0 * self.experts.common_active_parameters * tokens / gpus,
-            part * (self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)) / gpus,
+            part * self._common_bytes / gpus,
             self.flops_per_second,
-        ).plus(self.chosen_experts(tokens, stored), part)
+        ).plus(self.chosen_experts(tokens, self._stored_bytes), part)
         if not rows:
             return body
         flops, read = 2.0 * head * rows / gpus, head * number_format.bytes_per_embedding / gpus

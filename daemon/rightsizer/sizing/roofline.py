@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import AllReduce, Board, Precision
 from rightsizer.model.frozen import dataclass
@@ -162,8 +162,7 @@ class Bound(StrEnum):
     LATENCY = "latency"
 
 
-@dataclass(frozen=True, slots=True)
-class PassCost:
+class PassCost(NamedTuple):
     """Parts that add up: of what overlaps, each has what is due to it."""
 
     compute: float = 0.0
@@ -179,7 +178,7 @@ class PassCost:
     @property
     def bound(self) -> Bound:
         """The largest part."""
-        return max(Bound, key=lambda part: float(getattr(self, part.value)))
+        return tuple(Bound)[self.index(max(self))]
 
     def plus(self, other: "PassCost", times: float = 1.0) -> "PassCost":
         """Both, the other several times."""

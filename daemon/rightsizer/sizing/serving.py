@@ -182,11 +182,13 @@ class Server:
         Their rate is that at which they are answered, where it is not given.
         """
         load, data = self.load, self.memory.layout.data
-        if requests_per_second is None:
-            requests_per_second = self.answered(running)
-        each, at_work = requests_per_second / data, min(max(1.0, running), self.capacity)
+        at_work = min(max(1.0, running), self.capacity)
         generated = self._round(at_work) if self.is_causal else None
         serving = self.at(running * data, generated)
+        made = serving.tokens_per_second.value
+        if requests_per_second is None:
+            requests_per_second = made / self._answer
+        each = requests_per_second / data
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = queueing.spread_burstiness(stated, data)
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
@@ -198,7 +200,7 @@ class Server:
         together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
         waiting = queueing.first_token_waiting(each, step, (prompt, together), burstiness)
         residence = running / each if each else self._answer * step
-        stiffness = self._stiffness(running, serving.tokens_per_second.value)
+        stiffness = self._stiffness(running, made)
         variance = queueing.running_spread(running, burstiness, stiffness)
         ratio, seconds = queueing.waiting_for_places(running, self.places, residence, variance)
         waiting = queueing.Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
@@ -215,8 +217,12 @@ class Server:
 
     def running_at(self, requests_per_second: float) -> float:
         """Requests in flight at each replica where so many a second arrive and are answered."""
+        return self.ends_at(requests_per_second)[1]
+
+    def ends_at(self, requests_per_second: float) -> tuple[float, float]:
+        """The ends between which `running_at` lies."""
         ends = partial(queueing.halved, 0.0, self.places, times=_HALVINGS)
-        return ends(lambda each: self.answered(each) < requests_per_second)[1]
+        return ends(lambda each: self.answered(each) < requests_per_second)
 
     def _stiffness(self, running: float, made: float) -> float:
         """How much more is answered with a little more that runs, of as much more."""
@@ -304,6 +310,15 @@ def most_running(server: Server) -> float:
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
     in_time = partial(queueing.halved, 0.0, most, times=_HALVINGS)
     return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
+
+
+def keeps_up(server: Server, requests_per_second: float) -> bool:
+    """Whether so many requests a second, as they come, are answered in time, but for a hair."""
+    most = (1.0 - _LEFT) * server.answered(server.places)
+    if requests_per_second > most * (1.0 + 2.0 ** (1 - _HALVINGS)):
+        return False
+    running = server.ends_at(requests_per_second)[0]
+    return not is_late(server, server.busy_with(running, requests_per_second))
 
 
 def best_concurrency(server: Server) -> int:
