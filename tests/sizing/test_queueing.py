@@ -5,8 +5,9 @@ import pytest
 from evaluation.serving_queue import simulated
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.candidate import PlanCandidate, PredictedRate
 from rightsizer.planner.planner import Planner
+from rightsizer.planner.rates import expected_cost_ratio, load_probability
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability, spread_burstiness
@@ -101,3 +102,34 @@ def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None
 
     assert fitting
     assert all(each.rate.ttft_ms.value <= 900.0 + 1e-6 for each in fitting if each.rate.ttft_ms)
+
+
+def rate(factor: float, made: float = 100.0) -> PredictedRate:
+    """So many tokens a second, within a factor either way."""
+    return PredictedRate(EstimateInterval.around(made, factor))
+
+
+def test_surer_rate_has_the_lower_expected_cost() -> None:
+    """The same is expected of a figure that is known as of its middle."""
+    load = RequestLoad()
+    known, near, far = (expected_cost_ratio(load, rate(each), 1) for each in (1.0, 1.3, 2.5))
+
+    assert known == pytest.approx(1.0)
+    assert 1.0 < near < 1.05 < far
+
+
+def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
+    """About half of another where the load is the middle of the rate, none far below it."""
+    asked, below = (RequestLoad(tokens_per_second=each) for each in (100.0, 50.0))
+
+    assert expected_cost_ratio(asked, rate(1.2), 1) == pytest.approx(1.5)
+    assert load_probability(asked, rate(1.2)) == pytest.approx(0.5)
+    assert expected_cost_ratio(below, rate(1.2), 1) == 1.0
+    assert expected_cost_ratio(asked, rate(1.2), 10) == pytest.approx(1.05, abs=0.01)
+
+
+def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:
+    """What was paid is lost with the other half."""
+    unsure = PredictedRate(EstimateInterval.exactly(100.0), targets_probability=0.5)
+
+    assert expected_cost_ratio(RequestLoad(), unsure, 1) == pytest.approx(2.0)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, Self
+from typing import Self
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.rental import Rental
@@ -11,10 +11,6 @@ from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
-
-_LEAST_SURE: Final = 0.01
-_SURE: Final = 0.9
-"""That latencies are kept, beyond which nothing is doubted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +124,8 @@ class PredictedRate:
     tpot_ms: EstimateInterval | None = None
     targets_probability: float | None = None
     """That all latencies that are asked for are kept; `None` where none is."""
+    load_probability: float | None = None
+    """That it makes as much as is asked for; `None` where no rate is."""
     training_hours: EstimateInterval | None = None
     mfu_ratio: float | None = None
     bound: str = ""
@@ -151,6 +149,8 @@ class PlanCandidate:
     gpu_dollars_per_hour: float | None = None
     work_dollars: float | None = None
     """For a million of the tokens that the load asks for, which may be fewer than it could make."""
+    expected_dollars: float | None = None
+    """The same on average over what its rate may be, and by how likely latencies are kept."""
     rental: Rental | None = None
     """The instances that it comes in, where a cloud is named."""
     spare_gpus: int = 0
@@ -227,11 +227,10 @@ class PlanCandidate:
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     """The smaller, the better.
 
-    Of candidates that meet what is asked for: those whose work has a price first, the cheapest
-    work before the others, where what may miss the latencies costs as much more as it is less
-    likely to keep them; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
-    those that fail least: with memory enough, then by how much of it is short, then the cheapest
-    where that is above a budget.
+    Of candidates that meet what is asked for: those whose work has a price first, the least
+    expected cost before the others; then the fewest GPUs, the fastest, the cheapest hour. Of the
+    rest, those that fail least: with memory enough, then by how much of it is short, then the
+    cheapest where that is above a budget.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value
@@ -240,13 +239,10 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
         is_dear = any(each.by is CandidateFilter.PRICE for each in candidate.rejections)
         price = (candidate.dollars_per_hour or math.inf) if is_dear else 0.0
         return (2.0, not candidate.fits_memory, -shortage, price, candidate.count, -speed)
-    if candidate.work_dollars is None:
+    if candidate.expected_dollars is None:
         dollars = candidate.dollars_per_hour
         return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)
-    sure = candidate.rate.targets_probability
-    doubt = 1.0 if sure is None else min(1.0, max(_LEAST_SURE, sure) / _SURE)
-    doubted = candidate.work_dollars / doubt
-    return (0.0, doubted, candidate.count, -speed)
+    return (0.0, candidate.expected_dollars, candidate.count, -speed)
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:

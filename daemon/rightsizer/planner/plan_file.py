@@ -58,6 +58,15 @@ _FORMATS: Final = {
     "e4m3": "fp8",
 }
 """As engines call formats."""
+_CLOUDS: Final = {
+    **dict.fromkeys(("amazon", "amazon web services", "ec2"), "aws"),
+    **dict.fromkeys(("google", "google cloud", "gce"), "gcp"),
+    **dict.fromkeys(("microsoft", "microsoft azure"), "azure"),
+    **dict.fromkeys(("oracle", "oracle cloud"), "oci"),
+    **dict.fromkeys(("lambda labs", "lambdalabs"), "lambda"),
+    "*": "any",
+}
+"""As people call clouds."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
 _SHARDED: Final = 3
@@ -249,11 +258,20 @@ def _in_published_format(
     precision, model = requirement.precision, requirement.model
     if not _precision(row).values.get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
+    if row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4:
+        # Its own, as of gpt-oss, which takes as much and is unpacked alike.
+        return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)
         changed = replace(model, attention_in_16_bits=False, unread=unread)
         return replace(requirement, model=changed)
     return requirement
+
+
+def _clouds(names: str) -> str:
+    """Clouds as prices name them, separated by commas."""
+    words = (name.strip() for name in names.lower().split(","))
+    return ",".join(_CLOUDS.get(word, word) for word in words)
 
 
 def _precision(row: Row) -> Row:
@@ -331,7 +349,7 @@ def _rest(row: Row) -> dict[str, Any]:
         "gpus": _gpus(row),
         "spares": row.count("spares", 0, _MOST_SPARES) or 0,
         "budget": row.amount("budget", _LEAST_BUDGET, _MOST_BUDGET),
-        "provider": (row.text("provider") or "").strip().lower(),
+        "provider": _clouds(row.text("provider") or ""),
         "prices": dollars,
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),
     }

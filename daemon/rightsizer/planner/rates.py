@@ -12,7 +12,7 @@ from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejecti
 from rightsizer.planner.figures import number
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.queueing import met_probability
+from rightsizer.sizing.queueing import equally_likely, met_probability
 from rightsizer.sizing.requirement import (
     Parallelism,
     RequestLoad,
@@ -35,6 +35,9 @@ from rightsizer.sizing.training import training_rate
 
 _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
+_LEAST_SURE: Final = 0.01
+_RATES: Final = 20
+"""Equally likely ones, over which costs are averaged."""
 _Target = tuple[CandidateFilter, EstimateInterval, float, str]
 """By which filter a latency is judged, what is predicted, the most that may be, and a sentence."""
 
@@ -54,7 +57,7 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
     memory allow; `available_bytes`: of each GPU, headroom already taken off.
     """
     if requirement.task.trains:
-        rate = training_rate(requirement, board, layout, settings.training)
+        rate = training_rate(requirement, board, layout, settings.training, settings.samples)
         hours, mfu = rate.hours, rate.mfu_ratio
         return PredictedRate(rate.tokens_per_second, training_hours=hours, mfu_ratio=mfu)
     memory = ServingMemory(requirement, layout, settings.memory)
@@ -63,7 +66,7 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
     kept = 1.0 - settings.serving.latency_headroom_ratio
-    sampled = partial(sample_rate, requirement, board, layout)
+    sampled = partial(sample_rate, requirement, board, layout, settings=settings.samples)
     return _sampling(requirement.load, layout.data, sampled, concurrency, most, kept=kept)
 
 
@@ -188,6 +191,34 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     """
     met = [met_probability(figure, most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
     return math.prod(met) if met else None
+
+
+def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
+    """That as much is made as is asked for, by the rate's interval; `None` where no rate is."""
+    made, asked = rate.tokens_per_second, load.tokens_per_second
+    if made is None or asked is None:
+        return None
+    return 1.0 - met_probability(made, asked)
+
+
+def expected_cost_ratio(load: RequestLoad, rate: PredictedRate, replicas: int) -> float:
+    """What the work costs over all that its rate may be, of what it costs at the likeliest.
+
+    Replicas are added, or left out, until they make what is asked for; where latencies are missed,
+    what was paid is lost and something as dear is tried.
+    """
+    made, asked = rate.tokens_per_second, load.tokens_per_second
+    sure = 1.0 if rate.targets_probability is None else rate.targets_probability
+    if made is None or made.value <= 0.0:
+        return 1.0 / max(_LEAST_SURE, sure)
+    likely = equally_likely(made, _RATES)
+    if asked is None:
+        ratios = [made.value / each for each in likely]
+    else:
+        ratios = [
+            max(1, math.ceil(asked * replicas / each - _ROUNDING)) / replicas for each in likely
+        ]
+    return sum(ratios) / _RATES / max(_LEAST_SURE, sure)
 
 
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:

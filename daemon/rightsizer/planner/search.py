@@ -19,7 +19,15 @@ from rightsizer.planner.candidate import (
     preference,
 )
 from rightsizer.planner.figures import dollars
-from rightsizer.planner.rates import is_load_kept, late, predict_rate, targets_probability, too_slow
+from rightsizer.planner.rates import (
+    expected_cost_ratio,
+    is_load_kept,
+    late,
+    load_probability,
+    predict_rate,
+    targets_probability,
+    too_slow,
+)
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
@@ -321,8 +329,9 @@ class Search:
         if not self.requirement.task.trains:
             most = self._settings.gpu_maximum
             rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
-            sure = targets_probability(self.requirement.load, rate)
-            rate = replace(rate, targets_probability=sure)
+            load = self.requirement.load
+            sure, enough = targets_probability(load, rate), load_probability(load, rate)
+            rate = replace(rate, targets_probability=sure, load_probability=enough)
         usable = usable_bytes(board.memory_bytes, self._sizing.memory)
         other = runs_in if runs_in.note else None
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)
@@ -337,7 +346,15 @@ class Search:
             is_asked = asked is not None and not self.requirement.task.trains
             used = min(made.value, asked or 0.0) if is_asked else made.value
             work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
-        priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
+        load, layout = self.requirement.load, candidate.layout
+        more = expected_cost_ratio(load, candidate.rate, layout.data // layout.expert)
+        expected = None if work is None else work * more
+        priced = replace(
+            candidate,
+            gpu_dollars_per_hour=dollars_per_hour,
+            work_dollars=work,
+            expected_dollars=expected,
+        )
         cost, budget = priced.dollars_per_hour, self.requirement.budget
         if budget is None or (cost is not None and cost <= budget):
             return priced

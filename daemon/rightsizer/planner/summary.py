@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -31,6 +32,8 @@ _EQUAL: Final = 1.005
 """Times the cost of the first, up to which it is the same."""
 _DOUBLE: Final = 2.0
 """Times the cost of the first, from which on a factor reads better than a percentage."""
+_UNSURE: Final = 1.05
+"""Times the ratio of expected to stated cost of the first, from which on that is told."""
 _LOAD_STEP: Final = "the load"
 
 
@@ -92,7 +95,9 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """What to take, for how much, and how sure that is."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
-    kept = "" if sure is None else f"; {percent(sure)} sure to keep all latencies"
+    kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
+    chances = " and ".join(filter(None, (kept, _rate_chance(plan, best))))
+    kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost, unit = "no price is known", plan.requirement.unit_text
     if best.dollars_per_hour is not None:
@@ -102,6 +107,17 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     yield SummaryLine("")
     for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
         yield SummaryLine(line, LineKind.BEST)
+
+
+def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
+    """How likely the GPUs make the requested rate, and how many surely do; empty where they do."""
+    asked, made = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
+    enough, layout = best.rate.load_probability, best.layout
+    if asked is None or made is None or enough is None or enough >= DOUBTED:
+        return ""
+    groups = layout.data // layout.expert
+    count = math.ceil(groups * asked / made.low) * (layout.gpus // groups)
+    return f"{percent(enough)} to make the rate ({number(count)} GPUs: 95%)"
 
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
@@ -149,14 +165,30 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
         cost, least = other.work_dollars, best.work_dollars
         if cost is None or least is None:
             yield "no price is known" if cost is None and least is not None else "more GPUs"
-        elif cost > least * _EQUAL:
-            ratio = cost / least
-            yield f"x{number(ratio)} cost" if ratio >= _DOUBLE else f"+{ratio - 1.0:.0%} cost"
+        elif text := _expected(best, other) or _dearer(cost, least, "cost"):
+            yield text
     sure = other.rate.targets_probability
     if sure is not None and sure < DOUBTED:
         yield f"{percent(sure)} in time"
     if other.is_memory_tight:
         yield "tight memory"
+
+
+def _dearer(cost: float, least: float, word: str) -> str:
+    """`+45% cost`, `x2.3 cost`, `-1% cost`; empty where it is the same."""
+    ratio = cost / least
+    if ratio >= _DOUBLE:
+        return f"x{number(ratio)} {word}"
+    return f"{ratio - 1.0:+.0%} {word}" if abs(ratio - 1.0) > _EQUAL - 1.0 else ""
+
+
+def _expected(best: PlanCandidate, other: PlanCandidate) -> str:
+    """How much more one is expected to cost than the first, where that is another ratio."""
+    cost, least = (other.work_dollars or 0.0), (best.work_dollars or 1.0)
+    expected, first = (other.expected_dollars or 0.0), (best.expected_dollars or 1.0)
+    if expected / cost < first / least * _UNSURE and cost >= least:
+        return ""
+    return _dearer(expected, first, "mean cost") or "less sure"
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:

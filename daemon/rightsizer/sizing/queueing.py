@@ -1,7 +1,8 @@
 """Waiting of requests that arrive when they please: mean, quantiles, by load and burstiness."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -129,10 +130,31 @@ def normal_quantile(part: float) -> float:
     return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
+_END_DEVIATIONS: Final = normal_quantile(0.95)
+"""From the middle of an interval of 90% to its ends."""
+
+
 def met_probability(figure: EstimateInterval, most: float) -> float:
     """That a figure is at most so much."""
     value, end = figure.value, figure.high if most > figure.value else figure.low
     if value <= 0.0 or end <= 0.0 or end == value:
         return 1.0 if value <= most else 0.0
-    deviation = abs(math.log(end / value)) / normal_quantile(0.95)
+    deviation = abs(math.log(end / value)) / _END_DEVIATIONS
     return normal_part(math.log(most / value) / deviation)
+
+
+@cache
+def _parts(count: int) -> tuple[float, ...]:
+    """The middles of so many equally likely parts, in intervals of 90% from middle to end."""
+    quantiles = (normal_quantile((each + 0.5) / count) for each in range(count))
+    return tuple(each / _END_DEVIATIONS for each in quantiles)
+
+
+def equally_likely(figure: EstimateInterval, count: int) -> Iterator[float]:
+    """So many values that a figure has with the same probability, lowest first."""
+    value, low, high = figure.value, figure.low, figure.high
+    if min(value, low) <= 0.0:
+        yield from (value,) * count
+        return
+    below, above = value / low, high / value
+    yield from (value * (below if part < 0.0 else above) ** part for part in _parts(count))

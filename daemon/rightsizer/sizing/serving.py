@@ -48,7 +48,7 @@ def _error_factors(
 ) -> ErrorFactors:
     model, group = forward.model, layout.tensor * layout.expert
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
-    is_spread = layout.expert > 1 and group > joined_gpus(board)
+    is_spread = group * layout.pipeline > joined_gpus(board)
     is_small = forward.count.total < settings.small_model_parameters and not model.is_encoder
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,

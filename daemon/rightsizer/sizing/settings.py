@@ -1,4 +1,4 @@
-"""Settings of sizing: plans, memory, serving, training, cost."""
+"""Settings of sizing: plans, memory, serving, images and tables, training, cost."""
 
 from functools import partial
 from typing import Final
@@ -115,7 +115,8 @@ class ServingErrorSettings:
             Source: the same
         experts_first_token_factor: How much later their first token.
             Source: 33 rows of the same
-        servers_factor: Beside that, where replicas on several servers share experts.
+        servers_factor: Beside that, where one model is spread over several servers, by its experts
+            or by stages.
             Source: assumed
         other_kind_factor: Beside that, of models that nobody measured here: encoders, recurrent
             mixers, attention over picked tokens.
@@ -227,6 +228,59 @@ class ServingModelSettings:
     chunk_tokens: int | None = setting(None, within=(1, None))
     requests_maximum: int | None = setting(None, within=(1, None))
     errors: ServingErrorSettings = field(default_factory=ServingErrorSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSettings:
+    """Figures of models of images and of tables; a site that has measured its own sets them.
+
+    Attributes:
+        convolution_ratio: What convolutions reach of the dense peak.
+            Source: with the traffic below, ResNet-50 in int8 (MLPerf, Offline) comes out 5 to 21%
+            low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S
+        product_ratio: What products of denoisers and transformers reach of the speed of large ones.
+            Source: assumed
+        table_product_ratio: The same of recommenders.
+            Source: assumed
+        table_read_ratio: What reads of rows of tables reach of the memory bandwidth.
+            Source: assumed
+        inference_traffic_ratio: What fused kernels of convolutions write and read of memory, of
+            what training keeps.
+            Source: counted; the same runs of MLPerf
+        training_traffic_ratio: The same of a step.
+            Source: counted: of each of the four copies that are kept four passes, as convolution,
+            norm and ReLU read and write 6 times forward and 10 times backward
+        cached_bytes: L2 cache beyond which more of it spares traffic, with the root of its size.
+            Source: Ampere's 40 MB beside Ada's 48 to 128 MB in MLPerf
+        element_traffic: Bytes moved for each element of a layer's width and each token, forward,
+            kernels fused.
+            Source: counted
+        decoder_pixel_flops: Of one pixel that latents are decoded to.
+            Source: about 2.5 TFLOP for 512 by 512 pixels
+        pass_seconds: What one pass takes beside what it computes and moves: starting its kernels.
+            Source: assumed
+        denoiser_step_seconds: The same of a step of a diffusion model.
+            Source: counted: 600 kernels of 4 us, by the blocks of Stable Diffusion 1.5 (22 residual
+            ones of 9, 16 transformers of 25)
+        exposed_ratio: The part of sums over replicas that does not hide behind computing.
+            Source: as of transformers
+        error_factor: How far off rates are either way, with a probability of 90%.
+            Source: assumed: a shape's kernels are known by their operations alone
+    """
+
+    convolution_ratio: float = _part(0.6)
+    product_ratio: float = _part(0.8)
+    table_product_ratio: float = _part(0.5)
+    table_read_ratio: float = _part(0.5)
+    inference_traffic_ratio: float = _amount(0.3)
+    training_traffic_ratio: float = _amount(4.0)
+    cached_bytes: float = setting(40e6, within=(1e6, None))
+    element_traffic: float = _amount(60.0)
+    decoder_pixel_flops: float = _amount(9.5e6)
+    pass_seconds: float = _amount(5e-4)
+    denoiser_step_seconds: float = _amount(2.4e-3)
+    exposed_ratio: float = setting(0.41)
+    error_factor: float = _factor(1.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,5 +420,6 @@ class SizingSettings:
     plan: PlanSettings = field(default_factory=PlanSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     serving: ServingModelSettings = field(default_factory=ServingModelSettings)
+    samples: SampleSettings = field(default_factory=SampleSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     cost: CostSettings = field(default_factory=CostSettings)

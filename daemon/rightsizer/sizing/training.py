@@ -18,7 +18,7 @@ from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
 from rightsizer.sizing.roofline import SERVER_GPUS, all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
-from rightsizer.sizing.settings import TrainingSettings
+from rightsizer.sizing.settings import SampleSettings, TrainingSettings
 
 _PASSES: Final = 2.0
 """Through all weights, forward and backward."""
@@ -46,6 +46,7 @@ _REPEATED_SUMS: Final = 6
 _LAYER_EXCHANGES: Final = 4
 """Of a layer with experts: to them and back, forward and backward."""
 _DEFAULTS: Final = TrainingSettings()
+_SAMPLES: Final = SampleSettings()
 _KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
@@ -274,6 +275,7 @@ def training_rate(
     board: Board,
     layout: Parallelism,
     settings: TrainingSettings = _DEFAULTS,
+    samples: SampleSettings = _SAMPLES,
 ) -> TrainingRate:
     """The rate of a training task, whether or not its memory fits."""
     model = requirement.model
@@ -284,7 +286,7 @@ def training_rate(
         each = _FLOPS if requirement.task is ModelTask.TRAINING else _FROZEN_FLOPS
         flops = shape.model_flops(each) * shape.sequence / units
     else:
-        step = sample_step(model, requirement, board, layout, trains=True)
+        step = sample_step(model, requirement, board, layout, samples, trains=True)
         seconds, units, flops = step.seconds, 1.0, step.flops / step.samples
     made = requirement.training.micro_batch * units * layout.data
     speed = made / seconds
