@@ -1,1 +1,1 @@
-"""Formats of profilers, read into one model."""
+"""Readers of profiler formats, all into one model."""

@@ -1,4 +1,4 @@
-"""Calls of a host's threads: what issued a wait, and under which frames kernels were launched."""
+"""Call stacks of host threads: what issued each wait, and which frames launched kernels."""
 
 import re
 from array import array
@@ -23,7 +23,7 @@ _MODULE: Final = "nn.Module: "
 _TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 _DEEPEST: Final = 64
-"""Depth of nested calls that is kept; deeper ones count for the last of them."""
+"""Maximum depth of nested calls; deeper ones are attributed to the last kept."""
 _MOST_THREADS: Final = 4096
 _OTHERS: Final = "(others)"
 _NO_FRAME: Final = "(in no frame)"
@@ -32,7 +32,7 @@ _NO_FRAME: Final = "(in no frame)"
 class _CallKind(IntEnum):
     OPERATOR = 0
     LINE = 1
-    """Of the program: what a person can change."""
+    """Line of the program, which its developer can change."""
     MODULE = 2
     WAIT = 3
 
@@ -44,14 +44,14 @@ class _CallName(NamedTuple):
 
 
 class _Calls(SpanLine):
-    """One thread's calls, in columns."""
+    """Calls of one thread, in columns."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: Column = array("q")
 
     def in_order(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
-        """By rising start, the longer of two that begin together first."""
+        """Yield calls by start; of equal starts the longer first."""
         for _, together in groupby(self._rows(), self._starts.__getitem__):
             for row in sorted(together, key=self._ends.__getitem__, reverse=True):
                 yield self._starts[row], self._ends[row], self.names[row]
@@ -66,7 +66,7 @@ class _OpenCall:
 
 
 class _Nest:
-    """Which calls of a thread are open, in one walk over rising times."""
+    """Open calls of a thread, during one walk in time order."""
 
     def __init__(self, calls: _Calls | None) -> None:
         self._rest = iter(()) if calls is None else calls.in_order()
@@ -74,7 +74,7 @@ class _Nest:
         self._open: list[_OpenCall] = []
 
     def around(self, start: Nanoseconds, end: Nanoseconds) -> list[_OpenCall]:
-        """The calls that hold this time, the outermost first."""
+        """Return the calls that enclose an interval, outermost first."""
         while self._next is not None and self._next[0] <= start:
             begin, until, name = self._next
             self._close(begin)
@@ -90,7 +90,7 @@ class _Nest:
 
 
 class CallStacks:
-    """Operators, frames of Python and waits by a thread's number; bounded in names."""
+    """Operators, Python frames and waits by thread; names are bounded."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._names: dict[_CallName, int] = {}
@@ -100,7 +100,7 @@ class CallStacks:
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
 
     def thread(self, number: int) -> int:
-        """The number of a thread; -1 of those beyond the bound, whose calls are not kept."""
+        """Return the number of a thread, or -1 beyond the limit, where calls are not kept."""
         if number not in self._threads:
             if len(self._threads) >= _MOST_THREADS:
                 return -1
@@ -110,14 +110,14 @@ class CallStacks:
     def operator(
         self, thread: int, name: str, span: Interval, product: TensorProduct | None = None
     ) -> None:
-        """A call of an operator, and what it multiplies."""
+        """Add a call of an operator, and the product it computes."""
         self._add(thread, _CallKind.OPERATOR, name, span, product)
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
-        """A function of Python or a module; those of libraries, which nobody changes, are not kept.
+        """Add a Python function or module; library frames, which users never change, are dropped.
 
         Returns:
-            Whether it is.
+            Whether it was kept.
         """
         if name.startswith(_MODULE):
             self.module(thread, name.removeprefix(_MODULE), span)
@@ -128,19 +128,19 @@ class CallStacks:
         return True
 
     def range(self, thread: int, name: str, span: Interval) -> None:
-        """A range that the program named."""
+        """Add a range named by the program."""
         self._add(thread, _CallKind.LINE, without_turn(name), span)
 
     def module(self, thread: int, name: str, span: Interval) -> None:
-        """What a framework calls a part of a network or of a step."""
+        """Add a framework's name of a network's or step's part."""
         self._add(thread, _CallKind.MODULE, without_turn(name), span)
 
     def wait(self, thread: int, name: str, span: Interval) -> None:
-        """A call in which the host waits."""
+        """Add a call in which the host waits."""
         self._add(thread, _CallKind.WAIT, name, span)
 
     def waits(self) -> Iterator[tuple[str, Interval]]:
-        """Every wait with what issued it: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
+        """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
         known = list(self._names)
         for thread, waits in self._waits.items():
             nest = _Nest(self._calls.get(thread))
@@ -152,7 +152,7 @@ class CallStacks:
                 yield f"{name} in {origin}" if origin else name, (start, end)
 
     def busy(self, thread: int) -> Iterator[Interval]:
-        """Operators and waits of a thread by start, however they overlap."""
+        """Yield operators and waits of a thread by start; they may overlap."""
         names, calls = list(self._names), self._calls.get(thread)
         known = calls.in_order() if calls is not None else ()
         operators = (
@@ -162,7 +162,7 @@ class CallStacks:
         return merge(operators, () if waits is None else waits.intervals())
 
     def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
-        """The frame and the product of each launch; none where no call is known."""
+        """Set frame and product of each launch; none if no call is known."""
         if not self._calls or not self._limits.frames_maximum:
             return
         launches.frames = array("i", [-1]) * len(launches)
@@ -185,7 +185,7 @@ class CallStacks:
             launches.frames[row] = place
 
     def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
-        """Products by operator and shape, the longest first."""
+        """Return the products by operator and shape, longest first."""
         names = list(self._names)
         uses = (
             ProductUse(
@@ -221,21 +221,21 @@ class CallStacks:
 
 
 def without_turn(name: str) -> str:
-    """A name without the number at its end, which counts turns, layers or instances."""
+    """Remove the trailing number of a name, which counts iterations, layers or instances."""
     return _TURN.sub("", name) or name
 
 
 class FrameTree:
-    """Frames within each other, bounded in number: beyond, time counts for the frame around."""
+    """Tree of frames, bounded in number: beyond, time counts for the enclosing frame."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._places: dict[tuple[int, str], int] = {}
         self.calls: Counter[int] = Counter()
-        """Of each frame those that launched anything; those of -1 mean nothing."""
+        """Calls of each frame that launched anything; -1 is meaningless."""
 
     def within(self, parent: int, name: str) -> int:
-        """The frame of this name within another one; -1 is around all."""
+        """Return the frame of this name within another; -1 is the root."""
         if (place := self._places.get((parent, name))) is None:
             place = len(self._places)
             if place >= self._limits.frames_maximum:
@@ -244,14 +244,14 @@ class FrameTree:
         return place
 
     def path(self, names: Iterable[str]) -> int:
-        """The innermost of frames that are named from the outermost."""
+        """Return the innermost of nested frames, named from the outermost."""
         place = -1
         for _, name in zip(range(_DEEPEST), names, strict=False):
             place = self.within(place, short_name(name, self._limits.name_maximum_characters))
         return place
 
     def uses(self, found: FrameTimes) -> tuple[FrameUse, ...]:
-        """Each before those within it, the longest first; none where no kernel is in any."""
+        """Return frames, each before its children, longest first; empty if none has a kernel."""
         keys = list(self._places)
         times, kernels = Counter[int](), Counter[int]()
         for frame, time in found.times.items():

@@ -1,4 +1,4 @@
-"""Parser of trace events in Chrome's JSON format, one by one, over a window of the file."""
+"""Streaming parser of trace events in Chrome's JSON format, over a window of the file."""
 
 import codecs
 import json
@@ -22,22 +22,22 @@ _ANY: Final = re.compile(r".", re.DOTALL)
 _SCALAR_END: Final = re.compile(r"[,\]}\s]")
 _LARGEST_EXPONENT: Final = 24
 _LARGEST: Final = 10**_LARGEST_EXPONENT
-"""Beyond any time or size, and small enough to reckon with."""
+"""Beyond any time or size, and safe in arithmetic."""
 _DIGITS: Final = 40
 _NO_NUMBER: Final = re.compile(r"(-?)(?:inf|nan)(?=[ \t\r\n,}\]])", re.IGNORECASE)
-"""What C++ prints for a quotient by zero, as PyTorch 1.8 did for a copy that took no time."""
+"""C++'s output for division by zero, as in PyTorch 1.8 for copies without duration."""
 _AS_LONG: Final = {"": "NaN", "-": "null"}
-"""What JSON's decoder takes in its place."""
+"""Replacements that JSON decoders accept."""
 _ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _LONGEST_ESCAPE: Final = 6
 _NEXT_EVENT: Final = re.compile(r'\n {0,4}\},\s*\n {0,4}(?=\{\s*"(?:ph|name)"\s*:)')
-"""Between two events as Kineto lays them out; what is within one stands on one line."""
+"""Boundary of events as Kineto formats them; it cannot occur inside an event."""
 Event: TypeAlias = dict[str, Any]
 _EVENTS: Final = "traceEvents"
 _KEY_MAXIMUM: Final = 2**16
-"""Characters of a top-level key, which are words."""
+"""Limit of a top-level key, in characters."""
 _READ_ON: Final = 2**18
-"""Characters that are read or built at once."""
+"""Characters read or built at once."""
 _NO_JSON: Final = "event that is no JSON"
 _REPAIRS_A_VALUE: Final = 100
 _REPAIRS: Final = 1_000_000
@@ -45,11 +45,11 @@ _BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
 
 class JsonWindow:
-    """The text from where reading is to what is read ahead, and ways past what is not wanted."""
+    """Text from the reading position to what is buffered, with ways to skip values."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        # What is no UTF-8 is told apart no further: names are all that it can be in.
+        # Invalid UTF-8 is replaced: it can only be in names.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self._before = 0
         self.text = ""
@@ -58,16 +58,16 @@ class JsonWindow:
 
     @property
     def place(self) -> int:
-        """Characters before where reading is."""
+        """Reading position in characters."""
         return self._before + self.at
 
     @property
     def ahead(self) -> int:
-        """Characters that are read but not used."""
+        """Buffered characters that are not consumed."""
         return len(self.text) - self.at
 
     def fill(self, size: int = _CHUNK) -> bool:
-        """Read on, letting go of what was used; false at the end of the file."""
+        """Read more and drop consumed text; return false at the end of the file."""
         if self.is_at_end:
             return False
         data = self._read(size)
@@ -79,7 +79,7 @@ class JsonWindow:
         return True
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end of the file."""
+        """Return the next character except spaces; empty at the end of the file."""
         while True:
             found = _SPACE.match(self.text, self.at)
             self.at = found.end() if found else self.at
@@ -89,14 +89,14 @@ class JsonWindow:
                 return ""
 
     def passes(self, character: str) -> bool:
-        """Go past a character if it is the next one."""
+        """Consume a character if it is the next one."""
         if self.peek() != character:
             return False
         self.at += 1
         return True
 
     def skip_value(self) -> bool:
-        """Go past a value without building it; false if the file ends before the value does."""
+        """Skip a value without building it; return false if the file ends within it."""
         first = self.peek()
         if first == '"':
             self.at += 1
@@ -117,13 +117,13 @@ class JsonWindow:
         return False
 
     def _skip_string(self) -> bool:
-        # What a backslash escapes is no quote, whatever it is.
+        # A character after a backslash never ends the string.
         while (found := self._find(_STRING_TURN)) == "\\":
             self._find(_ANY)
         return found == '"'
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
-        """Go past the next place that matches; empty at the end of the file."""
+        """Skip to the end of the next match; return it, or empty at the end of the file."""
         while not (found := pattern.search(self.text, self.at)):
             self.at = len(self.text)
             if not self.fill():
@@ -133,9 +133,9 @@ class JsonWindow:
 
 
 def microseconds(value: Any) -> Nanoseconds | None:
-    """Microseconds as whole nanoseconds; `None` if it is no number, or beyond all clocks."""
+    """Convert microseconds to whole nanoseconds; `None` if not a number, or out of range."""
     if type(value) is Decimal:
-        # Comparing costs ten times what these two do.
+        # Comparing would cost ten times as much as these two calls.
         is_usual = value.adjusted() < _LARGEST_EXPONENT and value.is_finite()
         return round(value * 1000) if is_usual else None
     if type(value) is int:
@@ -145,7 +145,7 @@ def microseconds(value: Any) -> Nanoseconds | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """A count, a size or an identifier; text of digits counts as well."""
+    """Return an integer; text of digits counts as well."""
     if type(value) is int:
         return value
     found = number(value)
@@ -153,7 +153,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def percent(value: Any) -> float | None:
-    """A percentage as a ratio."""
+    """Convert a percentage to a ratio."""
     if type(value) is int and -_LARGEST < value < _LARGEST:
         return value / 100
     found = number(value)
@@ -161,7 +161,7 @@ def percent(value: Any) -> float | None:
 
 
 def number(value: Any) -> Decimal | None:
-    """A number as it was written; `None` if it is none."""
+    """Return a number exactly as written; `None` if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if isinstance(value, str) and len(value) > _DIGITS:
@@ -174,11 +174,11 @@ def number(value: Any) -> Decimal | None:
 
 
 def repaired(text: str, error: Exception) -> str | None:
-    """The text without what the decoder stopped at; `None` where that cannot be told."""
+    """Return the text without what stopped the decoder, or `None`."""
     if not isinstance(error, json.JSONDecodeError):
         return None
     if error.msg.startswith("Invalid \\"):
-        # Folders of Windows as other systems have them; what may go on behind the text stays.
+        # Escape backslashes of Windows paths; an escape at the end may be incomplete.
         last = len(text) - _LONGEST_ESCAPE
         changed = _ESCAPE.sub(
             lambda each: each[0] if len(each[0]) > 1 or each.start() > last else "/", text
@@ -189,34 +189,34 @@ def repaired(text: str, error: Exception) -> str | None:
 
 
 class JsonEvents:
-    """Yields the events of a file, and holds the few top-level values that were asked for.
+    """Yields the events of a file, and keeps the requested top-level values.
 
-    Numbers with a fraction are `Decimal`: microseconds since 1970 with three places are more than
-    a float holds. What stands outside the events and was not asked for is never built.
+    Numbers with a fraction are `Decimal`: microseconds since 1970 with three decimals exceed a
+    float's precision. Other values outside of events are never built.
     """
 
     def __init__(self, path: Path, limits: ReadLimits, keep: Collection[str] = ()) -> None:
         self._path = path
         self._limits = limits
         self._keep = frozenset(keep)
-        # Names of old traces may hold tabs and line ends.
+        # Names in old traces may contain tabs and newlines.
         self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
         self.values: dict[str, Any] = {}
-        """Top-level values by key; whole once all events were taken."""
+        """Requested top-level values by key; complete after the last event."""
         self.unread: Counter[str] = Counter()
-        """Events that could not be built, by what is wrong with them."""
+        """Events that could not be built, by fault."""
         self.count = 0
         """Events so far."""
         self._repairs = 0
         self.fault = ""
-        """Where and how the file broke off; empty where it is whole."""
+        """Where and how the file breaks off; empty if it is complete."""
         self._has_events = False
 
     def __iter__(self) -> Iterator[Event]:
-        """Every event that is an object.
+        """Yield every event that is an object.
 
         Raises:
-            ProfileError: the file is no such trace, or asks for more than it may.
+            ProfileError: the file is no such trace, or exceeds a limit.
         """
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
@@ -253,7 +253,7 @@ class JsonEvents:
             self._break(window)
 
     def _top_value(self, window: JsonWindow, key: str) -> bool:
-        """Keep what was asked for, go past the rest; false where the file breaks off."""
+        """Keep a requested value, or skip it; return false if the file breaks off."""
         if key in self._keep:
             value, fault = self._value(window, self._limits.event_maximum_bytes)
             if not fault:
@@ -283,7 +283,7 @@ class JsonEvents:
                     return
 
     def _whole_events(self, window: JsonWindow) -> list[Event]:
-        """Events that end in the window, as many as are cheap to hold at once."""
+        """Return the events that end in the window, limited to what is cheap to hold."""
         text, at = window.text, window.at
         until = at + _READ_ON
         found: list[Event] = []
@@ -293,14 +293,14 @@ class JsonEvents:
                 event, at = decode(text, space.end())
                 found.append(event)
         except (IndexError, RecursionError, ValueError, ArithmeticError):
-            # What goes on beyond the window, or cannot be built, is looked at by itself.
+            # An incomplete or faulty event is handled separately.
             pass
         window.at = at
         self._count_some(len(found))
         return found
 
     def _value(self, window: JsonWindow, maximum: int) -> tuple[Any, str]:
-        """The next value, or why it cannot be built; then it still lies ahead."""
+        """Return the next value, or why it cannot be built; then it is not consumed."""
         window.peek()
         repairs = 0
         while True:
@@ -311,25 +311,25 @@ class JsonEvents:
             except (ValueError, ArithmeticError) as error:
                 repairs += 1
                 self._repairs += 1
-                # Within what a real writer's mistakes come to: each repair copies the text.
+                # Limited to the number of a real writer's mistakes: each repair copies the text.
                 may_repair = repairs <= _REPAIRS_A_VALUE and self._repairs <= _REPAIRS
                 if may_repair and (text := repaired(window.text, error)) is not None:
                     window.text = text
                     continue
                 if window.ahead > maximum:
                     return None, f"{_NO_JSON}, or over {maximum} bytes"
-                # As much again, so that a long value is tried a few times only.
+                # Doubles the buffer, so that a long value is tried only a few times.
                 if not window.fill(max(window.ahead, _READ_ON)):
                     return None, _NO_JSON
                 continue
             if end < len(window.text) or isinstance(value, dict) or not window.fill():
-                # A number that ends where the window does may go on.
+                # A number at the end of the window may continue.
                 window.at = min(end, len(window.text))
                 return value, ""
 
     def _pass_over(self, window: JsonWindow, what: str) -> None:
         is_open = what.startswith(_NO_JSON)
-        # Where the quotes of an event do not tell where it ends, the next one's beginning does.
+        # If quotes do not tell where an event ends, continue with the start of the next.
         if is_open and (following := _NEXT_EVENT.search(window.text, window.at)):
             window.at = following.end()
         elif not window.skip_value():

@@ -1,4 +1,4 @@
-"""Limits of what a file may cost to read, and settings of the arithmetic of timelines."""
+"""Limits of the cost of reading a file, and settings of timelines."""
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting

@@ -1,4 +1,4 @@
-"""What names of kernels, copies, host spans and ranges tell."""
+"""Meaning of the names of kernels, copies, host spans and ranges."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ _WAIT_CALL: Final = re.compile(
     r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
     r"(?:_v\d+)?$)"
 )
-"""Memory is taken and given back on an idle device."""
+"""Allocating and freeing memory waits for an idle device."""
 _SPANS: Final = ("loader", "checkpoint", "recomputation", "synchronization")
 _ANNOTATIONS, _RANGES = (
     tuple(_any_of(f"{name}{suffix}") for name in _SPANS) for suffix in ("", "_range")
@@ -48,7 +48,7 @@ _PYTHON: Final = (
     ),
 )
 _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
-"""What PyTorch's `emit_nvtx` appends, by which every range would have a name of its own."""
+"""Appended by PyTorch's `emit_nvtx`, which makes every range's name unique."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _COLLECTIVE_ANNOTATION: Final = _any_of("collective_annotation")
 _STEP: Final = _any_of("step")
@@ -56,12 +56,12 @@ _TURN: Final = _any_of("turn")
 
 
 def is_collective(name: str) -> bool:
-    """Whether it moves data between devices on behalf of all of them."""
+    """Whether a kernel moves data between devices, for all of them."""
     return _COLLECTIVE.search(name) is not None
 
 
 def uses_tensor_cores(name: str) -> bool | None:
-    """Whether it works on matrix units; `None` where the name does not tell."""
+    """Whether a kernel uses matrix units; `None` if the name does not tell."""
     if is_collective(name):
         return False
     if _MATRIX_UNITS.search(name):
@@ -70,7 +70,7 @@ def uses_tensor_cores(name: str) -> bool | None:
 
 
 def kernel_family(name: str) -> KernelFamily:
-    """What it is for."""
+    """Return the family of a kernel."""
     if is_collective(name):
         return KernelFamily.COLLECTIVE
     found = (family for pattern, family in _FAMILIES if pattern.search(name))
@@ -78,43 +78,43 @@ def kernel_family(name: str) -> KernelFamily:
 
 
 def copy_kind(name: str) -> CopyKind:
-    """From where to where."""
+    """Return the direction of a copy."""
     return next((kind for pattern, kind in _KINDS if pattern.search(name)), CopyKind.OTHER)
 
 
 def host_memory(name: str) -> HostMemory:
-    """What the host's side is; ROCm does not say."""
+    """Return the kind of host memory; unknown for ROCm."""
     found = (memory for pattern, memory in _MEMORIES if pattern.search(name))
     return next(found, HostMemory.UNKNOWN)
 
 
 def is_wait_call(name: str) -> bool:
-    """Whether a call of CUDA or HIP returns only when the device has done something."""
+    """Whether a call of CUDA or HIP returns only when the device has finished something."""
     return _WAIT_CALL.match(name) is not None
 
 
 def span_kind(name: str) -> SpanKind:
-    """What kind of span an annotation is."""
+    """Return the kind of an annotation's span."""
     if _COLLECTIVE_ANNOTATION.search(name):
         return SpanKind.COLLECTIVE
     return _kind_by(_ANNOTATIONS, name)
 
 
 def python_span(name: str) -> tuple[SpanKind, str] | None:
-    """The kind of a frame of Python, and a name without folders; most frames have none."""
+    """Return kind and name without folders of a Python frame; `None` for most frames."""
     if not name.endswith("save"):
         return None
     return next(((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name)), None)
 
 
 def range_name(text: str) -> str:
-    """The name without what makes each range different, and without folders."""
+    """Return the name of a range without unique parts and folders."""
     plain = _COUNTED.sub("", text)
     return _PATH.sub(lambda path: re.split(r"[/\\]", path[0])[-1], plain).strip()
 
 
 def range_kind(name: str) -> SpanKind:
-    """What a range of this name is about; an annotation where the name tells nothing more."""
+    """Return the kind of a range; an annotation if its name tells nothing more."""
     return _kind_by(_RANGES, name)
 
 
@@ -128,10 +128,10 @@ def _kind_by(patterns: Iterable[re.Pattern[str]], name: str) -> SpanKind:
 
 
 def is_turn(name: str) -> bool:
-    """Whether an annotation of this name begins one turn of a serving engine's loop."""
+    """Whether an annotation begins an iteration of a serving engine's loop."""
     return _TURN.fullmatch(name) is not None
 
 
 def is_step(name: str) -> bool:
-    """Whether a range of this name is one turn of the program's main loop."""
+    """Whether a range is an iteration of the program's main loop."""
     return _STEP.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""Text that profilers print: lines, CSV records, numbers, units, excerpts fit to show."""
+"""Text printed by profilers: lines, CSV records, numbers, units, safe excerpts."""
 
 import csv
 import re
@@ -19,13 +19,13 @@ _ELLIPSIS: Final = "…"
 _SECRET: Final = re.compile(
     r"\S*[/\\]\S*|[A-Za-z]{21,}|(?=[\w+/=@.~-]*\d)[\w+/=@.~-]{9,}|(?<=[=:@])\s*[\w./+~@%-]+"
 )
-"""What is a path, is as long as a key, or stands where a value does."""
+"""Matches paths, values, and text as long as a key."""
 DecimalMark = Literal[".", ","]
 _NUMBER: Final = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*(?:[eE][+-]?\d+)?")
 LARGEST: Final = 1e24
-"""Nothing that is measured is more, and what is made of it still is a finite number."""
+"""Limit of measured values, which keeps derived values finite."""
 _GROUP: Final = 3
-"""Digits between two marks that group thousands."""
+"""Digits between thousands separators."""
 _SPACES: Final = str.maketrans("", "", "' \u00a0\u202f\u2019")
 _SECONDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("ns", "nsec", "nsecond"), 1e-9),
@@ -39,11 +39,11 @@ _BYTES: Final = re.compile(r"([kmgt]?)(i?)(?:b|bytes?)(?:/s|/second|ps)?", re.IG
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _PIECE_BYTES: Final = 1 << 16
 _JOINED_LINES: Final = 50
-"""Over how many lines a quoted name may go on; beyond, its quote was never meant to close."""
+"""Lines over which a quoted name may continue; beyond, the quote is unbalanced."""
 
 
 def plain_words(text: str, longest: int = _LONGEST) -> str:
-    """The words of a sentence; whatever may be a path, a key or a name becomes an ellipsis."""
+    """Return the words of a sentence; possible paths, keys and names become an ellipsis."""
     words: list[str] = []
     for part in text.split():
         if _WORD.match(part) or _LONG_NUMBER.match(part):
@@ -55,14 +55,14 @@ def plain_words(text: str, longest: int = _LONGEST) -> str:
 
 
 def excerpt(data: bytes) -> str:
-    """How a file begins, printable and without what may be a secret."""
+    """Return the printable beginning of a file, without possible secrets."""
     text = data[: 8 * _BEGINNING].decode("utf-8", "replace")
     text = _SECRET.sub("..", " ".join(text.split()))[:_BEGINNING]
     return "".join(each if each.isascii() and each.isprintable() else "." for each in text)
 
 
 def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
-    """The value of a printed number; `None` for `n/a`, nothing, words and what cannot be."""
+    """Parse a printed number; `None` for `n/a`, blanks, words and impossible values."""
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         return None
@@ -75,7 +75,7 @@ def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
 
 
 def decimal_mark(texts: Iterable[str]) -> DecimalMark:
-    """Which of the two marks begins the decimals, by the first number that tells; else a point."""
+    """Return the decimal mark by the first unambiguous number; default is a point."""
     for text in texts:
         if mark := _decimal_mark(text.strip()):
             return mark
@@ -89,7 +89,7 @@ def _decimal_mark(text: str) -> DecimalMark | None:
     if points and commas:
         return "." if text.rindex(".") > text.rindex(",") else ","
     if points + commas != 1:
-        # A mark that is there twice groups thousands.
+        # A mark that occurs twice is a thousands separator.
         return None if points == commas else "," if points else "."
     mark: DecimalMark = "." if points else ","
     before, after = text.lstrip("+-").split(mark)
@@ -98,12 +98,12 @@ def _decimal_mark(text: str) -> DecimalMark | None:
 
 
 def seconds_in(unit: str) -> float | None:
-    """Seconds in one of this unit; `None` where it is no unit of time."""
+    """Return the seconds of a unit; `None` if it is no unit of time."""
     return _SECONDS.get(unit.strip())
 
 
 def bytes_in(unit: str) -> float | None:
-    """Bytes, or bytes a second, in one of this unit; `None` where it is no such unit."""
+    """Return the bytes, or bytes a second, of a unit; `None` if it is no such unit."""
     found = _BYTES.fullmatch(unit.strip())
     if not found:
         return None
@@ -112,24 +112,24 @@ def bytes_in(unit: str) -> float | None:
 
 
 def ratio_in(unit: str) -> float | None:
-    """What one of this unit is as a ratio; `None` where it is no share."""
+    """Return the ratio of a unit; `None` if it is no share."""
     return _RATIOS.get(unit.strip())
 
 
 class PrintedText:
-    """A text file, plain or gzip, in lines and records of bounded length."""
+    """Text file, plain or gzip, read in lines and records of bounded length."""
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
         self._path, self._limits = path, limits
         self.unread: Counter[str] = Counter()
-        """Lines that were passed over, by what was wrong with them."""
+        """Skipped lines by reason."""
         self._ahead: deque[str] = deque()
 
     def lines(self) -> Iterator[str]:
-        """Every line, without its end and a byte order mark.
+        """Yield all lines, without line ends and byte order mark.
 
         Raises:
-            ProfileError: the file cannot be opened or unpacked, or it is larger than allowed.
+            ProfileError: the file cannot be opened or unpacked, or is larger than allowed.
         """
         self._ahead.clear()
         marks = chain((_BYTE_ORDER_MARK,), repeat(""))
@@ -142,10 +142,10 @@ class PrintedText:
                 yield line
 
     def record(self, line: str, lines: Iterator[str]) -> list[str] | None:
-        """The fields of a record that begins with `line`; `None`, counted, where it is none.
+        """Return the fields of a record that begins with `line`; `None`, counted, if it is none.
 
-        A field in quotes may hold line ends. Where the quotes never close, the following lines
-        are given back to `lines`.
+        Quoted fields may span lines. If a quote never closes, the lines after the first are
+        returned to `lines`.
         """
         joined = [line]
         quotes, size = line.count('"'), len(line)
@@ -168,7 +168,7 @@ class PrintedText:
             return None
 
     def _pieces(self, file: Unpacked) -> Iterator[bytes]:
-        """The file between its line feeds, without what is too long."""
+        """Yield the lines of the file, without those too long."""
         held, is_passing = b"", False
         while data := file.read(_PIECE_BYTES):
             *whole, held = (held + data).split(b"\n")

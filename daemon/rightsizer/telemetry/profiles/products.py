@@ -1,4 +1,4 @@
-"""Products of tensors that a trace tells the shapes of: their arithmetic and least traffic."""
+"""Tensor products with known shapes: arithmetic and minimum memory traffic."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,19 +12,19 @@ _FORMATS: Final[Mapping[str, tuple[str, int]]] = {
     "signed char": ("int8", 1),
     **{f"c10::Float8_{kind}": ("fp8", 1) for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
 }
-"""Names of catalogued peaks, and bytes of an element."""
+"""Names of the catalogue's peaks, and bytes per element."""
 _MATRIX: Final = 2
 _BATCH: Final = 3
 _ATTENTION: Final = 4
 _IMAGES: Final = range(3, 6)
-"""Dimensions: images, their channels, and one to three of space."""
+"""Dimensions: batch, channels, and one to three spatial ones."""
 _LONGEST: Final = 2**31
 _CAUSAL: Final = {"False": False, "0": False, "True": True, "1": True, "2": True}
-"""A flag, or the kind of mask of memory-efficient attention."""
+"""A flag, or the mask kind of memory-efficient attention."""
 
 
 class TensorProduct(NamedTuple):
-    """One call's: matrices, a convolution or attention."""
+    """Product of one call: matrices, convolution or attention."""
 
     name: str
     shape: str
@@ -41,7 +41,7 @@ class _Work(NamedTuple):
 
 
 class _Arguments:
-    """An operator's, as PyTorch writes them with `record_shapes`."""
+    """Arguments of an operator, as PyTorch writes them with `record_shapes`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         keys = ("Input Dims", "Input type", "Concrete Inputs")
@@ -51,22 +51,22 @@ class _Arguments:
         )
 
     def sizes(self, place: int, dimensions: Sequence[int]) -> Sequence[int]:
-        """Of a tensor with as many dimensions as is allowed; empty where it is none."""
+        """Return the sizes of a tensor with an allowed number of dimensions; empty otherwise."""
         found = self._sizes[place] if 0 <= place < len(self._sizes) else None
         if not isinstance(found, list) or len(found) not in dimensions:
             return ()
         return found if all(type(each) is int and 0 < each < _LONGEST for each in found) else ()
 
     def number_format(self, place: int) -> tuple[str, int] | None:
-        """Its name and bytes; `None` of what is not catalogued."""
+        """Return name and bytes of a tensor's format; `None` if not in the catalogue."""
         return _FORMATS.get(str(self._types[place])) if place < len(self._types) else None
 
     def value(self, place: int) -> str:
-        """Of what is no tensor; empty where the trace does not tell."""
+        """Return a non-tensor argument; empty if the trace lacks it."""
         return str(self._values[place]) if place < len(self._values) else ""
 
     def numbers(self, place: int, count: int) -> Sequence[int]:
-        """A list of so many; one number stands for all of them. Empty where it is none."""
+        """Return a list of `count` numbers, of which a single one stands for all; else empty."""
         found = self.value(place).strip("[]").replace(" ", "").split(",")
         if not all(each.isdigit() for each in found) or len(found) not in {1, count}:
             return ()
@@ -74,7 +74,7 @@ class _Arguments:
 
 
 def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | None:
-    """What an operator multiplies; `None` where it does not, or the trace has no shapes of it."""
+    """Return the product of an operator; `None` if it computes none or shapes are missing."""
     if (known := _OPERATORS.get(name)) is None:
         return None
     place, work_of = known
@@ -88,7 +88,7 @@ def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | N
 
 
 def _matrices(operands: _Arguments, *, first: int) -> _Work | None:
-    """Two matrices, or two batches of them."""
+    """Return the work of two matrices, or two batches of them."""
     left, right = (operands.sizes(first + each, (_MATRIX, _BATCH)) for each in range(2))
     if not left or len(left) != len(right) or left[-1] != right[-2]:
         return None
@@ -103,7 +103,7 @@ def _matrices(operands: _Arguments, *, first: int) -> _Work | None:
 
 
 def _convolution(operands: _Arguments, *, stride: int, padding: int, dilation: int) -> _Work | None:
-    """Images and filters; the places are those of what the image of results follows from."""
+    """Return the work of a convolution; the arguments are places of its parameters."""
     image, weight = operands.sizes(0, _IMAGES), operands.sizes(1, _IMAGES)
     places = stride, padding, dilation
     steps, margins, gaps = (operands.numbers(each, len(image) - 2) for each in places)
@@ -119,7 +119,7 @@ def _convolution(operands: _Arguments, *, stride: int, padding: int, dilation: i
 
 
 def _convolution_gradients(operands: _Arguments) -> _Work | None:
-    """Of `convolution_backward`: those of the image and of the filters, as far as it is asked."""
+    """Return the work of `convolution_backward`: requested gradients of image and filters."""
     result, image, weight = (operands.sizes(place, _IMAGES) for place in range(3))
     asked = operands.value(10).strip("[]").replace(" ", "").split(",")[:2].count("True")
     steps = operands.numbers(4, len(image) - 2)
@@ -150,14 +150,14 @@ def _attention(
     heads: int = 2,
     is_gradient: bool = False,
 ) -> _Work | None:
-    """Fused attention: two products of each pair of tokens, five for its gradients.
+    """Return the work of fused attention: two products per token pair, five for gradients.
 
     Args:
         operands: The operator's arguments.
         causal: Place of the mask's flag.
-        packed: Place of the ends of sequences that share a row: no shape tells their lengths.
+        packed: Place of sequence ends in packed rows, whose lengths no shape tells.
         heads: Dimension of the heads, 1 or 2; the other one is that of the tokens.
-        is_gradient: The gradient of the result comes first; scores are computed again.
+        is_gradient: The first argument is the result's gradient; scores are recomputed.
     """
     place = int(is_gradient)
     query, key, value = (operands.sizes(place + each, (_ATTENTION,)) for each in range(3))
@@ -224,8 +224,8 @@ _OPERATORS: Final[Mapping[str, tuple[int, Callable[[_Arguments], _Work | None]]]
         )
     },
 }
-"""Operators that launch kernels themselves: the place of a factor, and how their work is reckoned.
+"""Operators that launch kernels: the place of a factor, and the function that computes work.
 
-Places are those of the operators' published signatures (PyTorch's native_functions.yaml 2.13,
+Places follow the operators' published signatures (PyTorch's native_functions.yaml 2.13,
 flash-attn 2.8).
 """

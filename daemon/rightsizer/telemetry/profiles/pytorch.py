@@ -1,4 +1,4 @@
-"""Reader of PyTorch's profiler: Kineto's JSON, plain or packed, with hardware counters or not."""
+"""Reader of PyTorch's profiler: Kineto's JSON, plain or packed, with or without counters."""
 
 import re
 from array import array
@@ -64,7 +64,7 @@ _AWAITED_COPY: Final = "copy to pageable memory"
 _OPERATORS: Final = ("cpu_op", "operator")
 _ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 _PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
-"""Kineto's plug-ins put the kind of device before what CUDA's events were called at first."""
+"""Kineto's plug-ins prefix the original names of CUDA's events by the device kind."""
 _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
 _CATEGORY_MAXIMUM: Final = 40
@@ -73,7 +73,7 @@ _KEPT: Final = (
     *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
     *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
 )
-"""Of the top level. Its `metadata` may hold the whole environment of the program."""
+"""Top-level keys to keep. `metadata` may contain the program's whole environment."""
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _MARKS: Final = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
@@ -83,13 +83,13 @@ _MARKS: Final = re.compile(
     rb"|ProfilerStep#"
 )
 _EPOCH: Final = 10**9 * NANOSECONDS_PER_SECOND
-"""Of September 2001: times beyond it count from 1970, times before it from a start of its own."""
+"""September 2001: later times count from 1970, earlier ones from an arbitrary start."""
 _LATEST: Final = 2**63
-"""Of the year 2262: no clock that counts nanoseconds gets further."""
+"""Year 2262: the limit of nanosecond clocks."""
 
 
 class PyTorchEvents:
-    """Takes events one by one into a recorder; what is of no use is counted by its category."""
+    """Passes events to a recorder; unused ones are counted by category."""
 
     def __init__(self, recorder: Recorder, limits: ReadLimits) -> None:
         self._recorder = recorder
@@ -98,11 +98,11 @@ class PyTorchEvents:
         self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
         self.ranges, self.range_count = KernelTable(limits), 0
-        """The kernels of a profile that has counters in place of a timeline."""
+        """Kernels of a profile with counters instead of a timeline."""
         self.unread: Counter[str] = Counter()
         """By category."""
         self.used_devices: dict[str, None] = {}
-        """Those with work on them, in order of appearance."""
+        """Devices with work, in order of appearance."""
         self.copies_without_size = 0
         """Some of ROCm's."""
         self._copy_calls = Launches()
@@ -110,9 +110,9 @@ class PyTorchEvents:
         self._threads: dict[tuple[str, str], int] = {}
         self._process: str | None = None
         self._awaited: Column = array("q")
-        """Numbers of copies in which the host waits, whatever their call is named."""
+        """Correlations of copies that block the host, whatever their call's name."""
         self.latest: Nanoseconds = 0
-        """The last start of an event."""
+        """Latest start of an event."""
         self._handlers: dict[str, _Handler] = {
             "kernel": self._kernel,
             "memcpy": self._copy,
@@ -126,7 +126,7 @@ class PyTorchEvents:
         }
 
     def take(self, event: Event) -> None:
-        """One event."""
+        """Take an event."""
         category, phase = event.get("cat"), event.get("ph")
         if self._untied is not None:
             self._tie(event)
@@ -139,7 +139,7 @@ class PyTorchEvents:
             self._pass_over(category if isinstance(category, str) else f"phase {phase}")
 
     def finish(self) -> None:
-        """Hand over what depends on the whole: steps told by devices alone, memory totals."""
+        """Record what depends on all events: steps known from devices only, memory totals."""
         self._tie({})
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
@@ -150,7 +150,7 @@ class PyTorchEvents:
         self._steps.finish()
         used = tuple(self.used_devices)
         for key, curve in self._memory.items():
-            # ROCm numbers the devices of memory otherwise than those of kernels.
+            # ROCm numbers devices differently for memory and kernels.
             owner = used[0] if key not in used and len(used) == 1 else key
             for at, total in curve.points():
                 self._recorder.memory(owner, total, at)
@@ -162,7 +162,7 @@ class PyTorchEvents:
             return
         start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
         if start is None or duration is None or start == duration == 0:
-            # CUPTI leaves 0 where it lost both.
+            # CUPTI writes 0 for lost times.
             self._pass_over(f"{category} without a time")
             return
         self.latest = max(self.latest, start)
@@ -175,7 +175,7 @@ class PyTorchEvents:
     def _handler(self, event: Event, category: str) -> _Handler | None:
         kind = category.lower()
         if kind in _OPERATORS:
-            # Annotations were operators once.
+            # Annotations used to be operators.
             is_annotation = _name(event).startswith(_ANNOTATION_PREFIXES)
             return self._annotation if is_annotation else self._operator
         handler = self._handlers.get(kind)
@@ -223,7 +223,7 @@ class PyTorchEvents:
         return True
 
     def _tie(self, following: Event) -> None:
-        """Hand over a kernel without a number; until 2024 ROCm's had it in the arrow behind it."""
+        """Record a kernel without correlation; until 2024 ROCm put it into the next flow event."""
         if self._untied is None:
             return
         (event, record), self._untied = self._untied, None
@@ -260,7 +260,7 @@ class PyTorchEvents:
         return is_wait
 
     def _refuse_merged(self, process: str) -> None:
-        """Raise where a second process launches: their numbers and steps mean different things."""
+        """Raise for launches of a second process: numbers and steps would clash."""
         if self._process is None:
             self._process = process
         elif process != self._process:
@@ -275,7 +275,7 @@ class PyTorchEvents:
             self._steps.mark(name, span)
         else:
             if is_turn(name):
-                # Each is named for its requests, and would be a row of its own.
+                # Names contain requests, and would each get a row.
                 name = _ENGINE_TURN
                 self._steps.begin_turn(span[0])
             self._recorder.host_span(span_kind(name), without_turn(name), *span)
@@ -332,12 +332,12 @@ class PyTorchEvents:
 
 
 def _correlation(arguments: Mapping[str, Any]) -> int | None:
-    """What ties a call to what it launched; ROCm's tracer writes 0 where it does not know."""
+    """Return the correlation of a call with its launch; ROCm writes 0 for unknown."""
     return whole_number(arguments.get("correlation")) or None
 
 
 def _stream(event: Event, arguments: Mapping[str, Any]) -> str:
-    """Old files have only a thread of that name."""
+    """Return the stream; old files have only a thread of that name."""
     found = arguments.get("stream", event.get("tid"))
     return f"stream {str(found).removeprefix('stream ')}"[:_CATEGORY_MAXIMUM]
 
@@ -348,10 +348,10 @@ def _name(event: Event) -> str:
 
 
 def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The fields of `ProfiledDevice` that are known of a device by its number.
+    """Return known `ProfiledDevice` fields by device number.
 
-    ROCm numbers the devices of kernels otherwise than those of the list; where all in the list
-    are alike, what they are is known all the same.
+    ROCm numbers devices of kernels differently from the list; if all listed devices are alike,
+    their fields are known anyway.
     """
     index, kinds = whole_number(key), [*listed.values(), {}]
     alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}
@@ -381,14 +381,14 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     events.finish()
     if not trace.count and not trace.fault:
         raise ProfileError(NO_EVENTS)
-    # The list had another name until 2021.
+    # The key until 2021 was another.
     listed = (trace.values.get(key) for key in ("deviceProperties", "computeProperties"))
     facts = dict(_listed_devices(next(filter(None, listed), None)))
     for key in events.used_devices:
         recorder.device(key, **_facts(key, facts))
     devices = recorder.devices()
     if not devices and events.range_count:
-        # Ranges do not name their device.
+        # Ranges have no device.
         device = ProfiledDevice("0", **_facts("0", facts))
         devices = (DeviceProfile(device, time=None, kernels=events.ranges.uses()),)
     base = whole_number(trace.values.get("baseTimeNanoseconds"))

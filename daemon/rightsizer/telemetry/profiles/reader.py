@@ -1,4 +1,4 @@
-"""Reader of one kind of file, and its bytes, unpacked as they are read."""
+"""Interface of profile readers, and access to a file's unpacked bytes."""
 
 import codecs
 import gzip
@@ -17,7 +17,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 _GZIP: Final = b"\x1f\x8b"
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How text begins that a shell of Windows wrote into a file for a program."""
+"""Byte order marks of text redirected by a Windows shell."""
 _OTHERS: Final = (
     (b"PK\x03\x04", "zip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -26,35 +26,35 @@ _OTHERS: Final = (
 )
 _CHUNK: Final = 2**18
 _JUDGED_FROM: Final = 2**20
-"""Unpacked bytes before which nothing is said of how much a file grew."""
+"""Unpacked bytes from which the expansion ratio is checked."""
 ReadProgress: TypeAlias = Callable[[str, int, int], None]
-"""Receives a file's name, how many of its bytes were read, and how many it has."""
+"""Receives a file's name, the bytes read, and its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of a file, unpacked if it was packed: formats are told by it."""
+    """Beginning of a file, unpacked, by which its format is detected."""
 
     name: str
-    """The file's name."""
+    """Name of the file."""
     data: bytes
     is_packed: bool = False
 
     @property
     def text(self) -> str:
-        """What it says; nothing where it is no text."""
+        """Its text; empty for binary data."""
         return "" if b"\0" in self.data else self.data.decode("utf-8-sig", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileReader:
-    """A format: how it is told, and how it is read."""
+    """A format: detection and reading."""
 
     format: ProfileFormat
     recognizes: Callable[[Head], bool]
-    """By content alone; names lie."""
+    """Detects by content only; file names are unreliable."""
     read: Callable[[Path, ReadLimits], Profile]
-    """Streams; raises `ProfileError` where the file is no such profile, or broken."""
+    """Streams a file; raises `ProfileError` if it is another format or broken."""
 
 
 _progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=lambda *_: None)
@@ -62,7 +62,7 @@ _progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=lamb
 
 @contextmanager
 def progress_reported(progress: ReadProgress) -> Iterator[None]:
-    """Tell how far files are read within it: readers of many formats open them."""
+    """Report the progress of files read within the block, by any reader."""
     token = _progress.set(progress)
     try:
         yield
@@ -71,9 +71,9 @@ def progress_reported(progress: ReadProgress) -> Iterator[None]:
 
 
 class Unpacked:
-    """A file open for reading from its start to its end, packed by gzip or plain.
+    """File opened for sequential reading, unpacked if gzip.
 
-    Text of two bytes a character is given as UTF-8.
+    UTF-16 text is converted to UTF-8.
     """
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
@@ -94,9 +94,9 @@ class Unpacked:
             codecs.getincrementaldecoder("utf-16")("replace") if beginning in _WIDE else None
         )
         self.unpacked_bytes = 0
-        """That were read so far."""
+        """Bytes read so far."""
         self.is_torn = False
-        """The packed data ended, or turned into something else, before its own end."""
+        """Whether packed data ended early or was followed by other data."""
 
     def __enter__(self) -> Self:
         return self
@@ -105,10 +105,10 @@ class Unpacked:
         self._file.close()
 
     def read(self, size: int = _CHUNK) -> bytes:
-        """The next bytes, `size` at most; none at the end.
+        """Return the next bytes, at most `size`; empty at the end.
 
         Raises:
-            ProfileError: the file is larger than allowed, grew more than allowed, or went away.
+            ProfileError: the file exceeds a limit, or is gone.
         """
         data = self._raw(size) if self._decoder is None else self._wide(size, self._decoder)
         self.unpacked_bytes += len(data)
@@ -117,7 +117,7 @@ class Unpacked:
 
     def _wide(self, size: int, decoder: codecs.IncrementalDecoder) -> bytes:
         while True:
-            # Two bytes make three of UTF-8 at most.
+            # Two bytes become at most three in UTF-8.
             data = self._raw(max(size // 2, 2))
             text = decoder.decode(data, final=not data)
             if text or not data:
@@ -155,7 +155,7 @@ class Unpacked:
 
 
 def beginning_of(path: Path, size: int) -> bytes:
-    """The first bytes of a file as they are; raises `ProfileError` where it cannot be read."""
+    """Return the first raw bytes of a file; raises `ProfileError` if unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(size)
@@ -164,19 +164,19 @@ def beginning_of(path: Path, size: int) -> bytes:
 
 
 def unreadable(path: Path, error: OSError) -> ProfileError:
-    """Says that a file cannot be read, and why."""
+    """Build the error for an unreadable file."""
     reason = error.strerror or str(error)
     return ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can")
 
 
 def other_packing(beginning: bytes) -> str:
-    """How a file is packed that is not read in place; empty where it is in no such way."""
+    """Return the name of an unsupported packing; empty if it is none."""
     return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")
 
 
 @contextmanager
 def open_unpacked(path: Path, limits: ReadLimits) -> Iterator[Unpacked]:
-    """A file of which a part is of no use: who reads it to its end is told if that came too early.
+    """Open a file; at its end, raise if packed data was incomplete.
 
     Raises:
         ProfileError: it cannot be opened, or its packed data breaks off.

@@ -1,4 +1,4 @@
-"""Recorder of a profile's timeline, event by event; tells where each device's time went."""
+"""Recorder of a profile's timeline, event by event; computes each device's time use."""
 
 from array import array
 from collections import Counter
@@ -46,18 +46,18 @@ from rightsizer.telemetry.profiles.timeline import (
 )
 
 _CORRELATIONS: Final = 2**62
-"""No clock of a profile gets here, and sums of two still fit a column."""
+"""Limit of correlations, above any clock; sums of two still fit a column."""
 
 _STREAMS: Final = 255
 _OTHER_STREAMS: Final = "(other streams)"
 _NO_THREAD: Final = -1
 _THREAD: Final = 0xFFFFFF
-"""The thread's own part of what Nsight Systems numbers it by."""
+"""Mask of the thread's part in Nsight Systems' ids."""
 _OTHER_DEVICES: Final = "(other devices)"
 
 
 class _Device:
-    """What is kept of one device while events come."""
+    """Accumulator of one device."""
 
     def __init__(self, key: str, limits: ReadLimits) -> None:
         self.facts = ProfiledDevice(key)
@@ -72,7 +72,7 @@ class _Device:
         self.frame_times = FrameTimes()
 
     def stream(self, name: str) -> int:
-        """The number of a stream; those beyond the first 255 are as one."""
+        """Return the number of a stream; streams beyond 255 share one."""
         if name not in self.streams and len(self.streams) >= _STREAMS:
             name = _OTHER_STREAMS
         return self.streams.setdefault(name, len(self.streams))
@@ -83,7 +83,7 @@ class _Device:
 
 
 class Recorder:
-    """One profile's events; bounded by its limits, in memory for columns and names alone."""
+    """Events of one profile; memory is needed for columns and names only, within limits."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
@@ -94,19 +94,19 @@ class Recorder:
         self._step_count = 0
         self._frames = FrameTree(limits)
         self.stacks = CallStacks(limits)
-        """Calls of the host's threads."""
+        """Call stacks of host threads."""
         self.thread_names: dict[int, str] = {}
         self.refused: Counter[str] = Counter()
-        """Events that cannot be, by what is wrong with them."""
+        """Rejected events by fault."""
         self.events = 0
-        """That were taken in."""
+        """Accepted events."""
 
     def device(self, key: str, **facts: Any) -> None:
-        """What is known of a device: the fields of `ProfiledDevice`."""
+        """Set facts of a device: fields of `ProfiledDevice`."""
         device = self._device(key)
         device.facts = replace(device.facts, **facts)
 
-    def kernel(  # noqa: PLR0913 - what profilers know of a kernel.
+    def kernel(  # noqa: PLR0913 - facts of a kernel in profilers.
         self,
         device: str,
         start: Nanoseconds,
@@ -119,10 +119,10 @@ class Recorder:
         frames: Sequence[str] | None = None,
         stream: str = "",
     ) -> None:
-        """One run of a kernel; what is `None` is told by its name, or stays unknown.
+        """Add a run of a kernel; `None` is derived from its name, or stays unknown.
 
-        `frames` are named from the outermost, where the profile has them with the kernel; else
-        its launch tells them.
+        `frames` are named from the outermost, if the profile has them with the kernel; else those
+        of its launch are used.
         """
         if not self._takes("kernel", start, end, correlation):
             return
@@ -147,12 +147,12 @@ class Recorder:
         correlation: int | None = None,
         stream: str = "",
     ) -> None:
-        """A launched graph that is shown as a whole: the device was busy, with what is unknown."""
+        """Add a graph recorded as a whole: the device is busy with unknown kernels."""
         if self._takes("graph", start, end, correlation):
             into = self._device(device)
             into.line.add_run((start, end), correlation, stream=into.stream(stream))
 
-    def copy(  # noqa: PLR0913, PLR0917 - what profilers know of a copy.
+    def copy(  # noqa: PLR0913, PLR0917 - facts of a copy in profilers.
         self,
         device: str,
         start: Nanoseconds,
@@ -161,7 +161,7 @@ class Recorder:
         memory: HostMemory,
         size_bytes: int,
     ) -> None:
-        """One copy from or to a device, or within it."""
+        """Add a copy from, to, or within a device."""
         if size_bytes < 0:
             self.refused["copy of a negative size"] += 1
         elif self._takes("copy", start, end):
@@ -170,31 +170,31 @@ class Recorder:
             into.copy_line.add(start, end)
 
     def fill(self, device: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Memory that was set: neither a kernel nor a copy, yet the device was not idle."""
+        """Add a memory fill: neither kernel nor copy, but not idle either."""
         if self._takes("fill", start, end):
             self._device(device).fill_line.add(start, end)
 
     def launch(
         self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1
     ) -> None:
-        """A call of the host that launched what has the same number on a device."""
+        """Add a host call that launched work with the same correlation."""
         if self._takes("launch", start, end, correlation):
             self._launches.add(correlation, start, end, self.stacks.thread(thread))
 
     def host_span(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """What the host did for a while."""
+        """Add a span of the host."""
         if self._takes("host span", start, end):
             self._spans.add(kind, name, start, end)
 
     def wait(self, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """A call in which the host waited for the device; a range named so need not be one."""
+        """Add a host call that waits for the device; ranges of such names need not be waits."""
         if self._takes("wait", start, end):
             self._spans.add_wait(name, start, end)
 
     def step(
         self, name: str, start: Nanoseconds, end: Nanoseconds, device: str | None = None
     ) -> None:
-        """One step of a device, or of all of them that have none of their own."""
+        """Add a step of a device, or of all devices without steps of their own."""
         if not self._takes("step", start, end):
             return
         self._step_count += 1
@@ -205,7 +205,7 @@ class Recorder:
         steps.append(StepSpan(start, end, short_name(name, self._limits.name_maximum_characters)))
 
     def memory(self, device: str, used_bytes: int, at: Nanoseconds | None = None) -> None:
-        """How much memory was in use at some moment."""
+        """Add the memory in use at a time."""
         if used_bytes < 0:
             self.refused["memory below zero"] += 1
             return
@@ -213,18 +213,18 @@ class Recorder:
         self._device(device).memory.add(at, used_bytes)
 
     def devices(self) -> tuple[DeviceProfile, ...]:
-        """What each device did, those left out that did nothing."""
+        """Return the profiles of all devices with work."""
         used = [each for each in self._devices.values() if each.is_used]
         used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
         self.stacks.find_launches(self._launches, self._frames)
         return tuple(map(self._profile, used))
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
-        """What the host did, longest in sum first."""
+        """Return the host spans, longest first."""
         return self._spans.uses()
 
     def host_steps(self) -> tuple[HostStep, ...]:
-        """Steps that the host marked; none where a device has a timeline to lay them on."""
+        """Return the steps of the host; empty if a device has a timeline."""
         if any(len(each.line) for each in self._devices.values()):
             return ()
         steps = apart(self._steps)
@@ -250,7 +250,7 @@ class Recorder:
     def _takes(
         self, what: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
     ) -> bool:
-        """Whether an event can be; counted either way."""
+        """Whether an event is valid; counted either way."""
         fault = ""
         if end < start:
             fault = "of a negative duration"
@@ -325,7 +325,7 @@ class Recorder:
         )
 
     def _covered(self, kind: SpanKind, steps: Iterable[StepSpan]) -> CoveredLength:
-        """What spans of the host take between where steps start and end."""
+        """Return the coverage by host spans between starts and ends of steps."""
         line = CoveredLength(_marks(steps))
         line.add_all(self._spans.times(kind))
         return line
@@ -336,7 +336,7 @@ def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
 
 
 class StepMarks:
-    """Steps of a trace: the profiler's own, else those on devices, else an engine's turns."""
+    """Steps of a trace: the profiler's, else those on devices, else iterations of an engine."""
 
     def __init__(self, recorder: Recorder, maximum: int) -> None:
         self._recorder, self._maximum, self._is_marked = recorder, maximum, False
@@ -344,24 +344,24 @@ class StepMarks:
         self._turns: Column = array("q")
 
     def mark(self, name: str, span: Interval) -> None:
-        """A step that the profiler marked on the host."""
+        """Add a step marked on the host."""
         self._is_marked = True
         self._recorder.step(name, *span)
 
     def mark_device(self, name: str, span: Interval, device: str) -> bool:
-        """A step as it lay on a device; whether there was room for it."""
+        """Add a step marked on a device; return whether there was room."""
         has_room = len(self._on_devices) < self._maximum
         if has_room:
             self._on_devices.append((name, span, device))
         return has_room
 
     def begin_turn(self, start: Nanoseconds) -> None:
-        """The start of a serving engine's turn, which lasts until the next."""
+        """Add the start of an engine's iteration, which lasts until the next."""
         if len(self._turns) <= self._maximum:
             self._turns.append(start)
 
     def finish(self) -> None:
-        """Record what stands in for steps where none was marked."""
+        """Record substitutes for steps if none was marked."""
         if self._is_marked:
             return
         for name, span, device in self._on_devices:

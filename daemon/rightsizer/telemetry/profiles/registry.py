@@ -1,4 +1,4 @@
-"""Registry of formats; opens files and folders by their content."""
+"""Registry of formats; opens files and folders by content."""
 
 import json
 import os
@@ -37,28 +37,28 @@ from rightsizer.telemetry.profiles.xplane.reader import XPLANE
 
 _RUNS: Final = Path("plugins") / "profile"
 _DEEPEST: Final = 4
-"""Folders within the one that was named: of a submission, its systems, benchmarks and runs."""
+"""Depth of folders: system, benchmark and run of a submission."""
 _PERFETTO: Final = "perfetto_trace"
-"""What JAX writes for another viewer, of the same events."""
+"""JAX's file for another viewer, with the same events."""
 _FORM: Final = re.compile(r"\.(trace\.json|xplane\.pb|sqlite|nsys-rep|qdrep)(\.gz)?$")
 _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
-"""Of Nsight Systems, which leaves its export beside them."""
+"""Nsight Systems, which puts its export beside them."""
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 FORMATS: Final[tuple[ProfileReader, ...]] = (
     *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, TENSORFLOW_PAGE),
     *(NSIGHT_COMPUTE, NSIGHT_STATS),
     *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
 )
-"""In the order in which they are tried: the more particular first."""
+"""In order of detection: the most specific first."""
 _TOLD_BYTES: Final = 1 << 12
-"""Of its beginning, that tell what a file is that is not read."""
+"""Bytes from which unsupported files are identified."""
 _HEAD_BYTES: Final = 1 << 18
-"""Enough for what PyTorch writes before its events, and a launcher before a program's log."""
+"""Enough for PyTorch's head before its events, and a launcher's output before a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OtherFile:
-    """A kind of file that is not read, and what to name in its place."""
+    """An unsupported kind of file, and what to use instead."""
 
     what: str
     instead: str
@@ -66,7 +66,7 @@ class _OtherFile:
     head: str = ""
 
     def fits(self, head: Head) -> bool:
-        """By the ending of its name, or how it begins."""
+        """Whether name or content matches."""
         begins = head.data[:_TOLD_BYTES].decode("latin-1")
         return bool(
             (self.name and re.search(self.name, head.name))
@@ -80,15 +80,15 @@ def _other_files() -> tuple[_OtherFile, ...]:
 
 
 def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
-    """The files of a folder and of those in it; of a log folder of TensorFlow, its latest run.
+    """Return the files of a folder, recursively; for a TensorFlow log folder, of its latest run.
 
     Raises:
-        ProfileError: the folder cannot be read, or holds too many files.
+        ProfileError: the folder cannot be read, or has too many files.
     """
     within = folder
     try:
         if (runs := folder / _RUNS).is_dir():
-            # A run's folder is named by its time.
+            # Run folders are named by time.
             inner = (each for each in runs.iterdir() if each.is_dir())
             within = max(inner, key=lambda run: natural_order(run.name), default=runs)
         files = list(islice(_walk(within), limits.files_maximum + 1))
@@ -104,14 +104,14 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
 
 
 def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
-    """What makes one profile each: the two logs of a run together, nothing said twice."""
+    """Group files into profiles: both logs of a run together, duplicates removed."""
     logs: defaultdict[tuple[Path, ProfileReader], list[Path]] = defaultdict(list)
     for path, reader in found.items():
         logs[path.parent, reader].append(path)
     pairs: dict[Path, Path] = {}
     for (folder, reader), summaries in logs.items():
         details = logs.get((folder, MLPERF_DETAIL), ())
-        # Of several in one folder, it is not known which belong together.
+        # With several in one folder their pairing is unknown.
         if reader is MLPERF_SUMMARY and len(summaries) == len(details) == 1:
             pairs[summaries[0]] = details[0]
     taken = {*pairs.values(), *_repeated(found)}
@@ -123,7 +123,7 @@ def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
 
 
 def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
-    """What holds the same events as another file beside it."""
+    """Yield files with the same events as another file beside them."""
     planes = {_place(path) for path, reader in found.items() if reader is XPLANE}
     folders = {folder for folder, _ in planes}
     exports = {_place(path) for path in found if path.suffix == ".sqlite"}
@@ -137,7 +137,7 @@ def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files, hidden ones and what links lead to left out."""
+    """Yield regular files, without hidden ones and symbolic links."""
 
     def refuse(error: OSError) -> None:
         raise error
@@ -155,32 +155,32 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _place(path: Path) -> tuple[Path, str]:
-    """Folder and name, without what says which form of the same events it is."""
+    """Return folder and name without the suffix of an alternative form."""
     return path.parent, _FORM.sub("", path.name)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenFile:
-    """A file of a folder that is a profile and cannot be read."""
+    """A profile in a folder that cannot be read."""
 
     source: str
-    """Its path within the folder that was named."""
+    """Path within the named folder."""
     reason: str
-    """What is wrong with it, where, and what to do."""
+    """Fault, place and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """All that could be read, and what could not."""
+    """Profiles that were read, and those that could not be."""
 
     profiles: tuple[Profile, ...]
     broken: tuple[BrokenFile, ...] = ()
 
 
 def _unfinished(data: bytes) -> str:
-    """What is wrong with a trace that no reader knows, and what to do; empty for all else.
+    """Explain a trace that no reader recognizes; empty for other files.
 
-    It must be whole in its head.
+    The whole trace must be in its head.
     """
     if len(data) >= _HEAD_BYTES or not _EVENTS.match(data):
         return ""
@@ -197,24 +197,24 @@ def _unfinished(data: bytes) -> str:
 
 
 def open_profile(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a file; raises `ProfileError` where it cannot be read, or is of no known format."""
+    """Read a file; raises `ProfileError` if it is unreadable or of unknown format."""
     return _read(path, _recognized(path, limits), limits)
 
 
 def is_profile(path: Path, limits: ReadLimits) -> bool:
-    """Whether it is a folder, or a file of a profiler by what it begins with.
+    """Whether it is a folder, or a profiler's file by content.
 
     Raises:
-        ProfileError: it is not there, or its packed data is broken.
+        ProfileError: it does not exist, or its packed data is broken.
     """
     return _is_folder(path) or _reader_for(_head(path, limits)) is not None
 
 
 def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
-    """Reads files and folders: of ranks, of MLPerf logs, of runs of TensorFlow or JAX.
+    """Read files and folders: ranks, MLPerf logs, runs of TensorFlow or JAX.
 
     Raises:
-        ProfileError: one of them cannot be read, or a folder holds no profile.
+        ProfileError: one cannot be read, or a folder has no profile.
     """
     read = read_files(paths, limits)
     if read.broken:
@@ -224,10 +224,10 @@ def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
 
 
 def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:
-    """The same where a broken file of a folder does not keep the others from being read.
+    """Read files and folders; broken files of a folder do not prevent reading the others.
 
     Raises:
-        ProfileError: a file that was named cannot be read, or none of a folder can.
+        ProfileError: a named file cannot be read, or no file of a folder can.
     """
     profiles: list[Profile] = []
     broken: list[BrokenFile] = []
@@ -242,14 +242,14 @@ def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is a folder; raises `ProfileError` for what is no file either."""
+    """Whether it is a folder; raises `ProfileError` for pipes and devices."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
         reason = error.strerror or str(error)
         raise ProfileError(f"{path}: {reason}; name a file or a folder that can be read") from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        # Opening a pipe waits for a writer.
+        # Opening a pipe would wait for a writer.
         raise ProfileError(f"{path}: a pipe or a device; name a file or a folder")
     return stat.S_ISDIR(mode)
 
@@ -275,7 +275,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
         more = f" (and {len(broken) - 1} more of this folder)" if len(broken) > 1 else ""
         raise ProfileError(f"{next(iter(broken.values()))}{more}")
     return ReadFiles(
-        # Of a folder of ranks, the ranks in order; of others, as their names are.
+        # Ranks in order; other files by name.
         tuple(sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)),
         tuple(
             BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
@@ -287,7 +287,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
 def _by_program(
     files: Iterable[Path], limits: ReadLimits
 ) -> tuple[dict[Path, ProfileReader], dict[Path, ProfileError]]:
-    """The profiles among some files, and those that cannot even be begun."""
+    """Return the profiles among files, and those whose head is broken."""
     found: dict[Path, ProfileReader] = {}
     broken: dict[Path, ProfileError] = {}
     for path in files:
@@ -344,7 +344,7 @@ def _head(path: Path, limits: ReadLimits) -> Head:
 
 @contextmanager
 def _placed(path: Path) -> Iterator[None]:
-    """Names the whole path: readers know a file by its name, operators by where it is."""
+    """Put the whole path into errors: readers only use the file's name."""
     try:
         yield
     except ProfileError as error:

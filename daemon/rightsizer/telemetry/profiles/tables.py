@@ -1,4 +1,4 @@
-"""Tables of kernels, copies and host spans: how often, how long."""
+"""Tables of kernels, copies and host spans: counts and times."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -26,7 +26,7 @@ _LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT, SpanKind.COLLECTIVE)
 
 
 def short_name(name: str, maximum: int) -> str:
-    """A name cut to what a page can show, and still told apart from others with its beginning."""
+    """Cut a name to a displayable length; a checksum keeps it unique."""
     if len(name) <= maximum:
         return name
     mark = f"...{crc32(name.encode(errors='replace')):08x}"
@@ -35,7 +35,7 @@ def short_name(name: str, maximum: int) -> str:
 
 @dataclass(slots=True)
 class KernelRow:
-    """All runs of the kernels of one name, in its table's unit of time."""
+    """All runs of kernels with one name, in its table's unit of time."""
 
     name: str
     is_collective: bool
@@ -47,7 +47,7 @@ class KernelRow:
     _figures: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def add(self, duration: float) -> None:
-        """One run."""
+        """Add a run."""
         if self._shortest is None or duration < self._shortest:
             self._shortest = duration
         self._longest = max(self._longest, duration)
@@ -55,7 +55,7 @@ class KernelRow:
         self.total += duration
 
     def add_sum(self, count: int, total: float, extremes: tuple[float, float] | None) -> None:
-        """Several runs, and the shortest and the longest of them where these are known."""
+        """Add several runs, with their extremes if known."""
         self.count += count
         self.total += total
         for each in extremes or ():
@@ -63,12 +63,12 @@ class KernelRow:
             self._longest = max(self._longest, each)
 
     def measure(self, figure: str, value: Any, weight: float) -> None:
-        """What was measured of some runs, by the field's name in `KernelUse` or its counters."""
+        """Add a measurement of runs, by field name in `KernelUse` or its counters."""
         total, weights = self._figures.get(figure, (0, 0))
         self._figures[figure] = (total + value * weight, weights + weight)
 
     def use(self, per_second: int) -> KernelUse:
-        """What it comes to, of so many units of time a second."""
+        """Return the totals; `per_second` is the number of time units a second."""
         means = {name: float(total / weight) for name, (total, weight) in self._figures.items()}
         counted = {name: means.pop(name) for name in _COUNTERS & means.keys()}
         return KernelUse(
@@ -86,7 +86,7 @@ class KernelRow:
 
 
 class KernelTable:
-    """The kernels of one device."""
+    """Kernels of one device."""
 
     def __init__(self, limits: ReadLimits, per_second: int = NANOSECONDS_PER_SECOND) -> None:
         self._limits = limits
@@ -97,7 +97,7 @@ class KernelTable:
         return len(self._rows)
 
     def row(self, name: str) -> KernelRow:
-        """The row of a name, by which it is told whether it is a collective, and of what units."""
+        """Return the row of a name; the name also tells collectives and units."""
         if len(name) > self._limits.name_maximum_characters:
             name = short_name(name, self._limits.name_maximum_characters)
         if (known := self._rows.get(name)) is not None:
@@ -108,14 +108,14 @@ class KernelTable:
         return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
 
     def uses(self) -> tuple[KernelUse, ...]:
-        """Longest in sum first."""
+        """Return the kernels, longest first."""
         used = (row for row in self._rows.values() if row.count)
         ranked = sorted(used, key=lambda row: (-row.total, row.name))
         return tuple(row.use(self._per_second) for row in ranked)
 
 
 class CopyTable:
-    """The copies of one device."""
+    """Copies of one device."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[CopyKind, HostMemory], tuple[int, int, Nanoseconds]] = {}
@@ -126,12 +126,12 @@ class CopyTable:
     def add(
         self, kind: CopyKind, memory: HostMemory, size: int, duration: Nanoseconds, count: int = 1
     ) -> None:
-        """A copy, or several."""
+        """Add one or several copies."""
         known, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
         self._rows[kind, memory] = (known + count, total_bytes + size, total + duration)
 
     def uses(self) -> tuple[CopyUse, ...]:
-        """Longest in sum first."""
+        """Return the copies, longest first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][2], row[0]))
         return tuple(
             CopyUse(kind, memory, count, size, seconds(total))
@@ -140,7 +140,7 @@ class CopyTable:
 
 
 class HostSpans:
-    """Sums of spans; those that a device may wait for also as lines."""
+    """Sums of host spans; those that a device may wait for also as timelines."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
@@ -148,18 +148,18 @@ class HostSpans:
         self._lines = {kind: SpanLine() for kind in (*_LAID, SpanKind.SYNCHRONIZATION)}
 
     def add(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """One span."""
+        """Add a span."""
         self.add_sum(kind, name, 1, end - start)
         if kind in _LAID:
             self._lines[kind].add(start, end)
 
     def add_wait(self, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """One call that waits for a device."""
+        """Add a call that waits for a device."""
         self.add_sum(SpanKind.SYNCHRONIZATION, name, 1, end - start)
         self._lines[SpanKind.SYNCHRONIZATION].add(start, end)
 
     def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
-        """Several spans of unknown times."""
+        """Add several spans without times."""
         key = (kind, short_name(name, self._limits.name_maximum_characters))
         if key not in self._rows and len(self._rows) >= self._limits.kernel_names_maximum:
             key = (kind, _REST)
@@ -167,11 +167,11 @@ class HostSpans:
         self._rows[key] = (known + count, time + total)
 
     def times(self, kind: SpanKind) -> Iterator[Interval]:
-        """When the host was at something of a kind, or waiting: apart, in order."""
+        """Yield the disjoint times of spans of a kind, in order."""
         return union(self._lines[kind].intervals())
 
     def uses(self) -> tuple[HostSpanUse, ...]:
-        """Longest in sum first."""
+        """Return the spans, longest first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][1], row[0]))
         return tuple(
             HostSpanUse(kind, name, count, seconds(total)) for (kind, name), (count, total) in rows

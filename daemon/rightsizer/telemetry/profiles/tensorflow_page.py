@@ -1,4 +1,4 @@
-"""Reader of TensorFlow's profiler pages: steps and their input, from JSON of data tables."""
+"""Reader of TensorFlow's profiler pages: steps and their input, from JSON data tables."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-    """Name, milliseconds, and those of waiting for input; none of a table of other things."""
+    """Return name, milliseconds and input wait of steps; empty for other tables."""
     columns, rows = table.get("cols"), table.get("rows")
     if not isinstance(columns, list) or not isinstance(rows, list):
         return []
@@ -89,13 +89,13 @@ def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def _time(value: Any) -> float:
-    """Milliseconds; 0 for what is no time."""
+    """Return milliseconds; 0 for invalid values."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < _LONGEST_MILLISECONDS else 0.0
 
 
 def _laid(steps: Iterable[tuple[str, float, float]], longest: int) -> Iterator[HostStep]:
-    """One after the other, for a page does not tell when they were."""
+    """Yield the steps one after another, since pages lack their times."""
     at = 0
     for name, whole, waits in steps:
         end = at + max(1, round(whole * 1e6))
@@ -104,7 +104,7 @@ def _laid(steps: Iterable[tuple[str, float, float]], longest: int) -> Iterator[H
 
 
 def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What the profiler concludes of the input."""
+    """Yield the profiler's conclusions about input."""
     properties = [each for table in tables if isinstance(each := table.get("p"), dict)]
     for text in (str(each.get(name)) for each in properties for name in _STATEMENTS):
         if found := _CONCLUSION.search(text):
@@ -117,4 +117,4 @@ TENSORFLOW_PAGE: Final = ProfileReader(
     lambda head: _TABLE.match(head.data) is not None and b'"cols"' in head.data,
     _read,
 )
-"""Tables as Google's charts take them."""
+"""Tables in the format of Google Charts."""

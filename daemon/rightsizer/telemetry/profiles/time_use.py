@@ -1,6 +1,6 @@
-"""Use of a device's time between marks and by steps, and what launched its kernels.
+"""Use of a device's time between marks and by steps, and origins of its kernels.
 
-Why a device was idle is told as HolisticTraceAnalysis tells it.
+Idle causes follow HolisticTraceAnalysis.
 """
 
 from array import array
@@ -28,14 +28,14 @@ from rightsizer.telemetry.profiles.timeline import (
 )
 
 Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
-"""A kernel's start, its end, and when the host began to launch it, where that is known."""
+"""Start and end of a kernel, and the start of its launch if known."""
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
-"""A time in which nothing ran, and why: `host_wait`, `kernel_wait` or nothing that is known."""
+"""Idle interval with its cause: `host_wait`, `kernel_wait` or empty if unknown."""
 _RULERS: Final = (
     *("kernel", "collective", "compute", "copy", "either", "any"),
     *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
 )
-"""`compute`: any kernel but collectives; `either`: a kernel or a copy; `any`: a fill, too."""
+"""`compute`: any kernel except collectives; `either`: kernel or copy; `any`: fills, too."""
 _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
     TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,
@@ -47,7 +47,7 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
 
 
 _SHORT, _OTHER = 1, 2
-"""Of a launch that was seen: of one kernel alone, shorter than it is; any other."""
+"""Kinds of observed launches: of a single kernel shorter than its launch, and others."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
 
@@ -62,9 +62,9 @@ def _gap(
 
 
 def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """The times between kernels, which are by rising start, in which none ran.
+    """Yield the idle times between kernels, which are sorted by start.
 
-    Those no further apart than `adjacent` follow each other directly.
+    Kernels no further apart than `adjacent` count as consecutive.
     """
     rest = iter(kernels)
     if (first := next(rest, None)) is None:
@@ -75,7 +75,7 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
         if waiting is not None:
             begin, until, earliest = waiting
             if start == until:
-                # Of kernels that start together, the one launched first ended the wait.
+                # Of kernels that start together, the first launched one ended the wait.
                 known = [each for each in (earliest, launched) if each is not None]
                 waiting = begin, until, min(known, default=None)
             else:
@@ -89,7 +89,7 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
 
 
 class Launches:
-    """Calls of the host by the number that ties them to kernels, copies and graphs."""
+    """Host calls by the correlation that links them to kernels, copies and graphs."""
 
     def __init__(self) -> None:
         self._correlations: Column = array("q")
@@ -99,17 +99,17 @@ class Launches:
         self._of_threads: defaultdict[int, Column] = defaultdict(lambda: array("I"))
         self._is_ordered = True
         self.frames: Column = array("i")
-        """By row, where any is known: in which frame it was called; -1 in none."""
+        """By row, if known: frame of the call; -1 for none."""
         self.product_calls: Column = array("i")
-        """By row, where any is known: which call of a product it is of; -1 of none."""
+        """By row, if known: product call it belongs to; -1 for none."""
         self.products: Column = array("q")
-        """The product of each such call."""
+        """Product of each such call."""
 
     def __len__(self) -> int:
         return len(self._correlations)
 
     def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1) -> None:
-        """One call."""
+        """Add a call."""
         self._correlations.append(correlation)
         self._starts.append(start)
         self._ends.append(end)
@@ -117,7 +117,7 @@ class Launches:
         self._is_ordered = False
 
     def row(self, correlation: int) -> int | None:
-        """Where the call with this number is; the first that began, then ended, of several."""
+        """Return the row of a correlation; of several, the earliest."""
         if not self._is_ordered:
             self._put_in_order()
         place = bisect_left(self._correlations, correlation)
@@ -126,29 +126,29 @@ class Launches:
         return None
 
     def thread(self, row: int) -> int:
-        """Of the host; -1 where it is not known."""
+        """Return the host thread, or -1 if unknown."""
         return self._threads[row]
 
     def of_thread(self, thread: int) -> Iterator[Interval]:
-        """The calls of a thread by start."""
+        """Yield the calls of a thread by start."""
         if not self._of_threads:
             for row, each, _, _ in self.by_start():
                 self._of_threads[each].append(row)
         return map(self.span, self._of_threads[thread])
 
     def span(self, row: int) -> Interval:
-        """When it began and ended."""
+        """Return start and end of a call."""
         return self._starts[row], self._ends[row]
 
     def by_start(self) -> Iterator[tuple[int, int, Nanoseconds, Nanoseconds]]:
-        """Row, thread, start and end of each call by rising start."""
+        """Yield row, thread, start and end of calls by start."""
         if not self._is_ordered:
             self._put_in_order()
         for row in order(self._starts):
             yield row, self._threads[row], self._starts[row], self._ends[row]
 
     def _put_in_order(self) -> None:
-        """By number, and by start and end where one number was used twice."""
+        """Sort by correlation, then by start and end."""
         columns = [self._ends, self._starts, self._correlations, self._threads]
         for place in range(3):
             if not is_ordered(columns[place]):
@@ -160,14 +160,14 @@ class Launches:
 
 
 class FrameTimes:
-    """Device time by frame: that of kernels launched by itself, and how many they are."""
+    """Device time and number of kernels by launching frame."""
 
     def __init__(self) -> None:
         self.times: Counter[int] = Counter()
         self.kernels: Counter[int] = Counter()
 
     def add(self, frame: int, time: Nanoseconds) -> None:
-        """One kernel; of frame -1 where it was launched in none."""
+        """Add a kernel; frame -1 stands for none."""
         self.times[frame] += time
         self.kernels[frame] += 1
 
@@ -181,25 +181,25 @@ class ProductTimes:
         self.calls: Counter[int] = Counter()
 
     def add(self, product: int, call: int, time: Nanoseconds) -> None:
-        """A kernel; a call may launch several."""
+        """Add a kernel; a call may launch several."""
         self.times[product] += time
         self.calls[product] += not self._seen[call]
         self._seen[call] = 1
 
 
 class LaunchCounter:
-    """Counts the calls that brought kernels; a graph's many kernels come by one."""
+    """Counts launching calls; a graph's call launches many kernels."""
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
         self.frame_times, self.product_times = FrameTimes(), ProductTimes(launches)
         self._seen = bytearray(len(launches))
         self.threads: Counter[int] = Counter()
-        """Kernels by the thread that launched them."""
+        """Kernels by launching thread."""
         self._count = self._matched = self._short = self._host = 0
 
     def started(self, line: KernelLine) -> Iterator[Started]:
-        """The kernels with the starts of their launches; each is counted as it passes."""
+        """Yield the kernels with the starts of their launches, and count them."""
         launches = self._launches
         for start, end, correlation in line.launched():
             row = None if correlation is None else launches.row(correlation)
@@ -225,16 +225,16 @@ class LaunchCounter:
             yield start, end, began
 
     def use(self) -> LaunchUse | None:
-        """What it comes to; `None` where no launch is known."""
+        """Return the totals; `None` if no launch is known."""
         if not self._matched:
             return None
         return LaunchUse(self._count, seconds(self._host), self._short, self._matched)
 
 
 class MeasuredLine:
-    """A device's timeline, laid on rulers in one walk; whole nanoseconds until the end."""
+    """Timeline of a device, measured in one pass; whole nanoseconds until the end."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
+    def __init__(  # noqa: PLR0913, PLR0917 - the lines to be combined.
         self,
         kernels: KernelLine,
         copies: SpanLine,
@@ -244,7 +244,7 @@ class MeasuredLine:
         marks: Iterable[Nanoseconds],
         adjacent: Nanoseconds,
     ) -> None:
-        """Measure at least one kernel, between marks where steps start and end."""
+        """Measure at least one kernel, between marks at starts and ends of steps."""
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
         self.start = every[0]
@@ -254,7 +254,7 @@ class MeasuredLine:
         counter, rulers = LaunchCounter(launches), self._rulers
         kinds = SpanKind.LOADER, SpanKind.SYNCHRONIZATION, SpanKind.CHECKPOINT
         loader, waits, checkpoints = (Within(spans.times(kind)) for kind in kinds)
-        # Before the first kernel the device waited as well, where a step had begun by then.
+        # Time from a step's start to the first kernel is a wait, too.
         lead_in = ((every[0], every[0], None),)
         for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
             if cause:
@@ -281,14 +281,14 @@ class MeasuredLine:
         self._lay("any", kernels, copies, fills, otherwise="either")
 
     def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
-        """What any of some lines covers; where the last is empty, that is known already."""
+        """Measure the union of lines; if the last is empty, `otherwise` is the same."""
         if len(lines[-1]):
             self._rulers[name].add_all(union(merge(*(each.intervals() for each in lines))))
         else:
             self._rulers[name] = self._rulers[otherwise]
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> TimeUse:
-        """Where the time between two of the marks went."""
+        """Return the time use between two marks."""
         at = {name: ruler.length(start, end) for name, ruler in self._rulers.items()}
         busy = at["kernel"]
         exposed_collectives = busy - at.pop("compute")
@@ -305,7 +305,7 @@ class MeasuredLine:
 
 
 def _outside(start: Nanoseconds, end: Nanoseconds, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """What intervals apart from each other, in order and within it, leave of a time."""
+    """Yield the gaps that disjoint, ordered intervals leave of a time."""
     for begin, until in taken:
         if start < begin:
             yield start, begin
@@ -315,7 +315,7 @@ def _outside(start: Nanoseconds, end: Nanoseconds, taken: Iterable[Interval]) ->
 
 
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
-    """From the first of some marks to the last in so many moments; none shorter than one."""
+    """Divide the time from first to last mark into moments of at least 1 ns."""
     every = sorted(marks)
     start, length = every[0], every[-1] - every[0]
     count = max(1, min(moments, length))
@@ -328,7 +328,7 @@ def _covered(ruler: CoveredLength, edges: Sequence[Nanoseconds]) -> tuple[float,
 
 
 def covered(intervals: Iterable[Interval], edges: Sequence[Nanoseconds]) -> tuple[float, ...]:
-    """The part of the time between each two edges with any of some intervals, by start."""
+    """Return the share of time between edges that is covered by intervals, sorted by start."""
     ruler = CoveredLength(edges)
     ruler.add_all(union(intervals))
     return _covered(ruler, edges)
@@ -337,7 +337,7 @@ def covered(intervals: Iterable[Interval], edges: Sequence[Nanoseconds]) -> tupl
 def stream_lanes(
     line: KernelLine, names: Sequence[str], edges: Sequence[Nanoseconds]
 ) -> dict[str, tuple[float, ...]]:
-    """The busiest streams of a device, in their order; none where all ran on one."""
+    """Return the busiest streams, in their order; empty if there is only one."""
     rulers: defaultdict[int, CoveredLength] = defaultdict(lambda: CoveredLength(edges))
     for stream, start, end in line.of_streams():
         rulers[stream].add(start, end)
@@ -348,7 +348,7 @@ def stream_lanes(
 
 
 def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimeline:
-    """The time between edges, which are among the marks of the line."""
+    """Return the timeline between edges, which must be marks of the line."""
     parts = [line.between(start, end) for start, end in pairwise(edges)]
     lanes = {
         lane: tuple(round(value(each) / (each.span_seconds or 1.0), 3) for each in parts)
@@ -362,7 +362,7 @@ def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimelin
 
 @dataclass(frozen=True, slots=True, order=True)
 class StepSpan:
-    """One step, as the profile names it."""
+    """A step, as named by the profile."""
 
     start: Nanoseconds
     end: Nanoseconds
@@ -370,10 +370,10 @@ class StepSpan:
 
 
 def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
-    """In order, each beginning no earlier than the one before ends; none is left of one within."""
+    """Make steps disjoint and ordered; nested ones disappear."""
     kept: list[StepSpan] = []
     until: Nanoseconds | None = None
-    # The longer of two that start together, as the other is within it.
+    # The longer of two with equal starts comes first, since it contains the other.
     for step in sorted(steps, key=lambda step: (step.start, -step.end, step.name)):
         start = step.start if until is None else max(step.start, until)
         if start < step.end:
@@ -385,9 +385,9 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
 def long_collective_starts(
     steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
 ) -> list[Nanoseconds | None]:
-    """For each step, the start of its last collective that took over that part of it.
+    """Return, for each step, the start of its last collective above that share of the step.
 
-    Steps are apart from each other and in order, collectives by rising start.
+    Steps are disjoint and ordered, collectives sorted by start.
     """
     found: list[Nanoseconds | None] = [None] * len(steps)
     starts = [step.start for step in steps]

@@ -1,4 +1,4 @@
-"""Timelines in columns: of a device, 25 bytes a kernel."""
+"""Timelines in columns, 25 bytes a kernel."""
 
 from array import array
 from bisect import bisect_right
@@ -12,22 +12,22 @@ from rightsizer.model.units import Nanoseconds
 Column: TypeAlias = "array[int]"
 
 _RUN: Final = 2**18
-"""Rows that are sorted at once: the sort boxes each, which takes some 80 bytes a row."""
+"""Rows sorted at once: sorting boxes each row, which takes about 80 bytes."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 _POINTS: Final = 4096
-"""Of a memory curve, at least, where there are more."""
+"""Minimum number of points kept of a memory curve."""
 _NO_CORRELATION: Final = -(2**63)
-"""In a column, which holds no `None`."""
+"""`None` in a column of integers."""
 _LATEST: Final = 2**62
 
 
 def is_ordered(column: Column) -> bool:
-    """Whether the values only rise or stay."""
+    """Whether the values never fall."""
     return all(before <= after for before, after in pairwise(column))
 
 
 def order(column: Column, run: int = _RUN) -> Sequence[int]:
-    """The rows by rising value, equal ones as they came."""
+    """Return the rows by value; stable."""
     rows = len(column)
     if is_ordered(column):
         return range(rows)
@@ -39,7 +39,7 @@ def order(column: Column, run: int = _RUN) -> Sequence[int]:
 
 
 def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
-    """What any of the intervals covers, apart from each other, in order, as they are by start."""
+    """Yield the union of intervals, sorted by start, as disjoint intervals."""
     rest = iter(ordered)
     if (first := next(rest, None)) is None:
         return
@@ -54,22 +54,22 @@ def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
 
 
 class Within:
-    """What intervals cover of one time after another, in one walk over both."""
+    """Intersects intervals with successive times, in one pass over both."""
 
     def __init__(self, apart: Iterable[Interval]) -> None:
-        """Begin the walk over intervals apart from each other, by rising start."""
+        """Create it over disjoint intervals, sorted by start."""
         self._rest = iter(apart)
         self.current = next(self._rest, None)
-        """The next one that may cover anything; `None` at the end."""
+        """Next interval that may matter; `None` at the end."""
 
     def covers(self, moment: Nanoseconds) -> bool:
-        """Whether one of them began before a moment and lasts beyond; moments rise."""
+        """Whether an interval contains a moment, exclusively; moments must rise."""
         while (current := self.current) is not None and current[1] <= moment:
             self.current = next(self._rest, None)
         return current is not None and current[0] < moment
 
     def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[Interval]:
-        """The parts between; each time begins no earlier than the one before ended."""
+        """Yield the intersections; each time must begin no earlier than the last one ended."""
         while (current := self.current) is not None and current[0] < end:
             if current[1] > start:
                 yield max(current[0], start), min(current[1], end)
@@ -79,17 +79,17 @@ class Within:
 
 
 class CoveredLength:
-    """Adds up lengths between marks that were set before, in memory for the marks alone."""
+    """Sums interval lengths between fixed marks, with memory for the marks only."""
 
     def __init__(self, marks: Iterable[Nanoseconds]) -> None:
         self._marks = sorted(set(marks))
-        # One cell below the first mark and one above the last, which cannot be asked for.
+        # One cell before the first mark and one after the last, which cannot be queried.
         self._lengths = [0] * (len(self._marks) + 1)
         self._cell = 0
         self._sums: list[int] | None = None
 
     def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Lay an interval on; cheapest where each starts after the one before."""
+        """Add an interval; fastest in order of start."""
         self._sums = None
         marks, cell = self._marks, self._cell
         if (cell and start < marks[cell - 1]) or (cell < len(marks) and start >= marks[cell]):
@@ -102,12 +102,12 @@ class CoveredLength:
         self._cell = cell
 
     def add_all(self, intervals: Iterable[Interval]) -> None:
-        """Lay them all on."""
+        """Add all intervals."""
         for start, end in intervals:
             self.add(start, end)
 
     def length(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
-        """What was laid between two of the marks."""
+        """Return the total length between two of the marks."""
         if self._sums is None:
             self._sums = list(accumulate(self._lengths))
         marks, sums = self._marks, self._sums
@@ -115,12 +115,12 @@ class CoveredLength:
 
 
 def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
-    """Whether a span can be: columns hold it, and sums with it."""
+    """Whether a span is valid: it and sums with it fit a column."""
     return -_LATEST < start <= end < _LATEST
 
 
 class SpanLine:
-    """The copies of a device, or spans of the host."""
+    """Copies of a device, or spans of the host."""
 
     def __init__(self) -> None:
         self._starts: Column = array("q")
@@ -131,17 +131,17 @@ class SpanLine:
         return len(self._starts)
 
     def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        """One of them."""
+        """Add a span."""
         self._starts.append(start)
         self._ends.append(end)
         self._order = None
 
     def span(self) -> Interval:
-        """From the first start to the last end."""
+        """Return the first start and the last end."""
         return min(self._starts), max(self._ends)
 
     def intervals(self) -> Iterator[Interval]:
-        """All of them by start."""
+        """Yield all spans by start."""
         rows = self._rows()
         return zip(
             map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
@@ -154,7 +154,7 @@ class SpanLine:
 
 
 class KernelLine(SpanLine):
-    """The kernels and graphs of a device."""
+    """Kernels and graphs of a device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class KernelLine(SpanLine):
         is_collective: bool = False,
         stream: int = 0,
     ) -> None:
-        """One run on a stream, a small number."""
+        """Add a run on a stream, given as a small number."""
         self.add(*span)
         self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
         self._collective.append(is_collective)
@@ -179,13 +179,13 @@ class KernelLine(SpanLine):
         self._streams.append(stream)
 
     def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
-        """The collectives by start, or all but them."""
+        """Yield the collectives, or all other kernels, by start."""
         for row in self._rows():
             if self._collective[row] == is_collective:
                 yield self._starts[row], self._ends[row]
 
     def of_streams(self) -> Iterator[tuple[int, Nanoseconds, Nanoseconds]]:
-        """Stream, start and end, by start; what overlaps on a stream once."""
+        """Yield stream, start and end by start; overlaps on a stream count once."""
         until: dict[int, Nanoseconds] = {}
         for row in self._rows():
             stream, end = self._streams[row], self._ends[row]
@@ -195,7 +195,7 @@ class KernelLine(SpanLine):
                 until[stream] = end
 
     def launched(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int | None]]:
-        """Start, end and the number of the launch, by start."""
+        """Yield start, end and correlation by start."""
         for row in self._rows():
             correlation = self._correlations[row]
             known = None if correlation == _NO_CORRELATION else correlation
@@ -203,7 +203,7 @@ class KernelLine(SpanLine):
 
 
 class MemoryCurve:
-    """Memory in use over time; of many moments the higher of two neighbors."""
+    """Memory in use over time; with many points, only the higher of two neighbors is kept."""
 
     def __init__(self) -> None:
         self._times: Column = array("q")
@@ -211,7 +211,7 @@ class MemoryCurve:
         self.peak: int | None = None
 
     def add(self, at: Nanoseconds | None, used_bytes: int) -> None:
-        """What was in use; at no time that is known where it is a peak."""
+        """Add the memory in use; without a time it only counts for the peak."""
         self.peak = max(used_bytes, self.peak or 0)
         if at is None:
             return
@@ -224,12 +224,12 @@ class MemoryCurve:
             self._used = array("q", map(self._used.__getitem__, rows))
 
     def points(self) -> Iterator[tuple[Nanoseconds, int]]:
-        """By time."""
+        """Yield the points by time."""
         for row in order(self._times):
             yield self._times[row], self._used[row]
 
     def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:
-        """The most between each two edges; `None` before the first that is known."""
+        """Return the maximum between consecutive edges; `None` before the first point."""
         found: list[int | None] = []
         points, last = self.points(), None
         following = next(points, None)

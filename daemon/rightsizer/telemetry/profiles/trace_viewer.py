@@ -1,4 +1,4 @@
-"""Reader of the trace viewer's form of TensorFlow, JAX and XLA profiles: `*.trace.json.gz`."""
+"""Reader of the trace viewer format of TensorFlow, JAX and XLA: `*.trace.json.gz`."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from rightsizer.telemetry.profiles.xplane.recorded_events import (
 )
 
 _CAP: Final = 1_000_000
-"""Events that the writer keeps; of more it leaves out the shortest."""
+"""Limit of the writer, which drops the shortest events beyond."""
 _PROCESS: Final = re.compile(rb'"name"\s*:\s*"/(device|host):[A-Za-z]')
 _NAMES_MAXIMUM: Final = 100_000
 
@@ -51,7 +51,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 
 class _Trace:
-    """The events of one trace, told apart by the names of their processes and threads."""
+    """Events of a trace, classified by the names of their processes and threads."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self.recorder = Recorder(limits)
@@ -66,7 +66,7 @@ class _Trace:
             self._name(event)
         elif phase == "X":
             self._complete(event)
-        elif event:  # The last one is empty, so that every other may end with a comma.
+        elif event:  # The last event is empty, because of trailing commas.
             self.unread["events that are no spans"] += 1
 
     def _name(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What `dcgmi dmon` prints: columns of short field names, one line an entity."""
+"""Format of `dcgmi dmon`: columns of short field names, one line per entity."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _BY_SHORT_NAME: Final = {
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row an entity and poll; an entity that comes again starts the next poll."""
+    """Yield a row per entity and poll; a repeated entity starts the next poll."""
     names: list[str] = []
     table = CellTable(())
     assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
@@ -60,7 +60,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 DCGMI_DMON: Final = RecordingFormat(
     "dcgmi dmon output", lambda head: any(map(_HEADING.search, head)), _rows
 )
-"""Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
+"""Has no times of its own; a timestamp before each line, as `ts` writes it, is used."""
 
 
 def _stamped(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:

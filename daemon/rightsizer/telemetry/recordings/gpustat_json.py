@@ -1,4 +1,4 @@
-"""What `gpustat --json` prints, one answer behind the other."""
+"""Format of `gpustat --json`: a sequence of answers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 GPUSTAT_JSON: Final = RecordingFormat(
     "gpustat JSON", lambda head: bool(_START.match("\n".join(head))), _rows
 )
-"""The names of nvidia-smi's queries, in its units, and the time of each answer."""
+"""Names and units of nvidia-smi's queries, and a time for each answer."""
 
 
 def _row(
@@ -72,7 +72,7 @@ def _row(
 
 
 def _processes(said: Any) -> tuple[Process, ...] | None:
-    """Those that compute; of a graphics server or MPS's own no pid tells a job."""
+    """Return the compute processes; pids of a graphics or MPS server identify no job."""
     if not isinstance(said, list):
         return None
     found = (each for each in said if isinstance(each, dict) and isinstance(each.get("pid"), int))

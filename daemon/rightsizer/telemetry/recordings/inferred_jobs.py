@@ -1,9 +1,9 @@
-"""Jobs of a recording that are inferred from what its GPUs do at the same moments.
+"""Jobs of a recording, inferred from simultaneous activity of its GPUs.
 
-GPUs of one log are those of one node, so that what eight of them do may be one story. What shows
-that GPUs belong together, each by how unlikely it is of GPUs that do not: memory that is taken and
-given back at the same moments, load that rises and falls in step, a process that is on both, and
-spinning at the same time, which nothing does that has no peer to wait for (NVIDIA/nccl#968).
+GPUs of one log belong to one node, and several of them may run one job. Evidence, each weighted by
+how unlikely it is for unrelated GPUs: memory allocated and freed at the same moments, load that
+changes in step, a process on both, and simultaneous spinning, which needs a peer to wait for
+(NVIDIA/nccl#968).
 """
 
 import math
@@ -18,57 +18,57 @@ from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list
 from rightsizer.telemetry.recordings.survey import Load, LoadSeries
 
 _MOST_DEVICES: Final = 16
-"""Of one node; a log of more, or with an index twice, is one of several nodes."""
+"""Limit of one node; a log with more, or with a repeated index, is of several nodes."""
 _FEWEST_MOMENTS: Final = 30
-"""Known of both GPUs: below it a correlation of .6 is one of chance in a thousand pairs."""
+"""Known moments of both GPUs: with fewer, 1 in 1000 random pairs has a correlation of .6."""
 _MEMORY_STEP: Final = 0.1
-"""Change of the memory in use, of its highest level, that is an allocation: a caching allocator
-grows by less while a job runs."""
+"""Change of memory in use, relative to its peak, that counts as an allocation: a caching
+allocator grows by less while a job runs."""
 _MEMORY_AGREEMENT: Final = 0.75
-"""Part of the allocations of either GPU that the other has at the same moment: one of four may lie
+"""Share of either GPU's allocations that the other has at the same moment; one of four may fall
 between two readings."""
 _CHANCE: Final = 0.01
-"""Probability up to which allocations at the same moments are not by chance: 28 pairs of eight GPUs
-leave three in ten thousand nodes with two allocations each."""
+"""Probability up to which simultaneous allocations are not chance: with 28 pairs of eight GPUs,
+three in ten thousand nodes with two allocations each are wrong."""
 _STEP_CORRELATION: Final = 0.6
-"""Of the changes of two loads that are in step, as of ranks that meet each step; replicas behind
+"""Correlation of load changes that are in step, as of ranks that meet each step; replicas behind
 one balancer stay below .3."""
 _SPIN_BUSY, _SPIN_POWER = 0.8, 0.25
 """Busy share of a GPU that spins, and the power over its idle draw, of that up to the limit, below
 which it does (docs/definitions.md, hidden_stall)."""
 _SPIN_SHARE: Final = 0.2
-"""Part of the time that GPUs must spin to be taken for peers."""
+"""Share of the time that GPUs must spin to count as peers."""
 _SPIN_AGREEMENT: Final = 0.8
-"""Part of the moments in which either spins that the other spins too: peers wait for the same rank,
-and one of them may be it for a while."""
+"""Share of the moments in which either spins that both must spin: peers wait for the same rank,
+which may be one of them for a while."""
 _ACTIVE: Final = 0.05
-"""Busy share from which on a GPU is at work (docs/definitions.md, states)."""
+"""Busy share from which a GPU is active (docs/definitions.md, states)."""
 _UUID: Final = "GPU-"
 _MOST_SURE: Final = 0.95
 _STARTED_TOGETHER: Final = 0.8
-"""One allocation at the same moment may be of several jobs that one script started."""
+"""A single simultaneous allocation may be of several jobs started by one script."""
 _SPUN_TOGETHER: Final = 0.85
 _SPINNING: Final = "they spin at the same time"
 _FEWEST_SPINNING: Final = 3
 _ONLY_OTHER: Final = 0.9
-"""How sure it is, if the group is, that the only other GPU at work belongs to it."""
+"""Relative confidence that the only other active GPU belongs to the group."""
 _RUN: Final = 5
-"""Moments in which allocations in one direction are one."""
+"""Moments within which allocations in one direction count as one."""
 _MOST_PAIRED: Final = 1024
-"""Moments that are compared at most."""
+"""Limit of compared moments."""
 _STEP_T: Final = 6.0
-"""Student's t of a correlation: of chance in less than a pair in ten million."""
+"""Student's t of a correlation, which occurs by chance in less than 1 of ten million pairs."""
 
 
 class JobEvidence(NamedTuple):
-    """Why GPUs belong together, and how sure that is."""
+    """Reason why GPUs belong together, with its confidence."""
 
     confidence: float
     why: str
 
 
 def inferred_jobs(loads: Mapping[str, LoadSeries], devices: Sequence[Device]) -> list[RecordedJob]:
-    """The jobs that the loads of the devices tell."""
+    """Infer jobs from the loads of devices."""
     usable = [device for device in devices if device.uuid in loads and _is_of_a_node(device)]
     indexes = [device.index for device in usable if device.has_index]
     if not 1 < len(usable) <= _MOST_DEVICES or len({*indexes}) < len(indexes):
@@ -87,23 +87,23 @@ def inferred_jobs(loads: Mapping[str, LoadSeries], devices: Sequence[Device]) ->
 
 
 def _is_of_a_node(device: Device) -> bool:
-    """Whether it goes by a GPU's name; one that goes by a pod's may be anywhere."""
+    """Whether it is identified as a GPU; one identified by its pod may be on any node."""
     is_named = device.has_index or bool(device.pci_bus_id) or device.uuid.startswith(_UUID)
     return is_named and device.mig is None and not device.has_mig_instances
 
 
 class _ComparedLoad(NamedTuple):
-    """A device's load as it is compared with others."""
+    """A device's load, prepared for comparison."""
 
     series: LoadSeries
     busy: Sequence[float]
     changes: Sequence[float]
-    """Of the load from moment to moment."""
+    """Changes of the load between moments."""
     allocations: Sequence[int]
-    """Moments in which memory is taken or given back."""
+    """Moments in which memory is allocated or freed."""
     spins: frozenset[int]
     moments: int
-    """How many are known."""
+    """Number of known moments."""
 
 
 def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
@@ -138,7 +138,7 @@ def _spins(busy: Sequence[float], watts: Sequence[float], limit: float | None) -
     idle = min((value for value in watts if not math.isnan(value)), default=math.nan)
     if not limit or not limit > idle:
         return frozenset()
-    # A GPU that spins throughout never shows what it draws at rest: a tenth of its limit or so.
+    # A GPU that always spins never shows its idle draw: about a tenth of the limit.
     idle = min(idle, limit / 8)
     below = idle + _SPIN_POWER * (limit - idle)
     return frozenset(
@@ -164,7 +164,7 @@ def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
 def _shared_process(one: LoadSeries, other: LoadSeries) -> JobEvidence | None:
     for pid in one.processes.keys() & other.processes.keys():
         (first, last), (start, end) = one.processes[pid], other.processes[pid]
-        # Of two that had a pid one after the other, neither is on both.
+        # Reused pids: lifetimes that do not overlap are different processes.
         if first <= end and start <= last:
             return JobEvidence(_MOST_SURE, "a process is on several of them")
     return None
@@ -206,7 +206,7 @@ def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence
 
 
 def _matched(moments: Sequence[int], others: Sequence[int]) -> int:
-    """How many moments are among others, or next to one."""
+    """Count the moments that equal or adjoin another."""
     near = {other + step for other in others for step in (-1, 0, 1)}
     return sum(moment in near for moment in moments)
 
@@ -224,7 +224,7 @@ def _spin_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | No
 def _groups(
     links: Mapping[str, Mapping[str, JobEvidence]],
 ) -> Iterator[tuple[list[str], JobEvidence]]:
-    """GPUs that links join, each group with the weakest of its GPUs' best links."""
+    """Yield groups of linked GPUs, each with the weakest of its GPUs' best links."""
     left = dict.fromkeys(links)
     while left:
         first = next(iter(left))
@@ -239,7 +239,7 @@ def _groups(
         uuids = [uuid for uuid in links if uuid in group]
         if len(uuids) > 1:
             link = min(max(links[uuid].values()) for uuid in uuids)
-            # Two that are busy at little power may well be two that launch small kernels.
+            # Two GPUs busy at low power may just launch small kernels.
             if link.why != _SPINNING or len(uuids) >= _FEWEST_SPINNING:
                 yield uuids, link
 
@@ -247,7 +247,7 @@ def _groups(
 def _with_awaited(
     groups: Sequence[tuple[list[str], JobEvidence]], compared: Mapping[str, _ComparedLoad]
 ) -> Iterator[tuple[list[str], JobEvidence]]:
-    """A group that spins waits for another GPU: the only one that is left, where it is there."""
+    """Add to a group that spins the only other GPU, if it is active meanwhile."""
     grouped = {uuid for uuids, _ in groups for uuid in uuids}
     spinning = [uuids for uuids, _ in groups if _all_spin([compared[uuid] for uuid in uuids])]
     for uuids, link in groups:
@@ -274,7 +274,7 @@ def _spun_by_all(group: Sequence[_ComparedLoad]) -> frozenset[int]:
 
 
 def _is_there(load: _ComparedLoad, group: Sequence[_ComparedLoad]) -> bool:
-    """Whether it works for half of the time that a group spins, or holds about as much memory."""
+    """Whether it works half of the time that a group spins, or holds about as much memory."""
     moments = _spun_by_all(group)
     works = sum(load.busy[at] >= _ACTIVE for at in moments)
     if 2 * works >= len(moments):
@@ -309,7 +309,7 @@ def _job(
 
 
 def _used(series: LoadSeries) -> Iterator[int]:
-    """The moments in which a device works, or holds half of the memory that it ever held."""
+    """Yield the moments in which a device works, or holds half of its peak memory."""
     levels = series.values[Load.MEMORY]
     half = max((level for level in levels if not math.isnan(level)), default=math.inf) / 2
     for at, (share, level) in enumerate(zip(series.values[Load.BUSY], levels, strict=True)):

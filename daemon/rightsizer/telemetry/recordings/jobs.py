@@ -1,4 +1,4 @@
-"""Jobs of a recording that does not say who holds its GPUs, as holders of them."""
+"""Jobs of a recording without holders, as holders of its GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -11,27 +11,27 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 
 NO_JOBS: Final = "none"
-"""Stated in place of GPUs: they belong to no common job."""
+"""Stated instead of GPUs: they share no job."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """GPUs of one job, from its first to its last moment; wall times, `None` for always."""
+    """GPUs of a job with its wall time; `None` for an open end."""
 
     devices: tuple[Device, ...]
     workload: Workload
     why: str = ""
-    """What it is inferred from; empty where it is stated."""
+    """Reason of the inference; empty if stated."""
     start: Nanoseconds | None = None
     end: Nanoseconds | None = None
 
     def holds_at(self, time: Nanoseconds) -> bool:
-        """Whether it is there at a time."""
+        """Whether the job exists at a time."""
         return (self.start is None or self.start <= time) and (self.end is None or time <= self.end)
 
 
 class RecordedJobs:
-    """The jobs of a recording as holders of its GPUs."""
+    """Jobs of a recording as holders of its GPUs."""
 
     def __init__(self, jobs: Iterable[RecordedJob]) -> None:
         self.jobs = tuple(jobs)
@@ -41,7 +41,7 @@ class RecordedJobs:
     def holdings_at(
         self, time: Nanoseconds, recorded: Mapping[str, tuple[Holding, ...]]
     ) -> Mapping[str, tuple[Holding, ...]]:
-        """Recorded holders, and the jobs that are there at a time as holders of their GPUs."""
+        """Return the recorded holdings, with the jobs present at a time added."""
         if not self.jobs:
             return recorded
         present = tuple([job for job in self.jobs if job.holds_at(time)])
@@ -55,7 +55,7 @@ class RecordedJobs:
         return {**recorded, **self._holdings}
 
     def remarks(self) -> Iterator[str]:
-        """What a person should know of those that are inferred."""
+        """Yield remarks on inferred jobs."""
         for job in self.jobs:
             if job.why:
                 named = gpu_list(job.devices)
@@ -67,7 +67,7 @@ class RecordedJobs:
 
 
 def stated_jobs(stated: Sequence[str], devices: Sequence[Device]) -> list[RecordedJob]:
-    """The jobs that a person states, each as `0-3,5` or names of devices; else refused."""
+    """Parse stated jobs such as `0-3,5` or device names; reject invalid ones."""
     taken: dict[str, str] = {}
     found = []
     for text in stated:
@@ -106,7 +106,7 @@ def _named(part: str, text: str, devices: Sequence[Device]) -> list[Device]:
 
 
 def gpu_list(devices: Sequence[Device]) -> str:
-    """Devices as `--job` takes them: `0-3,5`, or their names."""
+    """Format devices for `--job`: `0-3,5`, or names."""
     if not all(device.has_index for device in devices):
         return ",".join(device.uuid for device in devices)
     return cpu_list(device.index for device in devices)

@@ -33,25 +33,25 @@ class MappedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """Where a recording's CSV files keep what."""
+    """Columns of a recording's CSV files."""
 
     name: str
     time_column: str
     time_unit: str
     device_column: str | None
-    """`None` for a log of one GPU, or of several in an order that does not change."""
+    """`None` for a log of one GPU, or of several in constant order."""
     workload_column: str | None
     files: tuple[tuple[str, tuple[MappedColumn, ...]], ...]
-    """Columns by a pattern of file names; the first pattern that fits counts."""
+    """Columns by file name pattern; the first match wins."""
 
     def columns_of(self, file: Path) -> tuple[MappedColumn, ...] | None:
-        """The columns of a file by its name, `None` where no pattern fits."""
+        """Return the columns of a file by its name, or `None`."""
         fitting = (columns for pattern, columns in self.files if fnmatchcase(file.name, pattern))
         return next(fitting, None)
 
 
 def load_column_map(path: Path) -> ColumnMap:
-    """Read a column map; one with faults is refused, each named with its place."""
+    """Read a column map; reject one with faults, naming the place of each."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -101,7 +101,7 @@ def _columns(columns: Row) -> Iterator[MappedColumn]:
 
 
 def _name(row: Row, key: str) -> str:
-    """A text or a number; whatever a file's heading may hold."""
+    """Return a text or number: anything a heading may be."""
     value = row.values.get(key)
     if isinstance(value, str | int | float) and str(value):
         return str(value)
@@ -118,7 +118,7 @@ def _one_of(row: Row, key: str, known: Collection[str]) -> str:
 
 
 def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> RecordingFormat:
-    """The format of the files that one pattern of a column map fits, whatever they look like."""
+    """Return the format of files that match one pattern of a column map; content is not checked."""
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         names = [cell.strip() for cell in split_csv_line(text.head[0])]

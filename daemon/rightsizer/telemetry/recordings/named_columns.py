@@ -1,4 +1,4 @@
-"""CSV whose headings say in words, or as series, what each column holds of which GPU."""
+"""CSV whose headings name content and GPU of each column in words, or are series."""
 
 import contextlib
 import math
@@ -36,7 +36,7 @@ _UNITS: Final = {
     "ratio": "ratio",
     "mhz": "MHz",
 }
-"""A program that logs what NVML says writes MB for MiB, as nvidia-smi does."""
+"""Programs that log NVML's values write MB for MiB, as nvidia-smi does."""
 _SYNONYMS: Final = {
     **dict.fromkeys(("utilization", "utilisation"), "util"),
     **dict.fromkeys(("activity", "busy"), "load"),
@@ -60,12 +60,12 @@ _SIGNALS: Final = {
     )
     for words in spellings.split("|")
 }
-"""By the words of a heading that are no fillers; units that are `None` are told or found."""
+"""By significant words of a heading; a unit of `None` is stated or inferred."""
 _VAGUE: Final = frozenset({"used", "load"})
-"""What is of anything, where it is not said of what."""
+"""Words that need a subject."""
 _OF_GPUS: Final = frozenset({"gpu", "nvidia", "vram", "fb", "gfx"})
 _OF_HOSTS: Final = frozenset({"cpu", "ram", "system", "host", "disk"})
-"""Beside such columns, memory and power without a GPU's name may be the host's."""
+"""Words of host columns, beside which memory and power without a GPU may be the host's."""
 _TIMES: Final = {
     *("timestamp", "time", "date time", "datetime", "date", "ts", "time stamp", "epoch"),
     *("unix time", "wall time", "timestamp s", "timestamp ms", "elapsed s", "elapsed sec"),
@@ -83,15 +83,15 @@ _FOR_EXCEL: Final = "sep="
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _SAMPLED: Final = 10_000
-"""Rows by which the unit of a column without one is found."""
+"""Rows by which missing units are inferred."""
 _BYTES_FROM: Final = 2**24
-"""Largest value of memory that can be bytes alone: as MiB it would be 16 TiB."""
+"""Maximum from which memory must be in bytes: as MiB it would be 16 TiB."""
 _MIB_FROM: Final = 512
-"""Largest value that can be MiB alone: no board has as many GiB; below it, either may be."""
+"""Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
 
 
 class _Heading(NamedTuple):
-    """What a column holds: a signal of a device, or of that which the row names."""
+    """Content of a column: a signal of a device, or of the row's device."""
 
     signal: Signal
     unit: str | None
@@ -104,7 +104,7 @@ def _words(heading: str) -> list[str]:
 
 
 def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
-    """What the words of a heading say, `None` where that is nothing of a GPU alone."""
+    """Interpret a heading's words; `None` unless it is about a GPU."""
     words, device, facts = _words(text), None, None
     if len(words) > 1 and words[0] in _DEVICE_WORDS and words[1].isdecimal():
         facts = RecordingDeviceFacts(index=int(words[1]))
@@ -121,7 +121,7 @@ def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
 
 
 def _series_heading(text: str) -> _Heading | None:
-    """The name and labels of a series, as Grafana heads the column of each."""
+    """Parse name and labels of a series, as in Grafana's exports."""
     if "{" not in text:
         return None
     try:
@@ -136,13 +136,13 @@ def _series_heading(text: str) -> _Heading | None:
 
 
 def _headings(head: Sequence[str]) -> tuple[str, list[str]]:
-    """The line of headings, behind what Excel is told, and its cells."""
+    """Return the line of headings, after a directive for Excel, with its cells."""
     line = next((line for line in head if not line.startswith(_FOR_EXCEL)), "")
     return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
 
 
 def _read_headings(headings: Sequence[str]) -> dict[int, _Heading]:
-    """What each column holds, by its place; of several for one signal the first."""
+    """Return the content of columns by position; the first of several for a signal."""
     is_of_host = any(not _OF_HOSTS.isdisjoint(_words(text)) for text in headings)
     found: dict[tuple[str | None, Signal], tuple[int, _Heading]] = {}
     for at, text in enumerate(headings):
@@ -155,7 +155,7 @@ def _read_headings(headings: Sequence[str]) -> dict[int, _Heading]:
 def _of_named_devices(
     read: dict[int, _Heading], headings: Sequence[str], notes: RecordingNotes
 ) -> dict[int, _Heading]:
-    """What headings say beside some that name their GPU: of the one that is named, else of none."""
+    """If some headings name their GPU, assign others to the only named one, else to none."""
     devices = {said.device: said.facts for said in read.values() if said.device is not None}
     unnamed = {at: said for at, said in read.items() if said.device is None}
     if not devices or not unnamed:
@@ -180,7 +180,7 @@ def _place(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
 
 
 def _time_places(headings: Sequence[str]) -> Sequence[int]:
-    """The column of times, or that of dates and that of times of day; empty without one."""
+    """Return the positions of the time, or of date and time of day; empty without one."""
     apart = [at for name in ("date", "time") if (at := _place(headings, {name})) is not None]
     first = _place(headings, _TIMES)
     return apart if len(apart) > 1 or first is None else (first,)
@@ -217,11 +217,11 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 
 NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognizes, _rows)
-"""Logs of scripts, exports of Grafana; a row a GPU, or all GPUs in columns of a row."""
+"""Logs of scripts and exports of Grafana; a row per GPU, or all GPUs in one row."""
 
 
 class _Layout:
-    """The columns of a file, those of each device together."""
+    """Columns of a file by device."""
 
     def __init__(
         self, text: TextFile, headings: Sequence[str], delimiter: str, notes: RecordingNotes
@@ -267,15 +267,15 @@ class _Layout:
             self._order = device_order(sample, text.stated, notes)
 
     def time_text(self, cells: Sequence[str]) -> str:
-        """The time of a row as it is written, its date before it."""
+        """Return the time of a row as written, with its date first."""
         return " ".join(cells[at].strip() for at in self._times)
 
     def time_of(self, cells: Sequence[str]) -> Nanoseconds:
-        """The time of a row; `ValueError` where it is none."""
+        """Return the time of a row; raise `ValueError` for an invalid one."""
         return parse_timestamp(self.time_text(cells))
 
     def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
-        """One a device; none of a device in columns of its own that are empty."""
+        """Yield a row per device, except devices whose own columns are empty."""
         node = "" if self._node_at is None else cells[self._node_at].strip()
         for device, table in self._tables.items():
             values, missing = table.read(cells, line, self._notes)
@@ -292,7 +292,7 @@ class _Layout:
             yield RecordingRow(time, key, values, missing, self._file)
 
     def _named(self, cells: Sequence[str], time: Nanoseconds, line: int) -> str:
-        """The device of a row that tells of one."""
+        """Return the device of a row about one."""
         if self._device_at is None:
             return "" if self._order is None else self._order(time, None, line)
         cell = cells[self._device_at].strip()
@@ -304,7 +304,7 @@ class _Layout:
         index = device.removeprefix("index:")
         return RecordingDeviceFacts(
             index=int(index) if index.isdecimal() else None,
-            # InfluxDB's 'name' is the measurement's; every board's has a number.
+            # InfluxDB's 'name' is the measurement's; board names contain digits.
             name=name if any(map(str.isdigit, name)) else None,
         )
 
@@ -312,7 +312,7 @@ class _Layout:
 def _found_units(
     text: TextFile, read: Mapping[int, _Heading], delimiter: str
 ) -> dict[Signal, str | None]:
-    """The unit of columns that name none, by all numbers in them among the first rows."""
+    """Infer missing units from the numbers in the first rows."""
     values: dict[Signal, list[float]] = {said.signal: [] for said in read.values()}
     if all(said.unit for said in read.values()):
         return dict.fromkeys(values)

@@ -1,4 +1,4 @@
-"""The agent's own recording: codec and reader."""
+"""Codec and reader of the agent's own recording format."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ _SHOWN_EVERY: Final = 1 << 8
 
 
 def header(program: str) -> dict[str, Any]:
-    """The first line of a recording by a version of this program."""
+    """Return the first line of a recording by this version."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -44,7 +44,7 @@ def header(program: str) -> dict[str, Any]:
 
 
 def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything of a snapshot but its times and values, as JSON can hold it."""
+    """Encode everything of a snapshot except times and values."""
     readings = snapshot.readings
     return {
         "interval": snapshot.interval,
@@ -74,7 +74,7 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
-    """One of the sections again as values of our own; `signals` is the header's table."""
+    """Decode a section; `signals` is the header's table."""
     match name:
         case "devices":
             return convert(data, tuple[Device, ...])
@@ -112,7 +112,7 @@ def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
 
 
 def _encode_process(process: Process) -> list[Any]:
-    """Pid and memory; what else is known only where it is."""
+    """Encode pid and memory; other facts only if known."""
     if process.kind is ProcessKind.COMPUTE and process.gpu_busy is None:
         return [process.pid, process.memory_used_bytes]
     return [process.pid, process.memory_used_bytes, process.kind, process.gpu_busy]
@@ -125,7 +125,7 @@ def _decode_process(
 
 
 def _encode_holding(holding: Holding) -> list[Any]:
-    """Workload and share; that there is no process only where there is none."""
+    """Encode workload and share; `has_process` only if false."""
     fields = [asdict(holding.workload), holding.share_ratio]
     return fields if holding.has_process else [*fields, False]
 
@@ -138,7 +138,7 @@ def _encode_columns(reading: Reading) -> list[Any]:
 
 
 def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot]:
-    """The snapshots as written; raises `RecordingError` for a damaged line, or a newer version."""
+    """Yield the snapshots as written; raises `RecordingError` for damage or a newer version."""
     state: _NativeState | None = None
     for number, line in text.lines(notes):
         try:
@@ -160,7 +160,7 @@ def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """The readings alone, by the wall clock, for a recording that holds other files too."""
+    """Yield the readings only, by the wall clock, for recordings with other files."""
     for snapshot in native_snapshots(text, notes):
         for uuid, reading in snapshot.readings.items():
             yield RecordingRow(
@@ -177,14 +177,14 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 NATIVE: Final = RecordingFormat(
     "Rightsizer recording", lambda head: head[0].startswith(_START), _rows
 )
-"""What `rightsizer record` writes: whole snapshots, not only readings."""
+"""Format of `rightsizer record`: whole snapshots, not only readings."""
 
 _KEPT: Final = ("interval", "devices", "down", "host", "holdings", "collectors", "trouble")
-"""Sections that are a snapshot's fields as they are."""
+"""Sections that equal fields of a snapshot."""
 
 
 class _NativeState:
-    """What has been said so far."""
+    """Decoder state."""
 
     def __init__(self, text: TextFile, header: dict[str, Any]) -> None:
         if header["version"] > VERSION:
@@ -231,7 +231,7 @@ class _NativeState:
 
 
 class NativeFiles:
-    """One file as it is, several on the wall clock: each may come from a boot of its own."""
+    """One file as it is; several by the wall clock, since each may be of another boot."""
 
     def __init__(self, texts: Sequence[TextFile], board: Board | None) -> None:
         self._texts = texts
@@ -243,10 +243,10 @@ class NativeFiles:
         self.notes = [RecordingNotes(text.name) for text in texts]
         self._devices: tuple[Device, ...] = ()
         self.end: Nanoseconds = 0
-        """The wall time of the last snapshot, once surveyed."""
+        """Wall time of the last snapshot, after the survey."""
 
     def survey(self, progress: Progress) -> tuple[tuple[Device, ...], Nanoseconds | None]:
-        """Read all once for the devices (without any: refused), the median interval and the end."""
+        """Read all once; return devices (an error without any), median interval and end."""
         devices: dict[str, Device] = {}
         gaps = IntervalMedian()
         with contextlib.closing(gaps):
@@ -265,7 +265,7 @@ class NativeFiles:
         return self._devices, interval
 
     def snapshots(self) -> Generator[Snapshot, None, None]:
-        """The snapshots in order."""
+        """Yield the snapshots in order."""
         streams = [native_snapshots(text, RecordingNotes(text.name)) for text in self._texts]
         if len(streams) == 1:
             for snapshot in streams[0]:

@@ -85,7 +85,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             time = parse_timestamp(cells[layout.timestamp].strip())
         except ValueError:
             if _is_heading(line):
-                # An appended log may have other columns.
+                # Appended logs may have other columns.
                 if tuple(cell.strip() for cell in cells) != layout.headings:
                     layout = _QueryLogLayout(text, cells, number, delimiter, notes)
             else:
@@ -99,18 +99,18 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 
 def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether the last cell of a line without an end may have lost digits with its unit."""
+    """Whether an unterminated line's last cell lost its unit, and perhaps digits."""
     return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
     "nvidia-smi CSV log", lambda head: bool(_heading_of(head) or _DATA_START.match(head[0])), _rows
 )
-"""Any columns in any order, units in heading or cell, several devices to a poll."""
+"""Any columns in any order, units in heading or cell, several devices per poll."""
 
 
 def _process_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Rows of `--query-compute-apps`, which has a line for each process."""
+    """Yield rows of `--query-compute-apps`, which has a line for each process."""
     names: list[str] = []
     rows = ProcessRowBuilder(text.name)
     for number, line in text.lines(notes):
@@ -143,11 +143,11 @@ def _is_process_heading(line: str) -> bool:
 NVIDIA_SMI_PROCESSES: Final = RecordingFormat(
     "nvidia-smi log of processes", lambda head: _is_process_heading(head[0]), _process_rows
 )
-"""Who is on each GPU, beside a log of what the GPUs do."""
+"""Processes on each GPU, beside a log of the GPUs."""
 
 
 class _QueryLogLayout:
-    """The columns of one heading, ready to read rows with."""
+    """Columns of one heading, prepared for reading rows."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class _QueryLogLayout:
         return RecordingRow(time, device, values, missing, self._text.name)
 
     def _identifier(self, heading: int, delimiter: str, notes: RecordingNotes) -> _DeviceOf:
-        """What tells the device of a row; its place in the poll where no column names devices."""
+        """Return what identifies a row's device: a column, else its position in the poll."""
         for name in IDENTITY:
             if name in self._at:
                 return _by_cell(self._at[name], name, self._at.get("index"))

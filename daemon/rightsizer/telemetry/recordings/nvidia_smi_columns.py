@@ -1,4 +1,4 @@
-"""What the columns of `nvidia-smi --query-gpu` mean, short and long spellings alike."""
+"""Meaning of `nvidia-smi --query-gpu` columns, in short and long spellings."""
 
 import re
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from rightsizer.model.table import table_rows
 
 
 class SignalColumn(NamedTuple):
-    """The signal of a column, the unit of its cells where they show none, and its preference."""
+    """Signal of a column, default unit of its cells, and preference."""
 
     signal: Signal
     unit: str
@@ -29,17 +29,17 @@ _SPELLINGS: Final = (
 _ENDINGS: Final = ((".graphics", ".gr"), (".memory", ".mem"))
 
 IDENTITY: Final = ("uuid", "index", "pci.bus_id", "serial")
-"""Columns that tell one device from another, the best first."""
+"""Columns that identify a device, best first."""
 
 FACTS: Final = {
     *("power.default_limit", "pcie.link.gen.max", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
     *("pcie.link.width.max", "name", "index", "pci.bus_id"),
 }
-"""Columns that hold still."""
+"""Columns with constant values."""
 
 
 def signal_columns(log: str) -> dict[str, SignalColumn]:
-    """The columns of a kind of log that hold signals, by their names there."""
+    """Return the signal columns of a kind of log, by name."""
     return {
         row["column"]: SignalColumn(Signal(row["signal"]), row["unit"], int(row["rank"] or 0))
         for row in table_rows(__file__, "columns.csv")
@@ -48,10 +48,10 @@ def signal_columns(log: str) -> dict[str, SignalColumn]:
 
 
 SIGNAL_COLUMNS: Final = signal_columns("nvidia-smi")
-"""The plain draw ranks first: it is what the driver means to be read, and which mean it is depends
-on the board. One clock drives graphics and SMs on every board so far."""
+"""The plain draw ranks first: it is the driver's primary value, averaged as the board defines. One
+clock drives graphics and SMs on all boards so far."""
 REASON_BITS: Final = {f"clocks_event_reasons.{event.label}": event for event in ClockEvent}
-"""Columns of 'Active' and 'Not Active', and the bit of NVML's mask that each of them shows."""
+"""Columns of 'Active' and 'Not Active', with their bits in NVML's mask."""
 
 _FLAT_UNITS: Final = {
     "%": ("_pct", "_percent"),
@@ -69,11 +69,11 @@ _FLAT: Final = {
     )
     for ending in _FLAT_UNITS[unit]
 }
-"""The spellings of those who keep logs as tables, as MIT Supercloud: `utilization_gpu_pct`."""
+"""Spellings of logs kept as tables, like MIT Supercloud's: `utilization_gpu_pct`."""
 
 
 def column_name(heading: str) -> str:
-    """A heading without its unit, in the one spelling that the tables here use."""
+    """Normalize a heading: without unit, in the spelling of these tables."""
     name = _UNIT.sub("", heading).strip().lower()
     for spelling, ours in _SPELLINGS:
         if name == spelling or (spelling.endswith(".") and name.startswith(spelling)):

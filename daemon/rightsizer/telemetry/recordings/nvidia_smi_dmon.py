@@ -1,4 +1,4 @@
-"""What `nvidia-smi dmon` and `pmon` print: columns under a heading, a line a GPU or process."""
+"""Format of `nvidia-smi dmon` and `pmon`: headed columns, a line per GPU or process."""
 
 import re
 from collections.abc import Iterator
@@ -73,11 +73,11 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 NVIDIA_SMI_DMON: Final = RecordingFormat(
     "nvidia-smi dmon or pmon output", lambda head: any(map(_HEADING.match, head)), _rows
 )
-"""With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
+"""With date and time from `-o DT`, time only, or neither; as a table or CSV."""
 
 
 def _process(named: dict[str, str], rows: ProcessRowBuilder) -> Process | None:
-    """The process of a line of `pmon`, which has a dash for what it did not use."""
+    """Parse the process of a `pmon` line, in which a dash means unused."""
     share, memory = named.get("sm", ""), named.get("fb", "")
     rows.tells_shares = rows.tells_shares or share.isdecimal()
     if not named["pid"].isdecimal():

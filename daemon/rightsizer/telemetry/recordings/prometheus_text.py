@@ -1,4 +1,4 @@
-"""Metrics of Prometheus as text with timestamps or as answers of its API."""
+"""Prometheus metrics as text with timestamps, or as answers of its API."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTI
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a sample: the metrics of a device need not share their times."""
+    """Yield a row per sample: metrics of a device may have different times."""
     known: dict[str, DcgmSeries | None] = {}
     for number, written in text.lines(notes):
         line = named_line(written) if written.startswith("{") else written
@@ -69,11 +69,11 @@ PROMETHEUS_TEXT: Final = RecordingFormat(
     lambda head: any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head),
     _rows,
 )
-"""Scrapes one after the other, or series one after the other; every sample with its time."""
+"""Successive scrapes or successive series; every sample has its time."""
 
 
 def named_line(line: str) -> str:
-    """A line of `promtool tsdb dump`, where the name is one of the labels, as others write it."""
+    """Convert a `promtool tsdb dump` line, whose name is a label, to the usual form."""
     found = _NAME_AMONG_LABELS.search(line)
     if found is None:
         return line
@@ -101,7 +101,7 @@ def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmS
 
 
 def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a sample; the file is never in memory, its longest series is."""
+    """Yield a row per sample; at most one series is in memory."""
     if _ERROR.match("\n".join(text.head)):
         raise RecordingError(
             f"{text.name}:1: holds an error in the place of an answer: "
@@ -121,7 +121,7 @@ PROMETHEUS_JSON: Final = RecordingFormat(
     lambda head: any(each.match("\n".join(head)) for each in (_START, _ERROR)),
     _rows_json,
 )
-"""Whole answers, their lists of results alone, or a series a line; several to a file."""
+"""Whole answers, result lists, or a series per line; several to a file."""
 
 
 def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:

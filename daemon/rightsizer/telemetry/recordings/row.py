@@ -1,4 +1,4 @@
-"""Rows of a recording and the devices that they are of."""
+"""Rows of a recording, and their devices."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,59 +21,59 @@ _SERVERS: Final = frozenset(
         *("nvidia-cuda-mps-server", "nv-hostengine"),
     }
 )
-"""Programs that are on all GPUs of a node, and of no job."""
+"""Programs on all GPUs of a node that belong to no job."""
 _AS_RECORDED: Final = (
     *("pci_bus_id", "numa_node", "power_limit_watts", "sm_clock_maximum_hertz"),
     *("pcie_generation_maximum", "pcie_width_maximum"),
 )
-"""Facts that are fields of a device as they are."""
+"""Facts that equal fields of a device."""
 
 
 MESSAGE: Final = re.compile(
     r"NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Field \".*not a valid"
     r"|Unable to determine the device|.*command not found|.*nvidia-smi.*not recognized"
 )
-"""What nvidia-smi, or a shell without it, writes where it has no readings."""
+"""Output of nvidia-smi, or of a shell without it, in place of readings."""
 SUMMED: Final = -1
-"""Rank of values that are sums over processes: any other stream's go before."""
+"""Rank of sums over processes, below any other stream."""
 
 
 class RecordingRow(NamedTuple):
-    """What one line of a file says of one device at one time."""
+    """Readings of one device at one time."""
 
     time: Nanoseconds
     device: str
     values: Mapping[Signal, float]
     missing: Mapping[Signal, Missing] = _NOTHING
     stream: str = ""
-    """What is read together at one cadence; of one file, and for some formats a part of it."""
+    """Values read together at one cadence: a file, or for some formats a part of it."""
     rank: int = 0
-    """Of two streams that give the same signal at the same time, the higher rank is taken."""
+    """Of two streams with the same signal and time, the higher rank wins."""
     holdings: tuple[Holding, ...] | None = None
-    """Who holds the device; `None` where the file does not say."""
+    """Holders of the device; `None` if not recorded."""
     processes: tuple[Process, ...] | None = None
 
 
 def process_kind(program: object) -> ProcessKind:
-    """How a process uses a GPU, by the name of its program where nothing else tells."""
+    """Return how a process uses a GPU, by the name of its program."""
     name = str(program or "").rpartition("/")[2].split(" ")[0]
     return ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
 
 
 class ProcessRowBuilder:
-    """Puts lines of one process each together to a row of their device."""
+    """Combines lines of one process each into rows of their devices."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._key: tuple[Nanoseconds, str] | None = None
         self._processes: list[Process] = []
         self.tells_shares = False
-        """Whether each process has its share of time, one that rests too."""
+        """Whether every process has a share of time, idle ones included."""
 
     def add(
         self, time: Nanoseconds, device: str, process: Process | None
     ) -> Iterator[RecordingRow]:
-        """Take a line, of a device without processes too; give the row before, once it is whole."""
+        """Add a line, also of a device without processes; yield the previous row if complete."""
         if (time, device) != self._key:
             yield from self.finish()
             self._key = time, device
@@ -81,7 +81,7 @@ class ProcessRowBuilder:
             self._processes.append(process)
 
     def finish(self) -> Iterator[RecordingRow]:
-        """Give the last row."""
+        """Yield the last row."""
         if self._key is not None:
             yield self._row(*self._key)
         self._key, self._processes = None, []
@@ -99,7 +99,7 @@ class ProcessRowBuilder:
 
 @dataclass(slots=True)
 class RecordingDeviceFacts:
-    """What a file says of a device once and for all; the first value counts."""
+    """Constant facts of a device in a file; the first value wins."""
 
     index: int | None = None
     name: str | None = None
@@ -118,7 +118,7 @@ class RecordingDeviceFacts:
     gpu_instance_id: int | None = None
 
     def learn(self, other: "RecordingDeviceFacts") -> None:
-        """Take over what the other says and this one does not."""
+        """Add the other's facts that are missing here."""
         for fact in fields(self):
             if getattr(self, fact.name) is None:
                 setattr(self, fact.name, getattr(other, fact.name))
@@ -126,30 +126,30 @@ class RecordingDeviceFacts:
 
 @dataclass(slots=True)
 class RecordingNotes:
-    """What one pass over one file finds beside its rows."""
+    """Findings of one pass over one file, beside its rows."""
 
     file: str
     facts: dict[str, RecordingDeviceFacts] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    """How often something was skipped, and the first one's line and text."""
+    """Number of skipped items by kind, with line and text of the first."""
 
     def learn(self, device: str, facts: RecordingDeviceFacts) -> None:
-        """Add to what is known of a device."""
+        """Add facts of a device."""
         self.facts.setdefault(device, RecordingDeviceFacts()).learn(facts)
 
     def remark(self, text: str) -> None:
-        """Say something once."""
+        """Add a remark once."""
         if text not in self.remarks:
             self.remarks.append(text)
 
     def count(self, what: str, line: int, example: str = "") -> None:
-        """Count something that was skipped; the first one's line and text are kept."""
+        """Count a skipped item; line and text of the first are kept."""
         count, line, example = self.tallies.get(what, (0, line, example))
         self.tallies[what] = count + 1, line, example
 
     def skip(self, number: int, line: str) -> None:
-        """Count a line that has not the cells it should have."""
+        """Count a line with an unexpected number of cells."""
         if line.strip():
             what = "line of another length" if line.endswith("\n") else "torn last line"
             what = "error of nvidia-smi" if MESSAGE.match(line) else what
@@ -157,7 +157,7 @@ class RecordingNotes:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Everything that a person should know of this pass, one line each."""
+        """All remarks and skipped items, one line each."""
         skipped = (
             f"{self.file}:{line}: {what}"
             + (f": '{example[:60]}'" if example else "")
@@ -168,7 +168,7 @@ class RecordingNotes:
 
 
 def mig_profile(name: str | None) -> str | None:
-    """The profile in a name like `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
+    """Return the profile in a name like `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
     found = _PROFILE.search(name or "")
     return found[1] if found else None
 
@@ -176,9 +176,9 @@ def mig_profile(name: str | None) -> str | None:
 def build_devices(
     facts: Mapping[str, RecordingDeviceFacts], catalogue: Catalogue, board: str | None = None
 ) -> tuple[Device, ...]:
-    """The devices in the order of their indices, then of their appearance.
+    """Return the devices by index, then by appearance.
 
-    The board that is named is of devices whose name is not recorded or unknown.
+    `board` is for devices whose name is unknown or not recorded.
 
     Raises:
         UsageError: the catalogue has no such board.
@@ -192,7 +192,7 @@ def build_devices(
     built = []
     for uuid, fact in facts.items():
         index = next(free) if fact.index is None else fact.index
-        # The name of the GPU that an instance's name is made of.
+        # Remove the instance's part of the name.
         whole = None if fact.name is None else _PROFILE.sub("", fact.name)
         found = None if whole is None else catalogue.find(whole)
         device = _build(uuid, index, fact, found or given)
@@ -201,7 +201,7 @@ def build_devices(
 
 
 def _adopt(facts: Mapping[str, RecordingDeviceFacts]) -> None:
-    """Tell instances that stand in one slot with a GPU whose they are."""
+    """Assign instances to the GPU in the same slot."""
     wholes = {
         fact.pci_bus_id: uuid
         for uuid, fact in facts.items()

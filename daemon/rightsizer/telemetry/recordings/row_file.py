@@ -1,4 +1,4 @@
-"""Files of rows: read for each pass, sorted on disk if out of order, merged by time and device."""
+"""Files of rows: read in each pass, sorted on disk if out of order, merged by time."""
 
 import sqlite3
 from array import array
@@ -20,14 +20,14 @@ from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 _BATCH: Final = 1000
 _ROWS_BETWEEN_STEPS: Final = 20
-"""At least, on average, where a clock goes back; other files are simply in no order."""
+"""Minimum mean for a clock that was set back; other files are simply unordered."""
 
 
 class SortedRows:
-    """Rows by time, in a temporary file that goes when it is closed.
+    """Rows sorted by time, in a temporary file.
 
-    A row is its time, its values as doubles, and the number of its shape: everything else of it,
-    which hardly changes from row to row and is kept in memory once.
+    A row is stored as its time, its values as doubles, and the number of its shape: all else, which
+    rarely changes and is kept in memory once.
     """
 
     def __init__(self, rows: Iterable[RecordingRow]) -> None:
@@ -38,14 +38,14 @@ class SortedRows:
         self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
 
     def __iter__(self) -> Iterator[RecordingRow]:
-        """The rows by time; those of one time as they came."""
+        """Yield the rows by time, stable."""
         found = self._database.cursor()
         found.arraysize = _BATCH
         found.execute("SELECT time, shape, numbers FROM row ORDER BY time, rowid")
         return map(self._decode, found)
 
     def close(self) -> None:
-        """Remove the temporary file."""
+        """Delete the temporary file."""
         self._database.close()
 
     def _encode(self, row: RecordingRow) -> tuple[int, int, bytes]:
@@ -64,20 +64,20 @@ class SortedRows:
 
 
 class RowFile:
-    """A file of rows, which comes in order of time from the moment it is found not to be."""
+    """A file of rows, sorted once it is found to be out of order."""
 
     def __init__(self, text: TextFile, format: RecordingFormat) -> None:  # noqa: A002 - what it is.
         self.text = text
         self.notes = RecordingNotes(text.name)
         self.names: dict[str, str] = {}
-        """Devices by another name of theirs."""
+        """Devices by their other names."""
         self.since: Nanoseconds = 0
-        """When the clock was set: what seems to be before is left out."""
+        """Time at which the clock was set; earlier rows are skipped."""
         self._format = format
         self._sorted: SortedRows | None = None
 
     def rows(self) -> Iterator[RecordingRow]:
-        """All rows; each call starts again."""
+        """Yield all rows; each call starts over."""
         rows = self._own_rows() if self._sorted is None else iter(self._sorted)
         if self.since:
             rows = self._of_set_clock(rows)
@@ -97,7 +97,7 @@ class RowFile:
                 self.notes.remark("readings of a clock that was not set are left out")
 
     def sort(self) -> None:
-        """Put the rows in order, once and for all; tell by how much the clock went back."""
+        """Sort the rows once; report by how much the clock went back."""
         if self._sorted is None:
             self._sorted = SortedRows(self._watched(self._own_rows()))
 
@@ -106,7 +106,7 @@ class RowFile:
         return self._format.rows(self.text, self.notes)
 
     def _watched(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
-        # Exporters write one signal after the other, each from its first time on.
+        # Exporters write one signal after another, each from its first time.
         last: dict[tuple[str, Signal | None], Nanoseconds] = {}
         read = steps = longest = 0
         for row in rows:
@@ -124,27 +124,27 @@ class RowFile:
             )
 
     def close(self) -> None:
-        """Remove temporary files."""
+        """Delete temporary files."""
         self.text.close()
         if self._sorted is not None:
             self._sorted.close()
 
 
 def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingRow]:
-    """The rows of all files by time; those of one time in the order of the files."""
+    """Merge the rows of all files by time, then in file order."""
     return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time"))
 
 
 _BY_INDEX: Final = "index:"
 _NEAR: Final[Nanoseconds] = 2 * NANOSECONDS_PER_SECOND
 _FEWEST: Final = 30
-"""Pairs of readings that differ, and more than are alike: of one GPU some do while it changes."""
+"""Minimum number of differing pairs of readings; some of one GPU differ while it changes."""
 _COMPARED: Final = ((Signal.MEMORY_USED_BYTES, 2.0**30), (Signal.GPU_BUSY, 0.5))
-"""What a GPU has once at a time, the steadiest first, and by how much two of it differ."""
+"""Signals with one value at a time, steadiest first, and the difference that matters."""
 
 
 def other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
-    """The uuids of devices that other rows call by their index, where but one device has it."""
+    """Return the uuids of devices that other rows identify by a unique index."""
     named: dict[int, list[str]] = {}
     for device, fact in facts.items():
         if fact.index is not None and fact.mig_profile is None:
@@ -157,9 +157,9 @@ def other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
 
 
 def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[RecordingRow]:
-    """The rows of several files; refused where an index is of different GPUs, as of two nodes.
+    """Yield the rows of several files; fail if an index is of different GPUs, as of two nodes.
 
-    Where nothing tells them apart, the first file's notes say which are taken for one node's.
+    If nothing tells, the first file's notes remark that they count as one node's.
     """
     last: dict[str, dict[str, RecordingRow]] = {}
     pairs: dict[tuple[str, str, str], list[int]] = {}

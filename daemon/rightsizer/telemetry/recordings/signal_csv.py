@@ -1,4 +1,4 @@
-"""CSV whose heading is made of our own words: `timestamp,device,<signals>`."""
+"""CSV with our own signal names as headings: `timestamp,device,<signals>`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -60,7 +60,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 
 SIGNAL_CSV: Final = RecordingFormat("signal CSV", _recognizes, _rows)
-"""Base units, times in any epoch unit or ISO 8601, an empty cell for what is missing."""
+"""Base units, times in any epoch unit or ISO 8601, empty cells for missing values."""
 
 
 def _names(line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Source of the snapshots of a recording, in whichever known format its files are."""
+"""Source of a recording's snapshots, with detection of its format."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -48,23 +48,22 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, PROMETHEUS_JSON, GPUSTAT_JSON, SYSTEM_METRICS_JSON),
     *(PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NAMED_CSV, NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
-"""In the order in which they are asked."""
+"""In order of detection."""
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
 _HOLD_INTERVALS: Final = 2.0
-"""A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
+"""Intervals of its own file for which a value is valid, like for slower signals."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
-"""Readings of several devices that follow each other faster are of one poll, unless that is more
-than half the recording's interval: nvidia-smi takes a few milliseconds a device, and 22 ms without
-persistence."""
+"""Closer readings of several devices belong to one poll, unless this exceeds half the recording's
+interval: nvidia-smi takes a few milliseconds per device, and 22 ms without persistence."""
 _SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
 
 
 def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingFormat:
-    """The format of a file by its content or its map; refused where it is of none."""
+    """Return a file's format by content or column map; fail if there is none."""
     if column_map is not None:
         columns = column_map.columns_of(text.path)
         if columns is not None:
@@ -78,7 +77,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
             "and record again"
         )
-    # JSON that is written for people begins with a bracket alone.
+    # Pretty-printed JSON begins with a lone bracket.
     start = first if len(first) > 1 else " ".join(text.head)
     shown = start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
     names = ", ".join(known.name for known in FORMATS)
@@ -105,13 +104,13 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
 
 
 class _DeviceState:
-    """What each stream said last; a slower one's values hold for a while."""
+    """Last row of each stream; values of slower streams stay valid for a while."""
 
     def __init__(self, limits: Mapping[tuple[str, str], Nanoseconds]) -> None:
         self._limits = limits
         self._streams: dict[str, dict[str, RecordingRow]] = {}
         self.holdings: dict[str, tuple[Holding, ...]] = {}
-        """Replaced, never changed: snapshots keep it."""
+        """Replaced, never changed: snapshots refer to it."""
 
     def reading(self, device: str, rows: Sequence[RecordingRow]) -> Reading:
         streams = self._streams.setdefault(device, {})
@@ -142,7 +141,7 @@ class _DeviceState:
 
 
 def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
-    """Equal parts for all holders that several lines name, unless one line names them all."""
+    """Return equal shares of holders named in several lines."""
     holders = {holding.workload: holding for holdings in recorded for holding in holdings}
     if len(holders) == 1:
         return tuple(holders.values())
@@ -151,28 +150,28 @@ def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
 
 @dataclass(slots=True)
 class RecordedSource:
-    """A surveyed recording, one snapshot a poll; `open_recording` makes one."""
+    """A surveyed recording, one snapshot per poll; created by `open_recording`."""
 
     name: str
     devices: tuple[Device, ...]
     interval: Nanoseconds
     warnings: tuple[str, ...]
-    """What was skipped or assumed, with its place and how often."""
+    """Skipped items and assumptions, with place and count."""
     snapshots: Generator[Snapshot, None, None]
     files: ExitStack
-    """Closes the files and removes temporary ones."""
+    """Closes files and deletes temporary ones."""
 
     def read(self) -> Snapshot | None:
-        """The next snapshot; `None` after the last."""
+        """Return the next snapshot; `None` after the last."""
         return next(self.snapshots, None)
 
     def close(self) -> None:
-        """Close the files; there is nothing to read afterwards."""
+        """Close the files."""
         self.snapshots.close()
         self.files.close()
 
 
-def open_recording(  # noqa: PLR0913 - what a person says of a recording.
+def open_recording(  # noqa: PLR0913 - facts stated by the user.
     paths: Sequence[Path],
     *,
     catalogue: Catalogue,
@@ -183,12 +182,12 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
     jobs: Sequence[str] = (),
     progress: Progress = no_progress,
 ) -> RecordedSource:
-    """Survey the files or pipes of one recording and make them ready to be read.
+    """Survey the files or pipes of one recording, and prepare them for reading.
 
-    The board is of devices whose name the recording does not tell; `columns` is a column map for
-    CSV files that are in no known format. `stated` tells of the devices of logs that do not name
-    them, `fields` the columns of a log without a heading, and `jobs` which GPUs are of one job, as
-    in `0-3` or `none`; where nothing does, that is inferred.
+    `board` is for devices without a recorded name; `columns` is a column map for CSV files of
+    unknown format. `stated` describes devices of logs that do not name them, `fields` the columns
+    of a log without a heading, and `jobs` the GPUs of jobs, as in `0-3` or `none`; without it they
+    are inferred.
 
     Raises:
         RecordingError: a file cannot be read, or lacks what a recording needs.
@@ -275,7 +274,7 @@ def _with_jobs(
 def _shown(
     snapshots: Generator[Snapshot, None, None], end: Nanoseconds, progress: Progress
 ) -> Generator[Snapshot, None, None]:
-    """The snapshots; shows how much of the recording's time is over."""
+    """Yield the snapshots, and show the progress in the recording's time."""
     start: Nanoseconds | None = None
     with closing(snapshots):
         for count, snapshot in enumerate(snapshots):
@@ -302,9 +301,9 @@ def _snapshots(
     devices: tuple[Device, ...],
     jobs: RecordedJobs,
 ) -> Generator[Snapshot, None, None]:
-    """One snapshot a poll, in the order of time.
+    """Yield a snapshot per poll, in time order.
 
-    A poll ends when a device comes again or when the next reading is long in coming.
+    A poll ends when a device is repeated, or the next reading is late.
     """
     interval = found.interval or _ASSUMED_INTERVAL
     poll_gap = min(_POLL_GAP, interval // 2)

@@ -21,21 +21,21 @@ from rightsizer.telemetry.recordings.text_file import Progress, show_read
 _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
 _MOST_PROCESSES: Final = 4096
-"""Of one device; later ones tell no job."""
+"""Limit per device; later processes do not identify jobs."""
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
 _CLOCKS_SET: Final = 946_684_800 * NANOSECONDS_PER_SECOND
-"""The year 2000: a node without a clock begins in 1970."""
+"""The year 2000: a node without a clock starts in 1970."""
 
 
 class Load(StrEnum):
-    """What is kept of a device."""
+    """Load signals kept per device."""
 
     BUSY = "busy"
     """0 to 1."""
     WATTS = "watts"
     MEMORY = "memory"
-    """In whatever unit the recording has; one for all of it."""
+    """In the recording's unit."""
 
 
 _SIGNALS: Final = (
@@ -49,15 +49,15 @@ _WIDTH: Final = 2 * len(_LOADS)
 
 @dataclass(frozen=True, slots=True)
 class LoadSeries:
-    """Means of one device's loads over moments of equal length."""
+    """Mean loads of a device over moments of equal length."""
 
     start: Nanoseconds
     """Wall time of the first moment; the same for all devices of a recording."""
     step: Nanoseconds
     values: dict[Load, list[float]]
-    """`nan` where a load is not known at a moment."""
+    """`nan` where a load is unknown."""
     processes: Mapping[int, tuple[Nanoseconds, Nanoseconds]] = field(default_factory=dict)
-    """By pid, from when to when each that computes is there."""
+    """First and last time of each compute process by pid."""
 
     def known(self, load: Load) -> bool:
         """Whether a load was ever read."""
@@ -65,19 +65,19 @@ class LoadSeries:
 
 
 class LoadSeriesBuilder:
-    """Sums of rows in the order of time; moments become longer as the recording does."""
+    """Sums of rows in time order; moments grow with the length of the recording."""
 
     def __init__(self) -> None:
         self.start: Nanoseconds | None = None
-        """The time of the first row."""
+        """Time of the first row."""
         self._step: Nanoseconds = NANOSECONDS_PER_SECOND
         self._sums: dict[str, array[float]] = {}
-        """Of each moment the number and the sum of the values of each load."""
+        """Per moment, count and sum of the values of each load."""
         self._processes: dict[str, dict[int, tuple[Nanoseconds, Nanoseconds]]] = {}
         self.has_owners = False
-        """Whether any row says who holds its device."""
+        """Whether any row names a holder."""
         self.lost: dict[str, Nanoseconds] = {}
-        """When a device was first said to be lost."""
+        """Time at which a device was first reported lost."""
 
     def see(self, row: RecordingRow) -> None:
         """Add a row."""
@@ -106,7 +106,7 @@ class LoadSeriesBuilder:
             place += 2
 
     def series(self, interval: Nanoseconds) -> dict[str, LoadSeries]:
-        """Those of all devices, with moments that hold a reading each."""
+        """Return the series of all devices, with moments of at least the interval."""
         while self._step < interval:
             self._widen()
         count = max(map(len, self._sums.values()), default=0) // _WIDTH
@@ -143,10 +143,10 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
 
 
 class IntervalMedian:
-    """How often each gap occurred, by whatever has gaps of its own.
+    """Medians of gaps by key.
 
-    Logs repeat a few gaps for ever, so that counting them is cheap; clocks that jitter by the
-    nanosecond do not, and what is too much for the memory goes to a temporary file.
+    Logs repeat a few gaps, which are counted in memory; with jittering clocks, counts beyond the
+    limit move to a temporary file.
     """
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
@@ -160,16 +160,16 @@ class IntervalMedian:
         )
 
     def of(self, key: Hashable) -> Counter[Nanoseconds]:
-        """The counter of one key, for the caller to add to until the next `settle`."""
+        """Return the counter of a key; valid until the next `settle`."""
         return self._counts[key]
 
     def settle(self) -> None:
-        """Move the counts to the temporary file if they have become too many."""
+        """Move the counts to the temporary file if there are too many."""
         if sum(map(len, self._counts.values())) > self._most:
             self._spill()
 
     def median(self, key: Hashable) -> Nanoseconds | None:
-        """The median of a key's gaps, `None` where there are none; nothing is counted any more."""
+        """Return the median gap of a key, or `None`; ends counting."""
         self._spill()
         self._counts.clear()
         found = "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
@@ -180,7 +180,7 @@ class IntervalMedian:
         return (low + high) // 2
 
     def close(self) -> None:
-        """Remove the temporary file."""
+        """Delete the temporary file."""
         self._spilled.close()
 
     def _spill(self) -> None:
@@ -207,17 +207,17 @@ def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
 
 @dataclass(frozen=True, slots=True)
 class RecordingSurvey:
-    """What the first pass found."""
+    """Results of the first pass."""
 
     interval: Nanoseconds | None
-    """The exact median between readings of a device; `None` where none was read twice."""
+    """Exact median between readings of a device; `None` if none was read twice."""
     intervals: dict[tuple[str, str], Nanoseconds]
-    """The same by device and stream; 0 for one that was read only once."""
+    """Medians by device and stream; 0 for a single reading."""
     facts: dict[str, RecordingDeviceFacts]
     start: Nanoseconds = 0
-    """The time of the first reading."""
+    """Time of the first reading."""
     end: Nanoseconds = 0
-    """The time of the last."""
+    """Time of the last reading."""
     loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
 
 
@@ -226,13 +226,13 @@ class _OutOfOrderError(Exception):
 
 
 def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
-    """Read everything once, and again where a device has two names, or files are out of order."""
+    """Read everything once; again if devices have two names or files are out of order."""
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:
             try:
                 found = _surveyed(files, gaps, progress)
             except _OutOfOrderError:
-                # Files of one recording are alike, and each try reads what comes before.
+                # Files of a recording are alike, and each attempt rereads everything.
                 for file in files:
                     file.sort()
                 continue

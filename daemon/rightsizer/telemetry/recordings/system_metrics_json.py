@@ -1,4 +1,4 @@
-"""System metrics of experiment trackers, as `system.gpu.0.gpu`: JSON lines, or CSV."""
+"""System metrics of experiment trackers, like `system.gpu.0.gpu`: JSON lines or CSV."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _JSON_KEY: Final = re.compile(r'"(?:[^"]*[/ ])?(?:system\.|sys\.)?gpu[._]\d+[._]
 _TIMES: Final = ("_timestamp", "timestamp", "Wall Time")
 _RELATIVE_TIMES: Final = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
 _LONG: Final = (("key", "value"), ("metric", "value"))
-"""Columns of one metric a line, as MLflow exports a run's or downloads a chart's."""
+"""Columns with one metric per line, as in MLflow's exports and chart downloads."""
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -57,7 +57,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 
 def _is_heading(line: str) -> bool:
-    """Whether a line of CSV names a time, and metrics of GPUs."""
+    """Whether a CSV line has a time and GPU metrics."""
     if line.startswith("{"):
         return False
     cells = {*split_csv_line(line)}
@@ -73,7 +73,7 @@ def _names_metric(line: str) -> bool:
 def _said(
     line: str, headings: Sequence[str], number: int, notes: RecordingNotes
 ) -> dict[str, Any] | None:
-    """The metrics of a line of JSON, or of CSV below its headings."""
+    """Parse the metrics of a line of JSON, or of CSV under its headings."""
     if headings:
         cells = [cell.strip() or None for cell in split_csv_line(line)]
         if len(cells) == len(headings):
@@ -96,7 +96,7 @@ SYSTEM_METRICS_JSON: Final = RecordingFormat(
     ),
     _rows,
 )
-"""`_timestamp` or `_runtime` in seconds, GPUs in the keys; what is null was not read."""
+"""`_timestamp` or `_runtime` in seconds, GPUs in the keys; null means not read."""
 
 
 def _time(said: Mapping[str, Any], notes: RecordingNotes) -> Nanoseconds | None:
@@ -112,7 +112,7 @@ def _time(said: Mapping[str, Any], notes: RecordingNotes) -> Nanoseconds | None:
 
 
 class _KeyReader:
-    """The device and column of each key, which is taken apart once."""
+    """Device and column of each key, cached."""
 
     def __init__(self, notes: RecordingNotes) -> None:
         self._notes = notes

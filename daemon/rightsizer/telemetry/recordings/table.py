@@ -1,4 +1,4 @@
-"""Table parser: cells into values in base units, lines of CSV into rows."""
+"""Table parser: cells to values in base units, CSV lines to rows."""
 
 import contextlib
 import csv
@@ -32,20 +32,20 @@ _REASONS: Final[dict[str, Missing]] = {
     ),
 }
 _REMEMBERED: Final = 4096
-# Three digits behind the comma may be thousands.
+# Three digits after the comma may be a thousands group.
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 
 _JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
-"""As gpustat, nvtop and Grafana write 97% and 40C."""
+"""Values like 97% and 40C of gpustat, nvtop and Grafana."""
 
 
 def missing_cell(cell: str) -> Missing | None:
-    """Why a cell has no value, `None` where it should have one."""
+    """Return why a cell has no value, or `None` if it should have one."""
     return _REASONS.get(cell.strip().strip("[]").strip().lower())
 
 
 class _Factors(dict[str, float | None]):
-    """What leads from each unit that cells name to the base unit; `None` of one that does not."""
+    """Factors from units in cells to the base unit; `None` for unrelated units."""
 
     def __init__(self, unit: Unit, known: Mapping[str, float]) -> None:
         super().__init__(known)
@@ -53,7 +53,7 @@ class _Factors(dict[str, float | None]):
 
     def __missing__(self, spelling: str) -> float | None:
         try:
-            # A degree's sign is lost in files of another encoding.
+            # A degree sign is lost in other encodings.
             kind, factor = convert(spelling.lstrip("°\ufffd"))
         except KeyError:
             return None
@@ -62,16 +62,16 @@ class _Factors(dict[str, float | None]):
 
 
 def _unusual_number(text: str) -> float:
-    """A number with a decimal comma, or in hexadecimal."""
+    """Parse a number with a decimal comma, or in hexadecimal."""
     if _DECIMAL_COMMA.fullmatch(text):
         return float(text.replace(",", "."))
     return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
 
 
 class CellColumn(dict[str, float | Missing]):
-    """The values of the cells of one column, by their text.
+    """Values of a column's cells by text.
 
-    Readings repeat, so that nearly every cell is one look-up and no conversion.
+    Readings repeat, so nearly every cell is a look-up without conversion.
     """
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
@@ -104,14 +104,14 @@ class CellColumn(dict[str, float | Missing]):
 
 
 def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:
-    """What gives the cells of a row at some places."""
+    """Return a getter of cells at positions."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda cells: tuple(cells[place] for place in places)
 
 
 class CellTable:
-    """The columns that hold signals, the least preferred of two alike first."""
+    """Columns with signals; of two alike, the less preferred first."""
 
     def __init__(self, columns: Iterable[CellColumn]) -> None:
         self.columns = tuple(columns)
@@ -122,7 +122,7 @@ class CellTable:
     def read(
         self, cells: Sequence[str], line: int, notes: RecordingNotes
     ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-        """The values of a row, and why the others are not there."""
+        """Return the values of a row, and reasons for missing ones."""
         of_row = self._cells(cells)
         found = [*map(getitem, self.columns, of_row)]
         values: dict[Signal, float] = {}
@@ -154,7 +154,7 @@ class CellTable:
 def read_cells(
     cells: Iterable[tuple[CellColumn, Any]], line: int, notes: RecordingNotes
 ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-    """The same of cells as JSON has them, where `None` is a value that was not read."""
+    """Return values of JSON cells, where `None` means not read."""
     values: dict[Signal, float] = {}
     missing: dict[Signal, Missing] = {}
     for column, cell in cells:
@@ -168,7 +168,7 @@ def read_cells(
     return values, missing
 
 
-def csv_rows(  # noqa: PLR0913 - the columns that a format has.
+def csv_rows(  # noqa: PLR0913 - columns of a format.
     text: TextFile,
     notes: RecordingNotes,
     *,
@@ -178,9 +178,9 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     workload: int | None,
     columns: Sequence[CellColumn],
 ) -> Iterator[RecordingRow]:
-    """The rows of a CSV file with one line a device and time, by the places of its columns.
+    """Yield the rows of a CSV file with a line per device and time, by column position.
 
-    Headings that come again are passed over; without a column of devices their order tells.
+    Repeated headings are skipped; without a device column, order identifies devices.
     """
     table, lines = CellTable(columns), text.lines(notes)
     heading = next((line for _, line in lines if line.strip()), "")
@@ -217,7 +217,7 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
         yield RecordingRow(at, named, values, missing, text.name, holdings=holdings)
 
 
-def sampled_rows(  # noqa: PLR0913 - where a line has what.
+def sampled_rows(  # noqa: PLR0913 - layout of a line.
     text: TextFile,
     table: CellTable,
     time_of: Callable[[Sequence[str]], Nanoseconds],
@@ -227,7 +227,7 @@ def sampled_rows(  # noqa: PLR0913 - where a line has what.
     behind: int = 0,
     facts: Sequence[int] = (),
 ) -> Iterator[SampledRow]:
-    """The rows behind a line, for as long as another heading has not changed their columns."""
+    """Yield the rows after a line, until a heading changes the columns."""
     notes = RecordingNotes(text.name)
     for number, line in text.lines(notes):
         cells = split_csv_line(line, delimiter)
@@ -239,7 +239,7 @@ def sampled_rows(  # noqa: PLR0913 - where a line has what.
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
-    """The cells of a line; quoted ones cost more and are rare."""
+    """Split a line into cells; quoted cells are rare and slower."""
     if '"' not in line:
         return line.rstrip("\r\n").split(delimiter)
     try:

@@ -1,4 +1,4 @@
-"""Files of a recording: lines and JSON objects, plain or compressed."""
+"""Files of a recording as lines and JSON objects, plain or compressed."""
 
 import contextlib
 import gzip
@@ -30,17 +30,17 @@ _PACKERS: Final = {
 _PARQUET: Final = b"PAR1"
 _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
-"""A heading behind what a collector of logs put before each line, as `kubectl logs --timestamps`,
-`docker compose logs` or journalctl."""
+"""A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
+logs` or journalctl."""
 _SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
 _PIECE: Final = 1 << 16
 
 Progress = Callable[[str, int, int], None]
-"""Takes a stage, and how many parts of how many are done."""
+"""Takes a stage, and the numbers of done and total parts."""
 _OVERLAP: Final = 1 << 10
-"""What is kept of a piece without a start in it: more than a start is long."""
+"""Kept of a piece without a start: longer than any start."""
 _LARGEST: Final = 1 << 26
 
 
@@ -49,25 +49,25 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
-    """Show how much of some files the first pass has read."""
+    """Show how much of the files the first pass has read."""
     progress("survey", round(100 * sum(text.read_ratio for text in texts) / len(texts)), 100)
 
 
 def delimiter_of(line: str) -> str:
-    """What stands between the cells of a line; other languages put a semicolon for a comma."""
+    """Return the separator of a line's cells; some locales use semicolons."""
     return max(_DELIMITERS, key=line.count)
 
 
 class TextFile:
-    """One file of a recording."""
+    """A file of a recording."""
 
     def __init__(
         self, path: Path, *, stated: StatedDevices = NOTHING_STATED, fields: str | None = None
     ) -> None:
-        """Open a file far enough to know that it holds text.
+        """Open a file far enough to check that it is text.
 
-        What comes through a pipe is kept in a temporary file. `fields` names the columns of a log
-        without a heading, separated by commas: it is read as the heading.
+        A pipe is copied to a temporary file. `fields` are the comma-separated columns of a log
+        without a heading, and used as its heading.
 
         Raises:
             RecordingError: it is missing, a folder, empty, unreadable or not text.
@@ -103,7 +103,7 @@ class TextFile:
                 (len(found["prefix"].split()) for found in prefixed), default=0
             )
             self.head = tuple(map(self._without_prefix, lines))
-            """The first lines that are not blank, without the space around them."""
+            """First lines that are not blank, stripped."""
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise RecordingError(f"{path}: {reason}; check the path") from None
@@ -114,7 +114,7 @@ class TextFile:
             self.head = (self._heading, *self.head)
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
-        """All lines with their numbers from 1 and their ends; a gzip is read up to a cut in it."""
+        """Yield all lines with numbers from 1 and line ends; a truncated gzip up to the cut."""
         number = 0
         if self._heading is not None:
             yield number, f"{self._heading}\n"
@@ -129,7 +129,7 @@ class TextFile:
                 raise RecordingError(f"{self.name}:{number}: {error.strerror}") from None
 
     def pieces(self, notes: RecordingNotes) -> Iterator[str]:
-        """All of the text in pieces of one size, for formats without lines."""
+        """Yield the text in pieces of one size, for formats without lines."""
         with self._text() as stream:
             try:
                 while piece := stream.read(_PIECE):
@@ -141,17 +141,17 @@ class TextFile:
 
     @property
     def read_ratio(self) -> float:
-        """How much of the file the pass that began last has read."""
+        """Share of the file read by the latest pass."""
         if self._stream is None:
             return 0.0
         if self._stream.closed:
             return 1.0
-        # Of a compressed file what is there, not what comes out of it.
+        # For a compressed file, of its compressed size.
         raw: IO[bytes] = getattr(self._stream, "fileobj", self._stream)
         return raw.tell() / max(1, self._readable.stat().st_size)
 
     def close(self) -> None:
-        """Remove what was kept of a pipe."""
+        """Delete the copy of a pipe."""
         if self._spool is not None:
             self._spool.close()
 
@@ -170,7 +170,7 @@ class TextFile:
             yield number, self._without_prefix(line)
 
     def _without_prefix(self, line: str) -> str:
-        """A line as it was before a collector of logs wrote its own words before it."""
+        """Return a line without the prefix of a log collector."""
         if not self._prefix_words:
             return line
         words = line.split(maxsplit=self._prefix_words)
@@ -198,7 +198,7 @@ class TextFile:
         for zeros, encoding in ((start[1:64:2], "utf-16-le"), (start[:64:2], "utf-16-be")):
             if zeros and not any(zeros) and any(start):
                 return encoding
-        # A machine that went down leaves blocks of zeros behind the text that it had written.
+        # A crash leaves blocks of zeros after the text written last.
         if b"\x00" in start[:_SIGNATURE_BYTES]:
             raise RecordingError(
                 f"{self.name}: is a binary file; a recording is text, plain or compressed by gzip"
@@ -218,20 +218,20 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class RecordingFormat:
-    """One way to write readings down."""
+    """A recording format."""
 
     name: str
-    """What it is called in messages."""
+    """Name in messages."""
     recognizes: Callable[[Sequence[str]], bool]
-    """Whether the first lines of a file, stripped and none of them blank, look like it."""
+    """Whether the first lines of a file, stripped and not blank, match."""
     rows: Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
-    """The rows of a file in its order, a pass a call; `RecordingError` where it lacks something."""
+    """Yields rows in file order, a pass per call; raises `RecordingError` for missing parts."""
 
 
 def json_objects(
     text: TextFile, starts: re.Pattern[str], notes: RecordingNotes
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every such object, with its first line, looked at once; a damaged one is refused."""
+    """Yield each matching object with its first line; reject a damaged one."""
     decoder = json.JSONDecoder()
     rest, at, line, needed = "", 0, 1, 0
     for piece in chain(text.pieces(notes), ("",)):
@@ -250,7 +250,7 @@ def json_objects(
                     notes.count("damaged or torn JSON", line, rest[at : at + 60])
                     at += 1
                     continue
-                # Perhaps its end is yet to come: waiting for twice as much keeps this linear.
+                # The end may be yet to come: waiting for twice as much keeps this linear.
                 needed = 2 * (len(rest) - at)
                 if needed > 2 * _LARGEST:
                     raise RecordingError(

@@ -11,7 +11,7 @@ from rightsizer.telemetry.recordings.row import RecordingNotes
 
 EPOCH_UNITS: Final = {"s": NANOSECONDS_PER_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
-# Digits before the point that tell one unit from the next, for any day from 1973 to 5138.
+# Digits before the point distinguish units for dates from 1973 to 5138.
 _UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
 _OF_SPREADSHEET: Final = re.compile(
     r"(?P<first>\d{1,2})(?P<mark>[./])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}),?\s+"
@@ -21,10 +21,10 @@ _OF_DATE: Final = re.compile(
     r"(?:[A-Z][a-z]{2},? )?(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d)"
     r"(?: [A-Z]{3,4})? (?P<year>\d{4})"
 )
-"""As `date` and `ctime` write it."""
+"""Format of `date` and `ctime`."""
 _COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}$")
-"""Names of zones are not unique: a time of one is read as that of a log that names none."""
+"""Zone names are ambiguous, so they are ignored."""
 _LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"[.,](\d+)")
 _DATE_MARKS: Final = ("-", "/")
@@ -34,7 +34,7 @@ _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
-    """A date with its time or an epoch, whichever it looks like; `ValueError` for anything else.
+    """Parse a date with time or an epoch; `ValueError` for anything else.
 
     Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`, scripts as
     `20240131_123456` and `Wed Jan 31 12:34:56 UTC 2024`.
@@ -44,7 +44,7 @@ def parse_timestamp(text: str) -> Nanoseconds:
     if text[4:5] in _DATE_MARKS and text[:4].isdigit():
         return parse_calendar(text)
     found = _OF_SPREADSHEET.fullmatch(text)
-    # Of slashes without half days it is not known whether day or month is first.
+    # With slashes and 24 hours, the order of day and month is ambiguous.
     if found and (found["mark"] == "." or found["half"]):
         day, month = (found["first"], found["second"])[:: -1 if found["mark"] == "/" else 1]
         hour = int(found["hour"])
@@ -61,7 +61,7 @@ def parse_timestamp(text: str) -> Nanoseconds:
 
 
 def parse_yearless(text: str) -> Nanoseconds:
-    """`Jan 31 12:34:56`, as of a leap year; `ValueError` for anything else."""
+    """Parse `Jan 31 12:34:56` in a leap year; `ValueError` for anything else."""
     return _parse_date(f"{_LEAP_YEAR} {text}")
 
 
@@ -71,7 +71,7 @@ def _parse_date(text: str) -> Nanoseconds:
 
 
 def parse_calendar(text: str) -> Nanoseconds:
-    """`2024/01/31 12:34:56.789` or ISO 8601, of UTC without a zone; else a `ValueError`."""
+    """Parse `2024/01/31 12:34:56.789` or ISO 8601, UTC by default; `ValueError` otherwise."""
     fraction = text[20:]
     if text[16:17] == ":" and (
         len(text) == _SECOND_END or (text[19:20] == "." and fraction.isdigit())
@@ -86,7 +86,7 @@ def parse_calendar(text: str) -> Nanoseconds:
 
 
 def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
-    """A number since the epoch, exactly; its unit by its magnitude unless it is given."""
+    """Parse a number since the epoch exactly; its unit is by magnitude unless given."""
     whole, _, fraction = text.partition(".")
     if not whole.isdigit() or (fraction and not fraction.isdigit()):
         return _parse_scientific(text, unit)
@@ -121,7 +121,7 @@ def _unit_by_magnitude(digits: int) -> Nanoseconds:
 
 @lru_cache(maxsize=1024)
 def _whole_second(text: str) -> Nanoseconds:
-    """The devices of a poll, and the files of a recording, share their seconds."""
+    """Parse whole seconds; cached, since devices of a poll and files share them."""
     return _kept(_whole_minute(text[:16]) + int(text[17:]) * NANOSECONDS_PER_SECOND)
 
 
@@ -136,7 +136,7 @@ def _below_second(fraction: str) -> Nanoseconds:
 
 
 class AssumedTimes:
-    """One second a poll, which is the default of dcgmi and nvidia-smi."""
+    """Assumes one second per poll, the default of dcgmi and nvidia-smi."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes, self._remedy = notes, remedy
@@ -144,7 +144,7 @@ class AssumedTimes:
         self._poll = 0
 
     def next(self, device: str) -> Nanoseconds:
-        """The time of the next line of a device; one that comes again starts the next poll."""
+        """Return the time of a device's next line; a repeated device starts the next poll."""
         self._notes.remark(
             "has no times: one second from poll to poll is assumed, from 1970-01-01 on; "
             f"{self._remedy}"
@@ -157,7 +157,7 @@ class AssumedTimes:
 
 
 class DayTimes:
-    """Days for times of day: the next one where the clock starts again."""
+    """Adds days to times of day: the next one when the clock wraps."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes, self._remedy = notes, remedy
@@ -165,7 +165,7 @@ class DayTimes:
         self._last: Nanoseconds = 0
 
     def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
-        """The time of a line."""
+        """Return the time of a line."""
         self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
         if self._last - time_of_day > _DAY // 2:
             self._days += 1

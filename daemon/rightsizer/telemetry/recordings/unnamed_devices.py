@@ -1,4 +1,4 @@
-"""Devices of rows that no column names: found by the order of the rows within a poll."""
+"""Devices of rows without a device column, identified by row order within a poll."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -13,21 +13,21 @@ from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingN
 
 _MILLISECOND: Final = 1_000_000
 _LONGEST_GAP: Final = 500 * _MILLISECOND
-"""A driver that takes longer for one device is no longer polling, it hangs."""
+"""A driver that takes longer per device hangs, and is not polling."""
 _SHORTEST_POLL: Final = 50 * _MILLISECOND
-"""Rows that all lie closer than this are one poll: none is so frequent."""
+"""Rows closer than this are one poll: none is so frequent."""
 _MOST_DEVICES: Final = 64
 _SEPARATION: Final = 2.0
-"""Usual gaps between polls are at least so many times those within."""
+"""Minimum ratio of typical gaps between polls to those within."""
 _STRAY_RATIO: Final = 0.1
-"""Share of the gaps of each kind that may be longer or shorter than usual."""
+"""Share of gaps of each kind that may be atypical."""
 _AGREEMENT: Final = 0.8
-"""Share of polls that must have the usual number of rows."""
+"""Share of polls that must have the typical number of rows."""
 _STATED_AGREEMENT: Final = 0.5
-"""The same where the number of devices is stated."""
+"""The same if the number of devices is stated."""
 _QUANTILES: Final = 128
 _WITHIN_REACH: Final = 0.9
-"""A poll that lacks rows goes on for so much of the usual gap between polls."""
+"""Share of the typical gap between polls for which an incomplete poll continues."""
 _SLOW_SIGNALS: Final = {
     Signal.MEMORY_USED_BYTES: 16 * 2.0**20,
     Signal.MEMORY_USED: 0.002,
@@ -36,37 +36,37 @@ _SLOW_SIGNALS: Final = {
     Signal.POWER_LIMIT_WATTS: 0.0,
     Signal.SM_CLOCK_MAXIMUM_HERTZ: 0.0,
 }
-"""What one device does not swing between from reading to reading, and what is no difference."""
+"""Signals that do not alternate on one device, with their tolerance."""
 _NEAR: Final = NANOSECONDS_PER_SECOND
 _LOOK_BACK_ROWS: Final = 2 * _MOST_DEVICES
 _SWING_RATIO: Final = 0.05
-"""Share of the rows from which on swings are not of one device."""
+"""Share of rows from which alternating values mean several devices."""
 _UNEVEN: Final = 4.0
 _UNEVEN_RATIO: Final = 0.05
 _SAMPLED_ROWS: Final = 10_000
 _DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
-"""The device of a row by its time, the number of devices in the row itself, and its line."""
+"""Returns a row's device by time, number of devices in the row, and line."""
 _RECORD: Final = "record with index or uuid"
 
 
 @dataclass(frozen=True, slots=True)
 class PollPattern:
-    """How many rows a poll has, and the time without a row that ends an unfinished one."""
+    """Rows per poll, and the gap that ends an incomplete one."""
 
     rows: int
     ends_after: Nanoseconds | None = None
-    """`None` where times do not tell one poll from the next."""
+    """`None` if times do not separate polls."""
 
 
 _SINGLE: Final = PollPattern(1)
 
 
 def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> PollPattern:
-    """The polls in the times of rows, by how frequent each gap is.
+    """Find the polls in the times of rows, by the frequency of gaps.
 
-    Where several devices are polled, gaps are of two kinds: a few milliseconds from one device to
-    the next, and the interval. Single gaps of any length between the two do not matter: a limit is
-    right when it leaves polls of equal size; of several the one with most of them, then the widest.
+    With several devices, gaps are of two kinds: a few milliseconds between devices, and the
+    interval. Single gaps in between do not matter: a limit is right if it leaves polls of equal
+    size; of several, the one with the most such polls, then the widest.
     """
     gaps = [after - before for before, after in pairwise(times)]
     best, best_rank = _SINGLE if stated is None else PollPattern(stated), (0.0, 0.0)
@@ -87,9 +87,9 @@ def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> Pol
 
 
 def _limits(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]]:
-    """The longest gap within a poll that each split of the gaps gives, and the usual one between.
+    """Return for each split the longest gap within a poll, and the typical one between.
 
-    With so many devices, all but one gap in that number are within a poll.
+    With n devices, all but one of n gaps are within a poll.
     """
     if not gaps:
         return []
@@ -97,7 +97,7 @@ def _limits(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]
     shares = {at / _QUANTILES for at in range(1, _QUANTILES)}
     shares |= {1 - 1 / devices for devices in range(2, _MOST_DEVICES + 1)}
     values = {gaps[min(count - 1, round(share * count))] for share in shares}
-    # A split leaves equal gaps together: before the first, or behind the last of them.
+    # A split keeps equal gaps together: it is before the first or after the last of them.
     places = {side(gaps, value) for value in values for side in (bisect_left, bisect_right)}
     limits: dict[Nanoseconds, Nanoseconds] = {}
     for at in sorted(places - {0, count}):
@@ -112,7 +112,7 @@ def _limits(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]
 
 
 def _usual_size(gaps: Sequence[Nanoseconds], longest_within: Nanoseconds) -> tuple[int, float]:
-    """The usual number of rows of a poll, and the share of the polls that have it."""
+    """Return the typical number of rows per poll, and the share of polls with it."""
     sizes = [1]
     for gap in gaps:
         if 0 <= gap <= longest_within:
@@ -121,21 +121,21 @@ def _usual_size(gaps: Sequence[Nanoseconds], longest_within: Nanoseconds) -> tup
             sizes.append(1)
     size, _ = Counter(sizes).most_common(1)[0]
     if len(sizes) > 1 and sizes[-1] < size:
-        sizes.pop()  # The log ends in the middle of its last poll.
+        sizes.pop()  # The log ends within its last poll.
     return size, sizes.count(size) / len(sizes)
 
 
 class SampledRow(NamedTuple):
-    """One of the first rows of a log, as far as it tells devices apart."""
+    """A row at the start of a log, reduced to what identifies devices."""
 
     time: Nanoseconds
     values: Mapping[Signal, float]
     facts: tuple[str, ...] = ()
-    """Cells that never change for one device."""
+    """Cells that never change for a device."""
 
 
 def doubt_of_single(rows: Sequence[SampledRow]) -> str | None:
-    """Why rows that were taken for one device's may be of several, `None` where nothing says so."""
+    """Return why rows taken for one device's may be of several, or `None`."""
     if len(rows) > 1 and all(each.facts != other.facts for each, other in pairwise(rows)):
         return "rows that follow each other name different boards"
     for signal, tolerance in _SLOW_SIGNALS.items():
@@ -151,7 +151,7 @@ def doubt_of_single(rows: Sequence[SampledRow]) -> str | None:
 
 
 def _swings(rows: Sequence[SampledRow], signal: Signal, tolerance: float) -> int:
-    """How often a value leaves the one just before it for one that was there shortly before."""
+    """Count values that leave the previous one for one seen shortly before."""
     recent: list[float] = []
     last_time: Nanoseconds | None = None
     swings = 0
@@ -174,7 +174,7 @@ def _swings(rows: Sequence[SampledRow], signal: Signal, tolerance: float) -> int
 
 @dataclass(frozen=True, slots=True)
 class StatedDevices:
-    """What a person says of the devices of a log that does not name them."""
+    """User's statement about the devices of a log that does not name them."""
 
     count: int | None = None
     name: str | None = None
@@ -191,9 +191,9 @@ def device_order(
     *,
     has_count: bool = False,
 ) -> _DeviceAt:
-    """What tells the devices of rows that no column names; warns where that is a guess.
+    """Return what identifies devices of rows without a device column; warn if it is a guess.
 
-    `rows` is read as far as it takes; with `has_count` each row says how many devices there are.
+    `rows` is read as far as needed; with `has_count` rows state the number of devices.
     """
     name = stated.name or ("0" if stated.count == 1 else None)
     if name is not None:
@@ -207,7 +207,7 @@ def device_order(
 
 
 def _usable_times(sample: Sequence[SampledRow]) -> list[Nanoseconds]:
-    """Their times in the order of the log; a log in no order is put in order."""
+    """Return the times in log order; sorted if the log is unordered."""
     times = [row.time for row in sample]
     backward = sum(after < before for before, after in pairwise(times))
     return sorted(times) if backward > _UNEVEN_RATIO * len(times) else times
@@ -227,7 +227,7 @@ def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNo
 
 
 def _indexed(index: int, notes: RecordingNotes) -> str:
-    """The key of the device with an index: a driver is asked for its devices in their order."""
+    """Return the key of the device at an index: drivers list devices in index order."""
     key = f"index:{index}"
     if key not in notes.facts:
         notes.learn(key, RecordingDeviceFacts(index=index))
@@ -235,7 +235,7 @@ def _indexed(index: int, notes: RecordingNotes) -> str:
 
 
 class _DeviceOrder:
-    """Devices by their order in a poll; polls that lack rows or have too many are told."""
+    """Devices by their order in a poll; incomplete and oversized polls are reported."""
 
     def __init__(self, pattern: PollPattern, notes: RecordingNotes) -> None:
         self._pattern, self._notes = pattern, notes

@@ -1,4 +1,4 @@
-"""Writes snapshots down in our own format."""
+"""Writer of snapshots in the native format."""
 
 import gzip
 import json
@@ -14,14 +14,14 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.recordings.native import encode_sections, header
 
 _FLUSH_SECONDS: Final = 10.0
-"""A flush costs a compressed file about a tenth of its size at one a second."""
+"""Flushing every second would enlarge a compressed file by a tenth."""
 
 
 class RecordingWriter:
-    """A recording in the making; compressed where its name ends in `.gz`.
+    """Writes a recording; compressed if its name ends in `.gz`.
 
-    What was written more than a flush ago survives the death of the recorder; a recording
-    without any snapshot leaves no file.
+    Everything written more than a flush interval ago survives a crash; a recording without a
+    snapshot leaves no file.
     """
 
     def __init__(self, path: Path, *, flush_interval_seconds: float = _FLUSH_SECONDS) -> None:
@@ -47,7 +47,7 @@ class RecordingWriter:
         self._put(header(__version__))
 
     def write(self, snapshot: Snapshot) -> None:
-        """Add a snapshot; a disk that is full or gone is a `RecordingError`."""
+        """Add a snapshot; raises `RecordingError` if the disk is full or gone."""
         for name, section in encode_sections(snapshot).items():
             if name not in self._said or self._said[name] != section:
                 self._said[name] = section
@@ -66,9 +66,9 @@ class RecordingWriter:
             self._flushed = snapshot.time
 
     def close(self) -> None:
-        """Finish the file; a disk that is full or gone is a `RecordingError`."""
+        """Finish the file; raises `RecordingError` if the disk is full or gone."""
         try:
-            # Closes the file even where the stream raises for what could not be written.
+            # Closes the file even if the stream raises for unwritten data.
             with self._write_errors(), self._file:
                 self._stream.close()
         finally:

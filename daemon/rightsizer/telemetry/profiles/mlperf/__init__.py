@@ -1,1 +1,1 @@
-"""Logs of MLPerf's load generator and training runs."""
+"""Logs of MLPerf's load generator and of training runs."""

@@ -1,4 +1,4 @@
-"""Readers of the load generator's summary and detail logs, merged where both are of one run."""
+"""Readers of the load generator's summary and detail logs, merged if both are of one run."""
 
 import re
 from collections import Counter
@@ -21,13 +21,13 @@ _FIGURES: Final = {
     row["printed"]: (row["figure"], row["kind"] == "time")
     for row in table_rows(__file__, "figures.csv")
 }
-"""Figures by how they are printed, and whether they are times."""
+"""Figures by their printed name, and whether they are times."""
 _STANDING: Final = re.compile(r"^(?:result|effective) ")
-"""Before the names of detail logs that summaries have alone."""
+"""Prefix in detail logs that summaries do not have."""
 _TARGETS_OF_NOTHING: Final = frozenset(
     {"target_latency_seconds", "target_ttft_seconds", "target_tpot_seconds"}
 )
-"""Where 0 means that there is none."""
+"""Figures for which 0 means none."""
 _PER_SECOND: Final = {"ns": 1e9, "us": 1e6, "ms": 1e3}
 _UNIT: Final = re.compile(r"[ _]\(?(ns|us|ms)\)?$")
 _SUBJECTS: Final = (
@@ -44,7 +44,7 @@ _HEADLINES: Final = (
     ("samples_per_second", ("completed_samples_per_second", "scheduled_samples_per_second")),
     ("tokens_per_second", ("completed_tokens_per_second", "inferred_tokens_per_second")),
 )
-"""The names that every scenario's rate goes by, and what stands for it, best first."""
+"""Names of every scenario's rate, best first."""
 _FIELDS: Final = {
     **dict.fromkeys(("sut_name", "system under test (sut) name", "sut name"), "system"),
     **dict.fromkeys(("effective_scenario", "scenario"), "scenario"),
@@ -52,7 +52,7 @@ _FIELDS: Final = {
     **dict.fromkeys(("result_validity", "result is"), "validity"),
     **dict.fromkeys(("loadgen_version", "version"), "version"),
 }
-"""Of `LoadGeneratorFindings`, by the keys of detail logs, of those before 1.0, and of summaries."""
+"""Fields of `LoadGeneratorFindings` by key in detail logs, in those before 1.0, in summaries."""
 _REQUIREMENTS: Final = {
     "result_perf_constraints_met": "Performance constraints",
     "result_min_duration_met": "Min duration",
@@ -67,13 +67,13 @@ _LOADGEN: Final = (b'"loadgen_version"', b'"mlperf::logging"')
 
 
 def percentile_name(percentile: str) -> str:
-    """`p99` of `99.00`, `p999` of `99.90`."""
+    """Convert `99.00` to `p99`, `99.90` to `p999`."""
     whole, _, rest = percentile.partition(".")
     return f"p{int(whole)}{rest.rstrip('0')}"
 
 
 def named_figure(key: str, value: object) -> tuple[str, float] | None:
-    """Name and value of what is known by this key; `None` where it is no figure."""
+    """Return name and value of a figure; `None` if the key is unknown."""
     number = finite(value)
     if number is None or number < 0:
         return None
@@ -105,7 +105,7 @@ def _measured_time(plain: str, *, has_unit: bool) -> str:
 
 @dataclass(slots=True)
 class LoadGeneratorFindings:
-    """Collected line by line."""
+    """Findings collected line by line."""
 
     system: str = ""
     scenario: str = ""
@@ -117,17 +117,17 @@ class LoadGeneratorFindings:
     notes: list[str] = field(default_factory=list)
     events: int = 0
     may_hold_result: bool = True
-    """Round 0.7 wrote results into the summary alone."""
+    """Round 0.7 wrote results only into the summary."""
 
     def take(self, key: str, field_key: str, value: object) -> None:
-        """Takes a word or a figure of a detail log; the first figure of a name stays."""
+        """Take a value of a detail log; the first figure of a name wins."""
         if (word := _FIELDS.get(field_key)) is not None:
             setattr(self, word, str(value)[:200])
         elif figure := named_figure(key, value):
             self.figures.setdefault(*figure)
 
     def line(self, key: str, value: str, group: str) -> None:
-        """Takes a line of a summary, which stands under a heading."""
+        """Take a line of a summary, under a heading."""
         requirement = _REQUIREMENT.match(key)
         if (word := _FIELDS.get(key.strip().lower())) is not None:
             setattr(self, word, getattr(self, word) or value)
@@ -141,7 +141,7 @@ class LoadGeneratorFindings:
             self.figures.setdefault(sample + figure[0], figure[1])
 
     def profile(self, source: str, unread: Mapping[str, int]) -> Profile:
-        """The profile that they make."""
+        """Build the profile."""
         figures, notes = self.figures, self.notes
         for name, others in _HEADLINES:
             if known := [figures[each] for each in others if each in figures]:
@@ -232,7 +232,7 @@ def _from_text(text: PrintedText) -> LoadGeneratorFindings:
 
 
 def _time(text: str) -> Nanoseconds | None:
-    """Of a date in ISO 8601, in UTC where it does not say."""
+    """Parse an ISO 8601 date; UTC by default."""
     try:
         moment = datetime.fromisoformat(text)
         return nanoseconds(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
@@ -254,7 +254,7 @@ _BINDING: Final = frozenset({"no", "false"})
 
 
 def _recognizes_summary(head: Head) -> bool:
-    """Whether it has a summary's title, or the closing lines that an accuracy run has alone."""
+    """Whether it has a summary's title, or the closing lines unique to an accuracy run."""
     if b":::MLLOG" in head.data:
         return False
     return _TITLE in head.data or _BINARY_COUNTS.search(head.data) is not None
@@ -295,11 +295,11 @@ MLPERF_SUMMARY: Final = ProfileReader(
 
 _NO_RESULT: Final = ("It holds no result", "Its round wrote")
 _ROUNDING_RATIO: Final = 1e-3
-"""Summaries print four digits or more."""
+"""Summaries print at least four digits."""
 
 
 def merged(summary: Profile, detail: Profile) -> Profile:
-    """One profile of both; the summary's figures stand, for they are what is published."""
+    """Merge both profiles; the summary's figures win, since they are the published ones."""
     ours, theirs = summary.benchmark, detail.benchmark
     if ours is None or theirs is None:
         return summary

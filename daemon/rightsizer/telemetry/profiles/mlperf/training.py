@@ -1,4 +1,4 @@
-"""MLPerf's lines `:::MLLOG {...}`, and the reader of training logs, `result_*.txt`."""
+"""Reader of MLPerf training logs, `result_*.txt`, with lines `:::MLLOG {...}`."""
 
 import json
 import math
@@ -31,7 +31,7 @@ _LATEST_MILLISECONDS: Final = 1e15
 
 
 def finite(value: object) -> float | None:
-    """The number that a value or a text is; `None` for words, switches and what is not finite."""
+    """Convert a value or text to a finite number; `None` for words, booleans and others."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -43,20 +43,20 @@ def finite(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class MlperfRecord:
-    """One line."""
+    """A line of the log."""
 
     key: str
     value: Any
     milliseconds: float | None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     is_system: bool = False
-    """It describes the system, in `value`."""
+    """Whether it describes the system, in `value`."""
     benchmark: str = ""
-    """Round 0.5 named it in each line."""
+    """Name that round 0.5 had in each line."""
 
 
 def mlperf_records(text: PrintedText) -> Iterator[MlperfRecord]:
-    """The lines in order, also where two have run together; those that are broken are counted."""
+    """Yield the records in order, even if two share a line; broken ones are counted."""
     for line in text.lines():
         is_system = _MARK not in line and _SYSTEM_MARK in line
         parts = line.split(_SYSTEM_MARK if is_system else _MARK)[1:]
@@ -81,7 +81,7 @@ def mlperf_records(text: PrintedText) -> Iterator[MlperfRecord]:
 
 
 def _logged_formerly(line: "re.Match[str]") -> MlperfRecord:
-    """A line of a round before 0.7, whose times are in seconds."""
+    """Parse a line of a round before 0.7, with times in seconds."""
     said = _object(line["value"] or "") or {}
     metadata = said.get("metadata", said)
     if not isinstance(metadata, dict):
@@ -100,12 +100,12 @@ def _logged_formerly(line: "re.Match[str]") -> MlperfRecord:
 
 def _object(text: str) -> dict[str, Any] | None:
     if text.count("[") + text.count("{") > _DEEPEST:
-        # Brackets in texts are counted too: more is refused than must be.
+        # Also counts brackets in texts, so that some valid lines are rejected.
         steps = {"[": 1, "{": 1, "]": -1, "}": -1}
         if max(accumulate(steps.get(each, 0) for each in text)) > _DEEPEST:
             return None
     try:
-        # Loggers of others put their own after it, as a change of color.
+        # Other loggers append text, such as a change of color.
         entry, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return None
@@ -152,9 +152,9 @@ class _TrainingRun:
             self.throughputs.append(throughput)
 
     def _begin(self, time: float | None) -> None:
-        """Starts over where a file holds several runs, so that the last is told of."""
+        """Start over at each run of a file, so that the last one is reported."""
         if time is not None and time == self.start and self.stop is None:
-            return  # Printed, and logged by another program once more.
+            return  # The same line, logged again by another program.
         self.runs += 1
         self.start, self.stop, self.status = time, None, ""
         self.throughputs.clear()

@@ -1,4 +1,4 @@
-"""Profiled kernel launches and their metrics, from CSV pages: long, summarized, wide."""
+"""Kernel launches and their metrics from CSV pages of Nsight Compute: long, summarized, wide."""
 
 import re
 from collections import Counter
@@ -21,15 +21,15 @@ from rightsizer.telemetry.profiles.printed_text import (
 )
 
 MetricKey: TypeAlias = tuple[str, str]
-"""Section and name: the same name can stand in two sections, in two units."""
+"""Section and name: one name can occur in two sections with different units."""
 
 _RAW: Final = "__"
-"""In the names of metrics as the hardware has them, which mean the same in every section."""
+"""Occurs in names of hardware metrics, which mean the same in every section."""
 _KERNEL: Final = "Kernel Name"
 _METRIC: Final = "Metric Name"
 _FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
 _LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
-"""Columns that tell one launch from the next."""
+"""Columns that identify a launch."""
 _RULE_CHARACTERS: Final = 1000
 DEVICE_NAME: Final = "device__attribute_display_name"
 _ERROR_CODE: Final = re.compile(r"==(?:ERROR|WARNING)==.*?\b(ERR_[A-Z_]+|No kernels were profiled)")
@@ -38,7 +38,7 @@ _SAMPLED_LINES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class LaunchMetric:
-    """A measured value in its unit; over several launches, with the extremes."""
+    """A measured value in its unit; with extremes over several launches."""
 
     value: float
     unit: str
@@ -48,16 +48,16 @@ class LaunchMetric:
 
 @dataclass(frozen=True, slots=True)
 class ProfilerRule:
-    """What the profiler advises."""
+    """Advice of the profiler."""
 
     text: str
     speedup_percent: float = 0.0
-    """That it estimates; 0 where it does not."""
+    """Estimated speed-up; 0 without an estimate."""
 
 
 @dataclass(slots=True)
 class KernelLaunch:
-    """A launch, or several alike where the profiler summed them up."""
+    """A launch, or several summarized by the profiler."""
 
     kernel: str
     device: str = "0"
@@ -72,9 +72,9 @@ class KernelLaunch:
         factor_of: Callable[[str], float | None],
         part: str = "value",
     ) -> float | None:
-        """The first of these metrics that is there, in the base unit that `factor_of` leads to.
+        """Return the first available of the metrics in the base unit, by `factor_of`.
 
-        Its `part` may be `least` or `most`: the value stands for them where they are not known.
+        `part` may be `least` or `most`, which default to the value.
         """
         for key in keys:
             if (figure := self.metrics.get(key)) is None:
@@ -89,7 +89,7 @@ class KernelLaunch:
 
 
 def _keys(*texts: str) -> tuple[MetricKey, ...]:
-    """Of `section/name`, or of the name that the hardware has; `SOL/` is for both its sections."""
+    """Parse `section/name`, or a hardware metric's name; `SOL/` stands for both its sections."""
     keys: list[MetricKey] = []
     for text in texts:
         section, _, name = text.rpartition("/")
@@ -98,7 +98,7 @@ def _keys(*texts: str) -> tuple[MetricKey, ...]:
 
 
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
-"""The section's name, and the one it had until 2021."""
+"""Name of the section, and its name until 2021."""
 _METRICS: Final[Mapping[str, Mapping[str, tuple[MetricKey, ...]]]] = {
     section: {name: _keys(*texts) for name, texts in named.items()}
     for section, named in load_beside(__file__, "metrics.yaml").items()
@@ -108,23 +108,23 @@ DURATION: Final = _OTHERS["duration"]
 MULTIPROCESSORS: Final = _OTHERS["multiprocessors"]
 _DRAM_BYTES: Final = ("dram_bytes", "dram_bytes_by_way", "dram_bytes_by_operation")
 _COALESCED_SECTORS: Final = 16.0
-"""Sectors that a coalesced request takes at most: 32 threads read 16 bytes each, side by side."""
+"""Maximum for a coalesced request: 32 threads read 16 adjacent bytes each."""
 _EXCESS_RULE: Final = re.compile(
     r"excessive sectors \((\d+)% of the total|"
     r"global access, expected (\d+) transactions, got (\d+)"
 )
-"""What the profiler's rule on access says, and what it said until 2020."""
+"""Text of the profiler's access rule, and the one until 2020."""
 _TENSOR: Final = re.compile(r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor|ops_path_tensor)")
 _ALL_TENSOR: Final = re.compile(
     r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor(?:_cycles_active|_inst)?)\."
 )
-"""Of the whole pipe, where others are of one kind of number and may be 0 beside another."""
+"""Metrics of the whole pipe; others count one number format, and may be 0 beside it."""
 _OPERATIONS: Final[Mapping[str, int]] = {
     f"smsp__sass_thread_inst_executed_op_{kind}{name}_pred_on.sum": weight
     for kind in "fhd"
     for name, weight in (("add", 1), ("mul", 1), ("fma", 2))
 }
-"""Of fp32, fp16 and fp64: operations that an executed instruction of a thread counts for."""
+"""Operations per executed thread instruction, for fp32, fp16 and fp64."""
 _TENSOR_OPERATIONS: Final = re.compile(r"sm__ops_path_tensor_src_(?!\w*sparsity)\w+\.sum")
 _PER_CYCLE: Final = ".per_cycle_elapsed"
 _CLOCKS: Final = ("smsp__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
@@ -134,7 +134,7 @@ _HERTZ: Final[Mapping[str, float]] = {
     **dict.fromkeys(("ghz", "cycle/nsecond", "cycle/ns"), 1e9),
 }
 _PEAK: Final = ".peak_"
-"""In the names of what the hardware could do at most."""
+"""Occurs in names of the hardware's maximum."""
 _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
@@ -144,14 +144,14 @@ _WANTED: Final = frozenset(
 
 
 def is_wanted(key: MetricKey) -> bool:
-    """Whether a metric is read at all; profiles can have thousands."""
+    """Whether a metric is read; profiles can have thousands."""
     counted = key[1].removesuffix(_PER_CYCLE)
     is_named = key in _WANTED or counted in _OPERATIONS or counted in _CLOCKS
     return is_named or _TENSOR.match(key[1]) is not None
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
-    """What was measured beside its time, by the field's name in `KernelUse` or its counters."""
+    """Return the measurements except time, by field name in `KernelUse` or its counters."""
     found = {name: launch.first(keys, ratio_in) for name, keys in _METRICS["ratios"].items()}
     found |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
     found["excess_sectors_ratio"] = _excess_sectors(launch)
@@ -161,7 +161,7 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
 
 
 def extremes(launch: KernelLaunch) -> tuple[float, float] | None:
-    """The shortest and the longest time; `None` where no time was measured."""
+    """Return the shortest and longest time; `None` if not measured."""
     shortest, longest = (launch.first(DURATION, seconds_in, part) for part in ("least", "most"))
     return None if shortest is None or longest is None else (shortest, longest)
 
@@ -178,7 +178,7 @@ def _dram_rate(launch: KernelLaunch) -> float | None:
 
 
 def _operations_rate(launch: KernelLaunch) -> float | None:
-    """By counts of the whole launch, or of a cycle; `None` where none of them was measured."""
+    """Compute from counts per launch or per cycle; `None` if not measured."""
     duration = launch.first(DURATION, seconds_in)
     clock = launch.first([("", name) for name in _CLOCKS], lambda unit: _HERTZ.get(unit.lower()))
     rates: dict[str, float] = {}
@@ -197,11 +197,11 @@ def _as_it_is(_: str) -> float:
 
 
 def _excess_sectors(launch: KernelLaunch) -> float | None:
-    """By its own metrics, else by what a rule says, else by the sectors of a request."""
+    """Return the share from its own metrics, else from a rule, else from sectors per request."""
     excess, whole = (launch.first((key,), _as_it_is) for key in _OTHERS["excess_sectors"])
     if excess is not None and whole:
         return min(1.0, excess / whole)
-    # Of what it does not do at all, loads or stores, the ratio is 0.
+    # The ratio is 0 for loads or stores that do not occur.
     if used := [each for key in _OTHERS["bytes_used"] if (each := launch.first((key,), ratio_in))]:
         return 1.0 - min(1.0, *used)
     if said := [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]:
@@ -217,7 +217,7 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
 
 
 def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
-    """By counters, else by what a rule says of the pipes; unknown where only a part is counted."""
+    """By counters, else by a rule on the pipes; `None` if only parts are counted."""
     counted = {
         name: figure.value
         for (section, name), figure in launch.metrics.items()
@@ -232,20 +232,20 @@ def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTable:
-    """The columns of a page."""
+    """Columns of a page."""
 
     columns: tuple[str, ...]
     places: Mapping[str, int]
     is_long: bool
-    """One row a metric, where wide pages have one row a launch."""
+    """One row per metric; wide pages have one row per launch."""
 
     def cell(self, cells: Sequence[str], name: str) -> str:
-        """What stands in a column; nothing where it or the row's end is not there."""
+        """Return the cell of a column; empty if the column or cell is absent."""
         place = self.places.get(name, len(cells))
         return cells[place].strip() if place < len(cells) else ""
 
     def takes(self, cells: list[str]) -> bool:
-        """Whether this is a row: it may end early on long pages, with no more than empty cells."""
+        """Whether the cells are a row; on long pages trailing cells may be missing."""
         columns = len(self.columns)
         if any(cells[columns:]):
             return False
@@ -253,17 +253,17 @@ class LaunchTable:
         return len(cells) > self.places[_METRIC] if self.is_long else len(cells) == columns
 
     def metric(self, cells: Sequence[str]) -> MetricKey:
-        """The metric that a row of a long page is of; without a name where it is a rule's."""
+        """Return the metric of a long page's row; without a name for a rule."""
         name = self.cell(cells, _METRIC)
         return ("" if _RAW in name else self.cell(cells, "Section Name"), name)
 
     def value(self, cells: Sequence[str]) -> str:
-        """What was measured, as it is printed; the mean where launches are summed up."""
+        """Return the measured value as printed; the mean for summarized launches."""
         return self.cell(cells, "Metric Value") or self.cell(cells, "Average")
 
 
 def table_of(cells: Sequence[str]) -> LaunchTable | None:
-    """The page that begins with these column titles; `None` where they are none."""
+    """Return the page with these column titles, or `None`."""
     columns = tuple(map(str.strip, cells))
     if _KERNEL not in columns or columns[0] not in _FIRST:
         return None
@@ -274,21 +274,21 @@ def table_of(cells: Sequence[str]) -> LaunchTable | None:
 
 
 class ComputePages:
-    """The launches of a file, in order."""
+    """Launches of a file, in order."""
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
         self._text = PrintedText(path, limits)
         self._mark: DecimalMark = "."
         self._units: Sequence[str] | None = None
         self.unread: Counter[str] = self._text.unread
-        """Lines and metrics that were passed over."""
+        """Lines and metrics that were skipped."""
         self.error_codes: set[str] = set()
-        """That the profiler printed."""
+        """Error codes printed by the profiler."""
         self.events = 0
-        """Rows that were taken in."""
+        """Rows that were read."""
 
     def launches(self) -> Iterator[KernelLaunch]:
-        """Every launch of every page; raises `ProfileError` where the file cannot be read."""
+        """Yield the launches of all pages; raises `ProfileError` if the file is unreadable."""
         self._mark = decimal_mark(self._sampled_values())
         self.unread.clear()
         self.error_codes.clear()
@@ -299,7 +299,7 @@ class ComputePages:
                     yield launch
                 continue
             this = [table.cell(cells, name) for name in _LAUNCH]
-            # Where launches have no number, a metric that comes again begins the next one.
+            # Without launch numbers, a repeated metric begins the next launch.
             again = current is not None and table.metric(cells) in current.metrics
             if current is None or key != this or (again and "ID" not in table.places):
                 if current is not None:
@@ -310,7 +310,7 @@ class ComputePages:
             yield current
 
     def _rows(self) -> Iterator[tuple[LaunchTable, list[str]]]:
-        """Rows of tables; what stands outside of them is the program's own and is let go."""
+        """Yield the rows of tables; other lines are the program's output."""
         table: LaunchTable | None = None
         lines = self._text.lines()
         for line in lines:
@@ -362,7 +362,7 @@ class ComputePages:
             launch.metrics[key] = LaunchMetric(value, unit, least, most)
 
     def _wide(self, table: LaunchTable, cells: Sequence[str]) -> KernelLaunch | None:
-        """A launch of a wide page; `None` for the row of the units."""
+        """Return a launch of a wide page; `None` for the row of units."""
         if self._units is None and not table.cell(cells, _KERNEL):
             self._units = cells
             return None

@@ -32,7 +32,7 @@ _NOTES_MAXIMUM: Final = 12
 _KERNEL_CHARACTERS: Final = 80
 _TEXT_CHARACTERS: Final = 400
 _LINK: Final = re.compile(r"@\w+:[^@:]*:([^@]*)@")
-"""How rules point to other sections; only the last part is for people."""
+"""Links of rules to other sections; only the last part is shown."""
 _ADDRESS: Final = re.compile(r"\s*\(https?://[^\s)]*\)|\s*https?://[^\s)]+")
 _ABOUT_ITSELF: Final = re.compile(r"The optional metric \S+ could not be found")
 MODULE: Final = "ncu_report"
@@ -43,9 +43,9 @@ _SAID: Final = re.compile(
     r"|==(?:ERROR|WARNING)== \S"
 )
 _FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
-"""Between two of them a page for people quotes what the profiler printed."""
+"""Delimits profiler output quoted in Markdown."""
 _FIRST_ROWS: Final = 3
-"""Lines behind a table's titles of which one is a row of it; units are one, a rule another."""
+"""Lines after a table's titles that are checked for a row; units and rules may precede it."""
 _NO_TIME_LINE: Final = (
     "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
     "durations are of single kernels, and how long a GPU was idle is not known."
@@ -59,15 +59,15 @@ class MeasuredKernels:
         self._limits = limits
         self._kernels: dict[str, KernelTable] = {}
         self._counted: set[tuple[str, str]] = set()
-        """Device and name of kernels whose tensor cores were counted, which no name outdoes."""
+        """Device and name of kernels with counted tensor cores; counters override names."""
         self._names: dict[str, str] = {}
         self._multiprocessors: dict[str, int] = {}
         self._speedups: dict[str, float] = {}
         self.untimed = 0
-        """Launches of which no duration was measured."""
+        """Launches without a measured duration."""
 
     def add(self, launch: KernelLaunch) -> None:
-        """One launch; longer ones weigh more."""
+        """Add a launch, weighted by its duration."""
         mean = launch.first(DURATION, seconds_in)
         self.untimed += launch.count if mean is None else 0
         kernels = self._kernels.setdefault(launch.device, KernelTable(self._limits, 1))
@@ -94,11 +94,11 @@ class MeasuredKernels:
                 self._speedups[note] = max(rule.speedup_percent, known or 0.0)
 
     def rule_notes(self) -> list[str]:
-        """The rules of launches that promise most: the highest estimated speed-up first."""
+        """Return the rules by estimated speed-up, highest first."""
         return sorted(self._speedups, key=lambda note: -self._speedups[note])[:_NOTES_MAXIMUM]
 
     def devices(self) -> tuple[DeviceProfile, ...]:
-        """Each device's kernels, longest in sum first."""
+        """Return each device's kernels, longest first."""
         return tuple(
             DeviceProfile(
                 ProfiledDevice(
@@ -152,7 +152,7 @@ def _launch(action: Any) -> KernelLaunch:
 
 
 def _rules(action: Any) -> Iterator[ProfilerRule]:
-    """None where the module is older than its access to rules."""
+    """Yield the rules; none with module versions that lack access to them."""
     results: Any = getattr(action, "rule_results_as_dicts", list)()
     for result in results:
         message, speedup = result.get("rule_message"), result.get("speedup_estimation")
@@ -163,7 +163,7 @@ def _rules(action: Any) -> Iterator[ProfilerRule]:
 
 
 def recognizes(head: Head) -> bool:
-    """Whether a page's header, or a line that only `ncu` writes, is in it; or it is a report."""
+    """Whether the head has a page's titles or a line only `ncu` prints, or is a report."""
     if _is_report(head.name, head.data):
         return True
     lines, is_quoted = head.text.splitlines(), False
@@ -176,7 +176,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """A CSV page or a report; raises `ProfileError` where no launch can be read in it."""
+    """Read a CSV page or a report; raises `ProfileError` if it has no launch."""
     pages = ComputePages(path, limits)
     is_report = _is_report(path.name, beginning_of(path, 512))
     launches = _launches_of_report(path) if is_report else pages.launches()
@@ -215,12 +215,12 @@ def _is_report(name: str, beginning: bytes) -> bool:
 
 
 def _begins_table(lines: Sequence[str], place: int) -> bool:
-    """Whether a page's titles stand there, and behind them a row of it, or nothing at all."""
+    """Whether a line is a page's titles, followed by a row or by nothing."""
     titles = [cell.strip('" ') for cell in lines[place].split(",")]
     if table_of(titles) is None:
         return False
     rest = [line for line in lines[place + 1 : place + 1 + _FIRST_ROWS] if line.strip()]
-    # Rows may end early, and a comma within a quoted name counts for more.
+    # Rows may be shorter, and quoted names may contain commas.
     return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
 
 

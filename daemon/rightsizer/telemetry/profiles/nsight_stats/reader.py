@@ -1,4 +1,4 @@
-"""Reader of files of `nsys stats`: reports with a timeline, and summaries without."""
+"""Reader of `nsys stats` output: reports with a timeline, and summaries without."""
 
 import re
 from collections import Counter
@@ -39,11 +39,11 @@ from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable
 
 _KERNEL_REPORTS: Final = (StatsReport.KERNELS, StatsReport.KERNELS_BY_GRID, StatsReport.GPU_SUMS)
-"""The same kernels stand in each; the first that is there counts."""
+"""Reports with the same kernels; the first one present is used."""
 _COPY_REPORTS: Final = (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS, StatsReport.COPY_SIZES)
 _ALL_DEVICES: Final = ProfiledDevice(key="all")
 _Sum: TypeAlias = tuple[int, int, tuple[int, int]]
-"""Of one name: how often, how long in all, the shortest and the longest; nanoseconds."""
+"""Count, total, and extremes of one name; nanoseconds."""
 _MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
 _DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
 _TRACES: Final = frozenset({StatsReport.GPU_TRACE, StatsReport.CALL_TRACE, StatsReport.RANGE_TRACE})
@@ -51,7 +51,7 @@ _KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
 
 
 class StatsSums:
-    """Sums of the rows of summaries."""
+    """Sums over the rows of summaries."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._kernels = {each: KernelTable(limits) for each in _KERNEL_REPORTS}
@@ -60,34 +60,34 @@ class StatsSums:
         self._launches: LaunchUse | None = None
         self._calls_of: StatsReport | None = None
         self.events = 0
-        """Rows that were taken in."""
+        """Rows that were read."""
         self.unread: Counter[str] = Counter()
 
     @property
     def has_device(self) -> bool:
-        """Whether anything of a device is in it."""
+        """Whether it has anything of a device."""
         return any(self._kernels.values()) or any(self._copies.values())
 
     def add(self, row: StatsRow) -> None:
-        """A row of any summary."""
+        """Add a row of any summary."""
         if self._takes(row):
             self.events += 1
         else:
             self.unread[f"row of {row.report.value}"] += 1
 
     def device(self) -> DeviceProfile:
-        """All devices as one: a summary does not tell them apart."""
+        """Return all devices as one, since summaries do not distinguish them."""
         kernels = next((found.uses() for found in self._kernels.values() if found), ())
         return DeviceProfile(
             _ALL_DEVICES, None, kernels, self._joined_copies(), launches=self._launches
         )
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
-        """Longest in sum first."""
+        """Return the host spans, longest first."""
         return self._spans.uses()
 
     def notes(self) -> Iterator[str]:
-        """What is not known of copies."""
+        """Yield what is unknown about copies."""
         times, sums, sizes = (bool(self._copies[each]) for each in _COPY_REPORTS)
         if (times or sums) != sizes:
             yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
@@ -123,7 +123,7 @@ class StatsSums:
         return True
 
     def _takes_call(self, row: StatsRow, text: str, found: _Sum | None) -> bool:
-        # The same calls stand in two reports; the first that is there counts.
+        # Two reports have the same calls; the first one present is used.
         self._calls_of = self._calls_of or row.report
         if found is None or row.report is not self._calls_of:
             return False
@@ -142,7 +142,7 @@ class StatsSums:
         return True
 
     def _joined_copies(self) -> tuple[CopyUse, ...]:
-        """Those with times, each with its size from the report of sizes."""
+        """Return copies with times, and their sizes from the report of sizes."""
         times, sums, sizes = (
             {(use.kind, use.memory): use for use in table.uses()} for table in self._copies.values()
         )
@@ -156,7 +156,7 @@ class StatsSums:
 
 
 def _sum_of(row: StatsRow) -> _Sum | None:
-    """`None` for what no report says: nothing, or less than nothing."""
+    """Return the sum of a row; `None` for impossible values."""
     count, total = row.number("num calls", "instances"), row.nanoseconds("total time")
     if count is None or total is None or count < 1 or total < 0:
         return None
@@ -166,7 +166,7 @@ def _sum_of(row: StatsRow) -> _Sum | None:
 
 
 class StatsTrace:
-    """Records the rows of traces."""
+    """Recorder of the rows of traces."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -176,7 +176,7 @@ class StatsTrace:
         self.unread: Counter[str] = Counter()
 
     def add(self, row: StatsRow) -> None:
-        """A row of any trace."""
+        """Add a row of any trace."""
         start, duration = row.nanoseconds("start"), row.nanoseconds("duration")
         if start is None or duration is None:
             self.unread[f"row of {row.report.value}"] += 1
@@ -229,7 +229,7 @@ def _correlation(row: StatsRow) -> int | None:
 
 
 def recognizes(head: Head) -> bool:
-    """Whether one of the reports' headers, or a line that only `nsys stats` writes, is in it."""
+    """Whether the head has a report's header, or a line only `nsys stats` prints."""
     for line in head.text.splitlines():
         found = header_of(titles_in(line))
         if is_notice(line) or (found is not None and found.report is not StatsReport.OTHER):
@@ -239,7 +239,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """All tables of a file, as one profile; raises `ProfileError` where none can be read in it."""
+    """Read all tables of a file as one profile; raises `ProfileError` if there are none."""
     tables, sums = StatsTables(path, limits), StatsSums(limits)
     recorder = Recorder(limits)
     trace = StatsTrace(recorder)

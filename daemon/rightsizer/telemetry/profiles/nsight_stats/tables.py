@@ -1,4 +1,4 @@
-"""Tables in a file of `nsys stats`, recognized by their columns, row by row."""
+"""Tables in `nsys stats` output, recognized by their columns, row by row."""
 
 import json
 import re
@@ -42,7 +42,7 @@ _NOTICE: Final = re.compile(
 _PROCESSING: Final = re.compile(r"Processing \[.*\] with \[.*\]")
 _SKIPPED: Final = re.compile(r"SKIPPED: .* does not contain")
 _TITLE: Final = re.compile(r'"?[A-Za-z]')
-"""Rows begin with a number, or with words where the program speaks."""
+"""Rows begin with a number; other lines begin with a letter."""
 _HEADING: Final = re.compile(r"\s*\*\* .+ \(\w+\):\s*$")
 _UNIT: Final = re.compile(r"\((?:[num]?s|[KMG]i?B|%)\)$")
 _FEWEST_TITLES: Final = 3
@@ -53,7 +53,7 @@ _NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 
 def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
-    """What an operation copies; `None` where it is no copy."""
+    """Return what an operation copies; `None` if it is no copy."""
     found = _COPY.fullmatch(name.strip())
     if not found:
         return None
@@ -62,7 +62,7 @@ def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
 
 
 class StatsReport(StrEnum):
-    """The reports that are told apart, by their names in the vendor's program."""
+    """Supported reports, by their names in the vendor's program."""
 
     KERNELS = "cuda_gpu_kern_sum"
     KERNELS_BY_GRID = "cuda_gpu_kern_gb_sum"
@@ -89,13 +89,13 @@ _NEEDED: Final[tuple[tuple[StatsReport, set[str], set[str]], ...]] = (
     (StatsReport.COPY_TIMES, {"total time", "count", "operation"}, {"category"}),
     (StatsReport.COPY_SIZES, {"total", "count", "operation"}, set()),
 )
-"""Reports with the columns that they have, and those that they do not; the first match counts."""
+"""Reports with their required and excluded columns; the first match wins."""
 _LONGEST_HEADER: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StatsHeader:
-    """The columns of a table."""
+    """Columns of a table."""
 
     report: StatsReport
     names: tuple[str, ...]
@@ -104,7 +104,7 @@ class StatsHeader:
 
 @dataclass(frozen=True, slots=True)
 class StatsRow:
-    """One row of a table."""
+    """A row of a table."""
 
     header: StatsHeader
     cells: Sequence[Any]
@@ -112,16 +112,16 @@ class StatsRow:
 
     @property
     def report(self) -> StatsReport:
-        """Of which report it is."""
+        """The report it belongs to."""
         return self.header.report
 
     def text(self, *names: str) -> str:
-        """The text in the first of these columns that is there."""
+        """Return the text of the first of these columns that exists."""
         value = self._value(*names)[0]
         return value.strip() if isinstance(value, str) else ""
 
     def number(self, *names: str) -> float | None:
-        """The number in the first of these columns that is there, as it is printed."""
+        """Return the number of the first of these columns that exists, as printed."""
         value = self._value(*names)[0]
         if isinstance(value, str):
             return printed_number(value, self.mark)
@@ -130,14 +130,14 @@ class StatsRow:
         return float(value) if abs(value) <= LARGEST else None
 
     def nanoseconds(self, name: str) -> int | None:
-        """The time in a column, whole; nanoseconds where no unit is given."""
+        """Return the time of a column in whole nanoseconds, its default unit."""
         value, unit = self.number(name), self._value(name)[1]
         if value is None or (factor := seconds_in(unit or "ns")) is None:
             return None
         return round(value * round(factor * 1e9))
 
     def bytes(self, name: str) -> int | None:
-        """The size in a column; `None` where it, or its unit, is not there."""
+        """Return the size of a column; `None` if the column or its unit is absent."""
         value, factor = self.number(name), bytes_in(self._value(name)[1])
         return None if value is None or factor is None else round(value * factor)
 
@@ -149,7 +149,7 @@ class StatsRow:
 
 @lru_cache(maxsize=64)
 def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
-    """The header that these column titles make; `None` where they are no header."""
+    """Return the header with these column titles, or `None`."""
     if not 3 <= len(titles) <= _LONGEST_HEADER:  # noqa: PLR2004 - no report has fewer columns.
         return None
     parted = [_COLUMN.fullmatch(title.strip()) or (title, title.strip(), "") for title in titles]
@@ -165,17 +165,17 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
 
 
 def is_notice(line: str) -> bool:
-    """Whether only the vendor's program writes such a line."""
+    """Whether only the vendor's program prints such a line."""
     return bool(_PROCESSING.match(line) or _SKIPPED.match(line))
 
 
 def titles_in(line: str) -> tuple[str, ...]:
-    """The fields of a line that may be a header, which hold no commas."""
+    """Return the fields of a possible header, which contain no commas."""
     return tuple(field.strip().strip('"') for field in line.split(","))
 
 
 def is_json(beginning: str) -> bool:
-    """Whether objects come before any table does."""
+    """Whether JSON objects precede any table."""
     for line in beginning.splitlines():
         plain = line.strip().lstrip("\ufeff")
         if plain.startswith(("[{", "{")) or plain in {"[", "[]"}:
@@ -186,7 +186,7 @@ def is_json(beginning: str) -> bool:
 
 
 def _begins_another(line: str) -> bool:
-    """Whether a table follows that is not known yet, or never will be: rows have numbers."""
+    """Whether an unknown table begins: its rows would have numbers."""
     if not _TITLE.match(line):
         return _HEADING.match(line) is not None
     titles = titles_in(line)
@@ -198,20 +198,20 @@ def _begins_another(line: str) -> bool:
 
 
 class StatsTables:
-    """The rows of a file, in order."""
+    """Rows of a file, in order."""
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
         self._path, self._limits = path, limits
         self._text = PrintedText(path, limits)
         self.unread: Counter[str] = self._text.unread
-        """What was passed over."""
+        """Skipped lines by reason."""
         self.tables = 0
-        """Headers that were found."""
+        """Number of headers found."""
         self.skipped = 0
-        """Reports for which there was no data."""
+        """Reports without data."""
 
     def rows(self) -> Iterator[StatsRow]:
-        """Every row of every table; raises `ProfileError` where the file cannot be read."""
+        """Yield the rows of all tables; raises `ProfileError` if the file is unreadable."""
         with open_unpacked(self._path, self._limits) as file:
             beginning = file.read(_BEGINNING_BYTES)
         if is_json(beginning.decode("utf-8", "replace")):
@@ -244,7 +244,7 @@ class StatsTables:
             return None
         columns = len(header.names)
         if len(cells) > columns and header.names[-1] in _NAMED_LAST:
-            # A name with commas that was written without quotes.
+            # An unquoted name with commas.
             cells[columns - 1 :] = [",".join(cells[columns - 1 :])]
         if len(cells) != columns:
             self.unread["line that is no row of its table"] += 1
@@ -252,7 +252,7 @@ class StatsTables:
         return cells
 
     def _json_rows(self) -> Iterator[StatsRow]:
-        """Whatever is a row of a table; what stands between objects is passed over."""
+        """Yield the rows of tables; text between objects is skipped."""
         decode, last = json.JSONDecoder().raw_decode, None
         with open_unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)

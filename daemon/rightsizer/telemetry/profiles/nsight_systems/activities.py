@@ -28,7 +28,7 @@ _COPY_KINDS: Final[Mapping[int, CopyKind]] = {
     **dict.fromkeys((5, 6, 7, 8, 13), CopyKind.DEVICE_TO_DEVICE),
     10: CopyKind.PEER,
 }
-"""ENUM_CUDA_MEMCPY_OPER; arrays are memory of the device, 11 to 13 migrations of managed memory."""
+"""ENUM_CUDA_MEMCPY_OPER; arrays are device memory, 11 to 13 migrations of managed memory."""
 _MIGRATIONS: Final = frozenset({11, 12, 13})
 _MEMORIES: Final[Mapping[Any, HostMemory]] = {
     0: HostMemory.PAGEABLE,
@@ -36,13 +36,13 @@ _MEMORIES: Final[Mapping[Any, HostMemory]] = {
     4: HostMemory.MANAGED,
     6: HostMemory.MANAGED,
 }
-"""ENUM_CUDA_MEM_KIND, the kinds that a host has."""
+"""ENUM_CUDA_MEM_KIND, restricted to host memory."""
 _CORRELATIONS: Final = 2**32
 ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _SIGNS: Final = {0: 1, 1: -1}
-"""Of what is allocated and of what is freed."""
+"""Sign of allocations and of frees."""
 _OF_DEVICE: Final = frozenset({2, 3, 5})
-"""ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
+"""ENUM_CUDA_MEM_KIND: device, array and static memory; others are host or managed memory."""
 CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
 WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
@@ -52,18 +52,18 @@ _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
 
 def correlation_of(process: int, number: Any) -> int | None:
-    """What ties a call to what it launched; every process counts its own calls."""
+    """Return what links a call to its launch; numbers are unique per process."""
     if type(number) is not int or not 0 <= number < _CORRELATIONS:
         return None
     return process << 32 | number
 
 
 def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
-    """Everything that ran on a device.
+    """Record everything that ran on a device.
 
     Returns:
-        The correlations of copies for which their callers had to wait, in order: those that end
-        in pageable memory are never in passing.
+        Sorted correlations of copies that block their callers: copies to pageable memory are
+            never asynchronous.
     """
     named = (*_WHOSE, "streamId", "demangledName", "shortName", "mangledName")
     for start, end, device, owner, number, stream, *texts in _timed(
@@ -109,7 +109,7 @@ def _stream(number: Any) -> str:
 def _timed(
     database: ExportDatabase, table: str, required: Sequence[str], optional: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows without those whose times CUPTI lost, where it leaves 0."""
+    """Yield rows with a time; CUPTI writes 0 for lost ones."""
     for row in database.rows(table, required, optional):
         if row[0] == row[1] == 0:
             database.unread[f"{table} row without a time"] += 1
@@ -130,7 +130,7 @@ def _kind_of(
 
 
 def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    """The peak of what was allocated while the profiler looked, by device."""
+    """Record the peak of recorded allocations by device."""
     changes: defaultdict[str, tuple[Column, Column]] = defaultdict(lambda: (array("q"), array("q")))
     columns = ("start", "deviceId", "bytes", "memoryOperationType", "memKind")
     for start, device, size, operation, kind, owner in database.rows(
@@ -150,20 +150,20 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
 
 
 def call_name(text: str) -> str:
-    """The name of a call without the version of its interface."""
+    """Remove the interface version from a call's name."""
     return _VERSION.sub("", text)
 
 
 def is_launch(name: str) -> bool:
-    """Whether a call brings a kernel or a graph to a device."""
+    """Whether a call launches a kernel or a graph."""
     return _LAUNCH.match(name) is not None
 
 
 def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
-    """Launches of all processes, and waits by their threads.
+    """Record launches of all processes, and waits by thread.
 
-    The host waited as well for copies with an awaited correlation, whatever their call is named:
-    into pageable memory, a copy is never in passing. The correlations are in order.
+    Calls of awaited correlations, which are sorted, are waits whatever their name: copies to
+    pageable memory are never asynchronous.
     """
     if CALLS not in database.tables:
         for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
@@ -185,12 +185,12 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
     if WAITS in database.tables:
-        # The same waits once more, under codes that differ between versions.
+        # Duplicates of the waits, under codes that differ between versions.
         database.unread[WAITS] += database.count(WAITS)
 
 
 @lru_cache(maxsize=4096)
 def _parse_function(text: str) -> tuple[str, bool, bool, bool]:
-    """The name of a call, and whether it launches, waits or copies."""
+    """Return the name of a call, and whether it launches, waits or copies."""
     name = call_name(text)
     return name, is_launch(name), is_wait_call(name), _COPY.match(name) is not None

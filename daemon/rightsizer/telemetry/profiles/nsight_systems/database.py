@@ -1,4 +1,4 @@
-"""Export of Nsight Systems opened as an untrusted SQLite file, and the GPUs it names."""
+"""Nsight Systems export, opened as an untrusted SQLite file, and its GPUs."""
 
 import sqlite3
 from collections import Counter
@@ -24,22 +24,22 @@ _HARDENING: Final = (
 _TABLES_MAXIMUM: Final = 2000
 _INSTRUCTIONS_ALLOWED: Final = 20_000_000
 _INSTRUCTIONS_A_BYTE: Final = 8
-"""A row takes some 15 of SQLite's steps and at least 20 bytes. Pages that stand for each other
-can make a small file unfold without end; what is allowed grows with the file alone."""
+"""A row takes about 15 of SQLite's steps and at least 20 bytes. Shared pages can make a small
+file expand without end, so the budget is proportional to the file size."""
 _INSTRUCTIONS_A_LOOK: Final = 10_000
 
 _WHOLE: Final = frozenset({int})
 _SECRET: Final = frozenset({"TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"})
-"""The whole environment of the profiled program, and how it was called."""
+"""Tables with the profiled program's whole environment and its command line."""
 _KNOWN_PREFIXES = ("GPU-", "MIG-")
 
 
 @contextmanager
 def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
-    """A file for reading; whatever SQLite finds wrong with it names the file.
+    """Open a file; SQLite's faults name the file.
 
     Raises:
-        ProfileError: it is no database, broken, larger than allowed, or unfolds without end.
+        ProfileError: it is no database, broken, larger than allowed, or exceeds the step budget.
     """
     connection = None
     try:
@@ -49,14 +49,14 @@ def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
                 f"{path.name}: larger than {limits.unpacked_maximum_bytes} bytes; record a shorter "
                 "time, or raise unpacked_maximum"
             )
-        # Immutable: no lock, no journal is replayed and nothing is written beside the file.
+        # Immutable: no lock, no journal replay, nothing written beside the file.
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         yield ExportDatabase(connection, size, limits)
     except OSError as error:
         raise unreadable(path, error) from None
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
-        # What SQLite says of broken names is as broken as they are.
+        # SQLite's message may contain the invalid names.
         said = "its names are no text" if isinstance(error, UnicodeError) else str(error)
         raise ProfileError(
             f"{path.name}: not a sound SQLite database: {said}; export it again with "
@@ -68,7 +68,7 @@ def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
 
 
 class ExportDatabase:
-    """Tables by name, columns by name, rows one at a time in the order in which they lie."""
+    """Tables and columns by name; rows are streamed in file order."""
 
     def __init__(self, connection: sqlite3.Connection, size: int, limits: ReadLimits) -> None:
         self._connection = connection
@@ -76,7 +76,7 @@ class ExportDatabase:
         self._texts: dict[int, str] = {}
         self._texts_maximum = 2 * limits.kernel_names_maximum
         self.unread: Counter[str] = Counter()
-        """Rows that are of no use, by what they are."""
+        """Unusable rows by reason."""
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.event_maximum_bytes)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -84,12 +84,12 @@ class ExportDatabase:
         for statement in _HARDENING:
             connection.execute(statement)
         self.tables = self._plain_tables()
-        """What is a table, and neither a view nor virtual."""
+        """Plain tables; no views or virtual tables."""
         self._columns: dict[str, frozenset[str]] = {}
         connection.set_authorizer(_authorize)
 
     def columns(self, table: str) -> frozenset[str]:
-        """Of one table, computed ones left out; none where there is no such table."""
+        """Return the columns of a table, without computed ones; empty if it does not exist."""
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
@@ -100,10 +100,10 @@ class ExportDatabase:
     def rows(
         self, table: str, required: Sequence[str], optional: Sequence[str] = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table as far as it has them.
+        """Yield the rows of a table.
 
-        Required columns hold whole numbers: rows without are counted as unread, and all are where
-        such a column is not there. Optional ones are `None` where they are not there.
+        Required columns are integers: rows without them, or all if a column is missing, are counted
+        as unread. Optional columns are `None` if missing.
         """
         there = self.columns(table)
         if not there:
@@ -123,14 +123,14 @@ class ExportDatabase:
                 self.unread[f"{table} row of another form"] += 1
 
     def count(self, table: str) -> int:
-        """Rows in a table."""
-        # A plain count(*) walks all pages in one of SQLite's steps, which nothing can stop.
+        """Return the number of rows."""
+        # A plain count(*) walks all pages in one SQLite step, which cannot be interrupted.
         rows = f"SELECT 1 FROM {_quoted(table)} NOT INDEXED LIMIT -1"  # noqa: S608 - quoted.
         query = f"SELECT count(*) FROM ({rows})"  # noqa: S608 - the same.
         return int(self._connection.execute(query).fetchone()[0])
 
     def text(self, number: Any) -> str:
-        """What stands in the table of texts under a number; nothing where nothing does."""
+        """Return a text by its number in the string table; empty if absent."""
         if (known := self._texts.get(number)) is not None:
             return known
         if type(number) is not int or not {"id", "value"} <= self.columns("StringIds"):
@@ -158,7 +158,7 @@ class ExportDatabase:
         )
 
     def _is_out_of_budget(self) -> bool:
-        """Whether SQLite has to stop."""
+        """Whether SQLite must stop."""
         self._left -= _INSTRUCTIONS_A_LOOK
         return self._left < 0
 
@@ -166,7 +166,7 @@ class ExportDatabase:
 def _authorize(
     action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
 ) -> int:
-    """Reading of tables that are no secret, and nothing else: no function, no view, no trigger."""
+    """Allow only reading of non-secret tables: no functions, views or triggers."""
     is_allowed = (
         action == sqlite3.SQLITE_SELECT
         or (action == sqlite3.SQLITE_READ and first not in _SECRET)
@@ -181,12 +181,12 @@ def _quoted(name: str) -> str:
 
 
 def process_of(number: Any) -> int:
-    """The process of a serialized process or thread number; 0 where there is none."""
+    """Extract the process from a serialized process or thread id; 0 if absent."""
     return (number >> 24) & 0xFFFFFF if type(number) is int else 0
 
 
 class Gpus:
-    """The devices of an export, made known to the recorder as they come up."""
+    """Devices of an export, registered with the recorder when first seen."""
 
     def __init__(self, database: ExportDatabase, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -194,16 +194,16 @@ class Gpus:
         self._mapped = _mapped(database, self._facts)
         self._keys: dict[tuple[int, int], str] = {}
         self.is_ambiguous = False
-        """Whether processes have the same device number and nothing tells whose is which."""
+        """Whether device numbers of processes clash and cannot be mapped to GPUs."""
 
     def key(self, process: int, device: int) -> str:
-        """The key of a process's device."""
+        """Return the key of a process's device."""
         if (process, device) not in self._keys:
             self._keys[process, device] = self._made(process, device)
         return self._keys[process, device]
 
     def of_process(self, process: int) -> tuple[str, ...]:
-        """The devices that a process has used so far."""
+        """Return the devices that a process has used so far."""
         return tuple(sorted({key for (owner, _), key in self._keys.items() if owner == process}))
 
     def _made(self, process: int, device: int) -> str:
@@ -213,7 +213,7 @@ class Gpus:
         index = device if gpu is None else gpu
         key, facts = str(index), self._facts.get(index, {})
         if gpu is None and (self._mapped or key in self._keys.values()):
-            # Each process may count its own devices from 0, so they are kept apart.
+            # Processes may each number their devices from 0, so keep them apart.
             self.is_ambiguous = True
             key, facts = f"{device} of process {process}", {}
         self._recorder.device(key, index=index, **facts)
@@ -221,10 +221,10 @@ class Gpus:
 
 
 def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
-    """Fields of `ProfiledDevice` by a GPU's number."""
+    """Return fields of `ProfiledDevice` by GPU number."""
     facts: dict[int, dict[str, Any]] = {}
     named = ("name", "uuid")
-    # Until 2021, as CUDA numbers them.
+    # Table until 2021, with CUDA's numbering.
     former = (*named, "globalMemorySize", "numMultiprocessors")
     for number, name, uuid, memory, multiprocessors in chain(
         database.rows("TARGET_INFO_GPU", ("id",), (*named, "totalMemory", "smCount")),
@@ -238,7 +238,7 @@ def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
 def _mapped(
     database: ExportDatabase, facts: dict[int, dict[str, Any]]
 ) -> dict[tuple[int, int], int]:
-    """Processes and their device numbers to GPUs; fills in what the GPUs' own table lacks."""
+    """Map processes' device numbers to GPUs; fill in facts that the GPU table lacks."""
     mapped: dict[tuple[int, int], int] = {}
     rows = database.rows(
         "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"), ("pid", "uuid", "numMultiprocessors")
@@ -260,6 +260,6 @@ def _count(value: Any) -> int | None:
 
 
 def _uuid(value: Any) -> str:
-    """As the driver writes it; the export leaves the prefix away."""
+    """Return the driver's form of a uuid; exports lack the prefix."""
     text = _text(value)
     return text if not text or text.startswith(_KNOWN_PREFIXES) else f"GPU-{text}"

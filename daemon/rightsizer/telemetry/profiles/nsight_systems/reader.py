@@ -42,13 +42,13 @@ _VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _ERROR: Final = 3
 _WARNING: Final = 2
 _LOSS: Final = "Not all CUDA events"
-"""The one warning that says that events are not there."""
+"""The warning about lost events."""
 _NOTES_MAXIMUM: Final = 10
 _NOTE_CHARACTERS: Final = 300
 _TEXT_CHARACTERS: Final = 1000
 RANGES: Final = "NVTX_EVENTS"
 _RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
-"""Push/pop and start/end ranges, plain and with a time of their own."""
+"""Push/pop and start/end ranges, with and without times of their own."""
 _GZIP: Final = b"\x1f\x8b"
 _REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
 _TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
@@ -56,7 +56,7 @@ _USED: Final = frozenset(
     (KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS, RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT")
 )
 _TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
-"""A table with one of these columns holds events."""
+"""Tables with one of these columns contain events."""
 
 
 def _version(database: ExportDatabase) -> str:
@@ -78,7 +78,7 @@ def _diagnostics(database: ExportDatabase) -> Iterator[str]:
 
 
 def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    """Ranges by name; those that are steps also as steps of the devices of their process."""
+    """Record ranges by name; steps also as steps of their process's devices."""
     columns = ("end", "text", "textId", "globalTid")
     for start, kind, end, text, number, thread in database.rows(
         RANGES, ("start", "eventType"), columns
@@ -97,7 +97,7 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
             counted = recorder.events
             for device in gpus.of_process(process_of(thread)) or (None,):
                 recorder.step(name, start, end, device)
-            # One row of the file, which the span above has counted.
+            # The host span above has counted this row.
             recorder.events = counted
         else:
             recorder.stacks.range(thread, name, (start, end))
@@ -105,7 +105,7 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
 
 @contextmanager
 def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
-    """A SQLite export of a report, there until the block ends.
+    """Export a report to SQLite; the file exists until the block ends.
 
     Raises:
         ProfileError: `nsys` is not installed, fails, or takes too long.
@@ -117,7 +117,7 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
             f"{path.name}: a report that only Nsight Systems can read, and `nsys` is not on "
             f"PATH; run `{by_hand}` where it is installed and name the file that it writes"
         )
-    # The export holds the environment of the profiled program: for this user alone, and not long.
+    # Exports contain the program's environment: private, and deleted soon.
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
         target = Path(folder) / "export.sqlite"
         words = [program, "export", "--type", "sqlite", "--output", str(target)]
@@ -137,7 +137,7 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
 
 
 def _run(words: list[str], maximum_seconds: float) -> int | None:
-    """The exit code; `None` where it took too long and was ended, with all that it had started."""
+    """Return the exit code, or `None` after a timeout, which kills the process group."""
     nowhere = subprocess.DEVNULL
     with subprocess.Popen(  # noqa: S603 - a list of words, no shell.
         words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
@@ -152,9 +152,9 @@ def _run(words: list[str], maximum_seconds: float) -> int | None:
 
 
 def recognizes(head: Head) -> bool:
-    """Whether a file is a SQLite database, or a report of Nsight Systems.
+    """Whether a file is a SQLite database or an Nsight Systems report.
 
-    The vendor says nothing of how a report begins, so that its name has to do.
+    The report's format is undocumented, so its file name has to do.
     """
     if head.data.startswith(MAGIC):
         return True
@@ -162,7 +162,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """An export or a report; raises `ProfileError` where it is neither, broken, or too large."""
+    """Read an export or a report; raises `ProfileError` if it is neither, broken, or too large."""
     begin = beginning_of(path, len(MAGIC))
     if begin == MAGIC:
         return _read_export(path, limits, path)
@@ -209,7 +209,7 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
         format=ProfileFormat.NSIGHT_SYSTEMS,
         source=path.name,
         version=_version(database),
-        # Wall time of its time 0.
+        # Wall time of the export's time 0.
         start=next((int(row[0]) for row in starts), None),
         devices=devices,
         host_spans=recorder.host_spans(),

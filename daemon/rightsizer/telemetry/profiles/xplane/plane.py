@@ -1,4 +1,4 @@
-"""Planes of an `XSpace`: lines, events and the tables that name them, over a window of a file."""
+"""Planes of an `XSpace`: lines, events and name tables, over a window of a file."""
 
 import re
 from collections import Counter
@@ -23,9 +23,9 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 _PIECE_BYTES: Final = 1 << 19
 _HEADER_BYTES: Final = 20
-"""A tag and an integer of ten bytes each, the longest there are."""
+"""Maximum of a tag and a varint, ten bytes each."""
 Stretch: TypeAlias = tuple[int, int, int, int]
-"""Number and wire type of a field; an integer's value and its end, else its start and end."""
+"""Field number and wire type, then value and end of an integer, or start and end."""
 # Numbers of fields in xplane.proto.
 SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
 PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 2, 3, 4, 5, 6
@@ -41,22 +41,22 @@ StatValue: TypeAlias = int | float | str
 _TEXT_BYTES: Final = 4000
 _KEY_TAG: Final = STAT_METADATA << 3
 _USUAL: Final = re.compile(
-    # Key of the name, offset and duration, the last absent where it is 0.
+    # Key of the name, offset and duration; a duration of 0 is omitted.
     rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
     rb"(?:\x18([\x80-\xff]{0,9}[\x00-\x7f]))?(?=\x22|$)",
     re.DOTALL,
 )
 PROGRAMS: Final = "/host:metadata"
-"""The plane of compiled programs, which has no events."""
+"""Plane of compiled programs, without events."""
 _STAT_BYTES: Final = 4000
 _NAMES_PER_KERNEL: Final = 10
-"""Names of a plane to one of a kernel: its operations, shapes and details are names too."""
+"""Names of a plane per kernel name: operations, shapes and details are names, too."""
 
 
 class FileWindow:
-    """Random access to a file that is read mostly forwards.
+    """Random access to a file that is mostly read forwards.
 
-    A mapping of the file would be shorter, and kill the process where the file is cut short.
+    A memory mapping would be shorter, but kills the process if the file is truncated.
     """
 
     def __init__(self, file: BinaryIO, size: int, piece_bytes: int = _PIECE_BYTES) -> None:
@@ -64,7 +64,7 @@ class FileWindow:
         self._start, self._piece = 0, b""
 
     def slice(self, start: int, end: int) -> bytes:
-        """The bytes of a stretch; fewer where the file has become shorter."""
+        """Return the bytes of a range; fewer if the file was truncated."""
         low, high = start - self._start, end - self._start
         if low < 0 or high > len(self._piece):
             self._start = self._file.seek(start)
@@ -74,10 +74,10 @@ class FileWindow:
 
 
 def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
-    """The fields of a message that is a stretch of a file; nothing but their headers is read.
+    """Yield the fields of a message in a range of a file, reading only their headers.
 
     Raises:
-        ProtobufError: the stretch is cut, or no message; `at` counts from the file's beginning.
+        ProtobufError: the message is cut or invalid; `at` counts from the start of the file.
     """
     at = start
     while at < end:
@@ -110,7 +110,7 @@ def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
 def messages(
     window: FileWindow, start: int, end: int, number: int, longest: int
 ) -> Iterator[bytes | None]:
-    """The fields of that number in a stretch, `None` for one too long to keep; raises as `scan`."""
+    """Yield the fields of a number in a range, `None` for those too long; raises as `scan`."""
     for found, wire_type, low, high in scan(window, start, end):
         if found == number and wire_type == LENGTH:
             yield window.slice(low, high) if high - low <= longest else None
@@ -118,19 +118,19 @@ def messages(
 
 @dataclass(frozen=True, slots=True)
 class PlaneEvent:
-    """One event; picoseconds since its line's start."""
+    """An event; picoseconds since its line's start."""
 
     metadata: int
     """Key of its name."""
     offset_picoseconds: int | None
-    """`None` for a sum of several events, which has no time."""
+    """`None` for an aggregate of events, which has no time."""
     duration_picoseconds: int
     rest: bytes
-    """Its values, as they are; most are never looked into."""
+    """Encoded stats; most are never decoded."""
 
 
 def read_event(data: bytes) -> PlaneEvent:
-    """The event that a message holds; raises `ProtobufError` where it is cut, or no message."""
+    """Decode an event; raises `ProtobufError` if it is cut or invalid."""
     usual = _USUAL.match(data)
     if usual is not None:
         metadata, _ = read_varint(usual[1], 0)
@@ -144,12 +144,12 @@ def read_event(data: bytes) -> PlaneEvent:
 
 
 def event_key(data: bytes) -> int:
-    """The key of an event's name, if it comes first, else 0; raises `ProtobufError` where cut."""
+    """Return the key of an event's name if it comes first, else 0; raises `ProtobufError`."""
     return read_varint(data, 1)[0] if data[:1] == b"\x08" else 0
 
 
 def key_bytes(key: int) -> bytes:
-    """How a value with this key begins, to find out quickly whether an event may have it."""
+    """Return the encoded prefix of a stat with this key, for a fast check of events."""
     data = bytearray([_KEY_TAG])
     while key >= MORE:
         data.append(key & (MORE - 1) | MORE)
@@ -161,10 +161,10 @@ def key_bytes(key: int) -> bytes:
 def add_stat(
     stat: bytes, wanted: AbstractSet[int], names: Mapping[int, str], values: dict[str, StatValue]
 ) -> None:
-    """Adds what a value says, if it is wanted; its key comes first.
+    """Add the value of a stat if wanted; its key comes first.
 
     Raises:
-        ProtobufError: it is cut, or no message.
+        ProtobufError: it is cut or invalid.
     """
     if not stat or stat[0] != _KEY_TAG:
         return
@@ -193,7 +193,7 @@ def _value(
 
 @dataclass(frozen=True, slots=True)
 class XPlaneLine:
-    """One line of a plane: a stream, a thread, or what was derived from them."""
+    """A line of a plane: a stream, a thread, or derived from them."""
 
     name: str
     start_nanoseconds: int
@@ -202,7 +202,7 @@ class XPlaneLine:
 
 @dataclass(slots=True)
 class XPlane:
-    """A plane's name, tables and own stats; its lines stay in the file."""
+    """Name, tables and stats of a plane; its lines stay in the file."""
 
     window: FileWindow
     stretch: tuple[int, int]
@@ -214,21 +214,21 @@ class XPlane:
     own_stats: list[bytes] = field(default_factory=list)
 
     def stats(self) -> dict[str, StatValue]:
-        """What the plane says of itself."""
+        """Return the plane's own stats."""
         values: dict[str, StatValue] = {}
         for each in self.own_stats:
             add_stat(each, self.stat_names.keys(), self.stat_names, values)
         return values
 
     def stat_ids(self, names: frozenset[str]) -> frozenset[int]:
-        """The keys of the stats with these names."""
+        """Return the keys of the stats with these names."""
         return frozenset(key for key, name in self.stat_names.items() if name in names)
 
     def values(self, event: PlaneEvent, wanted: frozenset[int]) -> dict[str, StatValue]:
-        """The wanted ones among the stats of an event, by name.
+        """Return the wanted stats of an event by name.
 
         Raises:
-            ProtobufError: one of them is cut, or no message.
+            ProtobufError: one of them is cut or invalid.
         """
         values: dict[str, StatValue] = {}
         for number, _, stat in fields(event.rest):
@@ -239,7 +239,7 @@ class XPlane:
         return values
 
     def lines(self) -> Iterator[XPlaneLine]:
-        """The lines, without their events."""
+        """Yield the lines without their events."""
         for number, wire_type, low, high in scan(self.window, *self.stretch):
             if number != PLANE_LINES or wire_type != LENGTH:
                 continue
@@ -256,7 +256,7 @@ class XPlane:
             yield XPlaneLine(shown or name, start, (low, high))
 
     def messages(self, line: XPlaneLine) -> Iterator[bytes]:
-        """The events of a line as they are in the file; what is too large for one is counted."""
+        """Yield the encoded events of a line; those too large are counted."""
         longest = self.limits.event_maximum_bytes
         for data in messages(self.window, *line.stretch, LINE_EVENTS, longest):
             if data is None:
@@ -265,13 +265,13 @@ class XPlane:
                 yield data
 
     def text(self, low: int, high: int) -> str:
-        """A name, cut where it is longer than names are."""
-        # A character takes four bytes at most.
+        """Return a name, cut to the limit."""
+        # A character takes at most four bytes.
         longest = 4 * self.limits.name_maximum_characters
         return self.window.slice(low, min(high, low + longest)).decode("utf-8", "replace")
 
     def add_name(self, names: dict[int, str], low: int, high: int) -> None:
-        """Takes an entry of a map from a number to something with a name."""
+        """Add an entry of a map from number to named metadata."""
         key, name = 0, ""
         for number, wire_type, first, last in scan(self.window, low, high):
             if number == ENTRY_KEY and wire_type == VARINT:
@@ -291,7 +291,7 @@ class XPlane:
 def read_plane(
     window: FileWindow, stretch: tuple[int, int], limits: ReadLimits, unread: Counter[str]
 ) -> XPlane:
-    """The plane without its events: its name, those of its events and values, its own values.
+    """Read a plane without its events: its name, name tables and own stats.
 
     Raises:
         ProtobufError: it is cut, or no plane.

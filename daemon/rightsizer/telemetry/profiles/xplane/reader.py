@@ -46,22 +46,22 @@ from rightsizer.telemetry.profiles.xplane.recorded_events import (
 
 GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
 WALL_CLOCK: Final = 10**18
-"""A time of the year 2001: clocks that count from the epoch are past it, others are not."""
+"""A time in 2001: clocks that count from the epoch are later, others are earlier."""
 _TPU_PLANE: Final = re.compile(r"^/device:TPU:\d+")
 _MESSAGE_BYTES: Final = 2000
 _MESSAGES_SHOWN: Final = 3
 _ALWAYS: Final = frozenset({"correlation_id", "step_num"})
-"""Stats that make any event of the host worth a look."""
+"""Stats that make any event of the host worth decoding."""
 _PIECE_BYTES: Final = 1 << 20
 _BEGINNING: Final = re.compile(
-    # A plane, its length, its id where it has one, and its name with its length.
+    # A plane, its length, optional id, and its name with length.
     rb"^\x0a[\x80-\xff]{0,9}[\x00-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](/host:|/device:|Task Environment|#)"
 )
 
 
 class SpaceReader:
-    """Reads one `XSpace`."""
+    """Reader of one `XSpace`."""
 
     def __init__(self, window: FileWindow, limits: ReadLimits) -> None:
         self._window = window
@@ -70,7 +70,7 @@ class SpaceReader:
         self.unread: Counter[str] = Counter()
         self.events = 0
         self.planes: Counter[str] = Counter()
-        """Of each kind: `GPU`, `TPU`, `host`."""
+        """By kind: `GPU`, `TPU`, `host`."""
         self.idle_gpus = 0
         self.messages: list[str] = []
         self._profile_start: Nanoseconds | None = None
@@ -80,18 +80,18 @@ class SpaceReader:
     def start(self) -> Nanoseconds | None:
         """Wall time of time 0."""
         if self._earliest is not None and self._earliest >= WALL_CLOCK:
-            return 0  # Its events carry wall time themselves.
+            return 0  # Its events have wall time.
         return self._profile_start
 
     def read(self) -> None:
-        """Reads all planes; raises `ProtobufError` where the file is cut, or no `XSpace`."""
+        """Read all planes; raises `ProtobufError` if the file is cut or no `XSpace`."""
         said = {SPACE_ERRORS: "an error", SPACE_WARNINGS: "a warning"}
         for number, wire_type, low, high in scan(self._window, 0, self._window.size):
             if number == SPACE_PLANES and wire_type == LENGTH:
                 self._plane(read_plane(self._window, (low, high), self._limits, self.unread))
             elif number in said and wire_type == LENGTH:
                 self._message(said[number], low, high)
-            elif number != SPACE_HOSTS:  # Their names are never read.
+            elif number != SPACE_HOSTS:  # Host names are not read.
                 self.unread["unknown fields"] += 1
 
     def _plane(self, plane: XPlane) -> None:
@@ -163,7 +163,7 @@ class SpaceReader:
             self._count_unread(passed, "events of the host")
 
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
-        """Start and end; `None` for what has no time of its own."""
+        """Return start and end; `None` for an aggregate without a time."""
         self._count()
         if event.offset_picoseconds is None:
             self.unread["sums of events, without times"] += 1
@@ -200,7 +200,7 @@ class SpaceReader:
 
 
 def is_host(plane: str) -> bool:
-    """Whether a plane holds threads: of all, or of what one tracer saw of the same ones."""
+    """Whether a plane has host threads: all of them, or those one tracer saw."""
     return plane.startswith("/host:") and plane != PROGRAMS
 
 
@@ -250,7 +250,7 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
 
 
 def device_note(devices: Iterable[DeviceProfile], unread: Mapping[str, int]) -> str:
-    """What limits any profile of XLA."""
+    """Return the limitation of a profile of XLA."""
     if any(each.time for each in devices):
         return "XLA does not write which GPU it is, only its size."
     if any("TPU" in each for each in unread):
@@ -260,7 +260,7 @@ def device_note(devices: Iterable[DeviceProfile], unread: Mapping[str, int]) -> 
 
 @contextmanager
 def _seekable(path: Path, limits: ReadLimits) -> Iterator[BinaryIO]:
-    """The file, or what is packed in it, on a disk: it is walked several times."""
+    """Yield the file unpacked on disk, since it is read several times."""
     with tempfile.TemporaryFile() as unpacked_file:
         with open_unpacked(path, limits) as unpacked:
             is_packed = unpacked.is_packed

@@ -1,4 +1,4 @@
-"""Events of host threads and GPU streams, recorded by their details."""
+"""Events of host threads and GPU streams, recorded with their details."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ HOST_STATS: Final = frozenset(
     ("correlation_id", "step_num", "allocator_name", "bytes_allocated", "peak_bytes_in_use")
 )
 _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
-"""What the Python tracer puts before a function's name: the file, which does not matter."""
+"""File and line that the Python tracer puts before a function's name."""
 _ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
 _ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _SPANS: Final = (
@@ -23,7 +23,7 @@ _SPANS: Final = (
         re.compile(r"(?:^|:)(IteratorGetNext\w*::DoCompute|MultiDeviceIteratorGetNext\w*)$"),
     ),
     (
-        # Whole names of annotations and functions of programs; the runtime's own are among them.
+        # Whole names of annotations and functions; the runtime's own are among them.
         SpanKind.LOADER,
         re.compile(r"^((?:load|get|next|fetch|wait_for)_batch|data_?load(?:er|ing)?|load_data)$"),
     ),
@@ -42,10 +42,10 @@ _SPANS: Final = (
         ),
     ),
 )
-"""By the names of functions and operations; an operation's type stands behind a colon."""
+"""By names of functions and operations; an operation's type follows a colon."""
 _NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 _SCOPES: Final = ("name", "level 0", "tf_op", "hlo_op", "hlo_module")
-"""Where a kernel comes from, the most telling first: JAX, TensorFlow, and XLA's own names."""
+"""Origin of a kernel, most specific first: JAX, TensorFlow, XLA's own names."""
 _NO_SCOPE: Final = "XlaModule"
 STREAM_STATS: Final = frozenset(
     {
@@ -55,13 +55,13 @@ STREAM_STATS: Final = frozenset(
         *_NOT_BUSY,
     }
 )
-"""The stats of such an event that tell something here."""
+"""Stats of such an event that are used."""
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
 _MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
 
 def is_host_event_of_use(name: str) -> bool:
-    """Whether an event of that name tells something without any stat."""
+    """Whether an event of that name is useful without any stat."""
     return name in _ALLOCATIONS or _span_of(name) is not None
 
 
@@ -71,7 +71,7 @@ def record_host_event(
     span: tuple[Nanoseconds, Nanoseconds],
     stats: Mapping[str, object],
 ) -> bool:
-    """Hands an event on; whether it is of any use here."""
+    """Record an event; return whether it was useful."""
     found = _span_of(name)
     if found is not None and found[0] is SpanKind.SYNCHRONIZATION:
         recorder.wait(found[1], *span)
@@ -96,7 +96,7 @@ def _span_of(name: str) -> tuple[SpanKind, str] | None:
 
 
 def _record_memory(recorder: Recorder, stats: Mapping[str, object], at: Nanoseconds) -> bool:
-    """The allocator's own peak, which is what the program needs, not what it holds."""
+    """Record the allocator's own peak: what the program needs, not what it holds."""
     found = _ALLOCATOR.match(str(stats.get("allocator_name", "")))
     peak = _whole(stats.get("peak_bytes_in_use")) or _whole(stats.get("bytes_allocated"))
     if found is None or not peak:
@@ -113,11 +113,11 @@ def _whole(value: object) -> int | None:
 
 
 def is_stream(line: str) -> bool:
-    """Whether a line is a stream itself; all others of a device repeat the same time."""
+    """Whether a line is a stream; a device's other lines repeat the same time."""
     return line.startswith("Stream #")
 
 
-def record_stream_event(  # noqa: PLR0913, PLR0917 - what both forms of a trace tell.
+def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a trace.
     recorder: Recorder,
     device: str,
     name: str,
@@ -125,7 +125,7 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - what both forms of a trace 
     stats: Mapping[str, object],
     stream: str = "",
 ) -> bool:
-    """Hands an event on; false for events of memory, which are of no use here."""
+    """Record an event; return false for events of memory, which are not used."""
     if any(key in stats for key in _NOT_BUSY):
         return False
     correlation = _whole(stats.get("correlation_id"))
@@ -156,7 +156,7 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - what both forms of a trace 
 
 
 def _frames(stats: Mapping[str, object]) -> Iterator[str]:
-    """The scopes that a kernel was made in; layers that are numbered count as one."""
+    """Yield the scopes that a kernel was created in; numbered layers count as one."""
     candidates = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
     scope = next((each for each in candidates if each not in {"", _NO_SCOPE}), "")
     return filter(None, (without_turn(part).rstrip(".") for part in scope.split("/")))
@@ -167,7 +167,7 @@ def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
 
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
-    """The launch's estimate; a profiler that does not know writes 0."""
+    """Return the launch's estimate; 0 means unknown."""
     detail = _details(stats, "kernel_details").get("occ_pct")
     text = stats.get("theoretical_occupancy_pct", detail)
     try:
