@@ -5,6 +5,7 @@ import pickle
 from typing import Final
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,25 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
     for at, known in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
         assert 0.0 <= known <= 300.0
         assert (known > 0.0) == (one[at] + two[at] > 0)
+
+
+@pytest.mark.parametrize(
+    ("day", "known"),
+    [
+        ([3, 2] * 144, [300.0, 300.0]),
+        ([3, 3, 2] * 96, [300.0, 300.0, 300.0]),
+        ([7, 6, 7] * 96, [300.0, 300.0, 300.0]),
+        ([5] * 287 + [4], [300.0] * 287 + [240.0]),
+        ([2] * 287 + [1], [300.0] * 287 + [150.0]),
+        ([5, 5, 4, 2] * 72, [300.0, 300.0, 240.0, 120.0]),
+        ([0] * 200 + [3, 2] * 44, [0.0] * 200 + [300.0] * 88),
+    ],
+)
+def test_regular_scrapes_leave_nothing_unknown(day: list[int], known: list[float]) -> None:
+    """Those that are missed now and then do."""
+    presence = ExporterPresence({None: np.array(day, float)})
+    found = presence.known_seconds(YESTERDAY, 60.0)
+    assert list(found[-len(known) :]) == known
 
 
 @given(st.integers(0, 287), st.integers(1, 255), st.integers(0, 255))

@@ -56,6 +56,20 @@ def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, me
     assert "let it scrape the agents or dcgm-exporter" in refusal
 
 
+@pytest.mark.parametrize("interval_seconds", [45, 90, 120, 300])
+def test_time_is_known_at_any_interval_of_scrapes(
+    run_fleet: RunFleet, interval_seconds: int
+) -> None:
+    """Two and a half samples in five minutes, as a mean, are all there can be."""
+    past = EstatePast(interval_seconds)
+    past.device([Phase(0, 12, BUSY, POD), Phase(12, 24, HELD, POD)], **NODE, UUID=gpu(0), gpu="0")
+    document = run_fleet(past).document
+
+    assert document["coverage_ratio"] == pytest.approx(1.0, abs=0.02)
+    (hours,) = document["teams"]
+    assert hours["held_gpu_hours"] == pytest.approx(24.0, abs=0.5)
+
+
 def test_exporters_beside_dcgm_exporter_are_told_of(run_fleet: RunFleet) -> None:
     """Their GPUs are missing; those of a serving engine are its node's."""
     past = EstatePast()

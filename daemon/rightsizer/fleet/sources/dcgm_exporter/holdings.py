@@ -68,6 +68,9 @@ def workloads_of(
 
 _WHOLE = 0.9
 """Of the expected samples of an interval, from which on all of it is known: scrapes drift."""
+_REGULAR = 0.2
+"""Of a day's intervals: that so many lack the same scrape is how often it comes."""
+_FEW = 3
 _SLOWEST = 8.0
 """How many times the fleet's usual interval a scrape may take: 15 s, and two minutes."""
 _ROUNDING = 1e-6
@@ -106,14 +109,18 @@ class ExporterPresence:
         """How much of each interval was watched, by the fleet's usual time between two samples.
 
         Exporters of one fleet may be scraped at different intervals, so that the fullest
-        interval of a device's day shows how many samples are all of them.
+        interval of a device's day shows how many samples are all of them; the second fullest,
+        where there are regularly as many: two of three, every two minutes.
         """
         length = seconds(grid.step)
         by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
-        fullest = by_day.max(axis=(0, 2))
-        expected = np.maximum(fullest, length / (_SLOWEST * resolution_seconds))
         together = np.max if self.has_own_series else np.sum
-        parts = (together(by_day, axis=0) / expected[:, None]).ravel()
+        counts, fullest = together(by_day, axis=0), by_day.max(axis=(0, 2))
+        there, least = (counts > 0).sum(axis=1), (fullest - 1)[:, None]
+        second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
+        is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
+        expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
+        parts = (counts / expected[:, None]).ravel()
         return length * np.where(parts >= _WHOLE, 1.0, parts)
 
 
