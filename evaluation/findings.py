@@ -77,7 +77,9 @@ def evaluate(options: Options) -> Iterator[str]:
     rules = [*(rule.name for rule in RULES), "labeled"]
     for stream in _STREAMS:
         yield f"#### By rule, {_name(stream)}\n"
-        yield table(total[stream].scores.rows(rules), HEADINGS) + "\n"
+        rows = total[stream].scores.rows(rules)
+        # A rule of which nothing was due, and that opened nothing, has nothing to tell.
+        yield table((row for row in rows if row[1] != "0" or row[4] != "0"), HEADINGS) + "\n"
         yield "\n".join(total[stream].scores.mistakes()) + "\n"
     yield from _calibration(total)
 

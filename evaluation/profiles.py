@@ -1,5 +1,6 @@
 """Profilers' files, read by the product and straight from their raw events, side by side."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -40,17 +41,28 @@ def evaluate(options: Options) -> Iterable[str]:
     rows = [row for path in _files(folder) for row in _rows(folder, path)]
     wrong = [row for row in rows if "no" in row[6:8] or "of" in row[8]]
     how = (
-        "Totals in milliseconds, from the reader and from the raw events by a few lines of their "
-        "own; idle time is that of the reader. Events are all that the file holds, with those "
-        "that the reader leaves out.\n"
+        "Busy time and span of each device, or the figures of a benchmark, from the reader and "
+        "from the raw events by a few lines of their own. What differs is listed.\n"
     )
     return [
         how,
-        table(rows, _HEADINGS),
-        f"\n{len(rows) - len(wrong)} of {len(rows)} rows agree.\n",
+        table(_by_format(rows, wrong), ("format", "files", "totals", "equal")) + "\n",
+        *([table(wrong, _HEADINGS) + "\n"] if wrong else []),
+        f"{len(rows) - len(wrong)} of {len(rows)} rows agree.\n",
         *beside_labels(folder),
         *beside_peer(folder / "pytorch"),
     ]
+
+
+def _by_format(
+    rows: Sequence[Sequence[str]], wrong: Sequence[Sequence[str]]
+) -> Iterator[Sequence[str]]:
+    """How many totals of each format's files are equal to those of the raw events."""
+    formats = [row[0].partition("/")[0] for row in rows]
+    totals, failed = Counter(formats), Counter(row[0].partition("/")[0] for row in wrong)
+    files = Counter(name.partition("/")[0] for name in {row[0] for row in rows})
+    for each, count in totals.items():
+        yield each, f"{files[each]}", f"{count}", f"{count - failed[each]}"
 
 
 def _files(folder: Path) -> Sequence[Path]:

@@ -15,15 +15,19 @@ from typing import Final
 from agent_process import agent_process, eventually
 from screenshots import DARK, FOLDER, FRAME, LIGHT, photograph
 
-__all__ = ["DAY_SECONDS", "DEMO", "PICTURES", "Picture"]
+__all__ = ["DAY_SECONDS", "DEMO", "PICTURES", "SCENARIOS", "TICK_SECONDS", "Picture"]
 
 DAY_SECONDS: Final = 86400.0
+TICK_SECONDS: Final = "30"
+_COARSE_TICK_SECONDS: Final = "300"
+"""Of nodes whose every reading takes long."""
 DEMO: Final = """\
 import sys
 from rightsizer.cli.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
-        scenario=sys.argv[1], listen_address="127.0.0.1:0", speed=3600.0, tick_seconds=30.0
+        scenario=sys.argv[1], listen_address="127.0.0.1:0", speed=3600.0,
+        tick_seconds=float(sys.argv[2]),
     ),
     lambda text: print(text, flush=True),
 )
@@ -38,6 +42,7 @@ class Picture:
     height: int
     scheme: str = LIGHT
     scenario: str = "eight-gpu-node"
+    """A built-in one, or one of `SCENARIOS`."""
     query: str = ""
     """With the uuid of a GPU in place of `{gpu}`."""
     anchor: str = ""
@@ -50,6 +55,55 @@ class Picture:
 
 _LOOKED_AT: Final = 5
 """The GPU that waits for its data loader before noon, and for its kernels' launches after it."""
+_INSTANCES: Final = "mig: [1g.10gb, 1g.10gb, 1g.10gb, 1g.10gb, 1g.10gb, 1g.10gb, 1g.10gb]"
+_SIXTEEN: Final = """\
+name: sixteen-gpus
+seed: 16
+cores: 224
+boards: [{board: H100-SXM5-80GB, count: 16}]
+workloads:
+  - name: pretrain
+    kind: slurm
+    class: batch
+    allocator: growing
+    gpus: [0, 1, 2, 3, 4, 5, 6, 7]
+    memory_gib: 60
+    phases: [{activity: matrix_training, state: compute_bound}]
+  - name: chat-api
+    kind: kubernetes
+    namespace: production
+    class: serving
+    allocator: growing
+    gpus: [8, 9, 10]
+    memory_gib: 40
+    phases: [{activity: request_serving, state: productive}]
+  - name: notebook-kim
+    kind: kubernetes
+    namespace: notebooks
+    class: notebook
+    allocator: growing
+    gpus: [11]
+    memory_gib: 12
+    phases: [{activity: nothing, state: idle_held}]
+"""
+_DIVIDED: Final = f"""\
+name: eight-divided-gpus
+seed: 87
+cores: 112
+boards:
+{"".join(f"  - {{board: H100-SXM5-80GB, {_INSTANCES}}}" + chr(10) for _ in range(8))}
+workloads:
+  - name: small-api
+    kind: kubernetes
+    namespace: production
+    class: serving
+    allocator: growing
+    instances: ["0/0", "0/1", "1/0"]
+    memory_gib: 4
+    phases: [{{activity: request_serving, state: productive}}]
+"""
+SCENARIOS: Final = {"sixteen-gpus": _SIXTEEN, "eight-divided-gpus": _DIVIDED}
+"""Nodes that are too large or too dull to be built in."""
 PICTURES: Final[Mapping[str, Picture]] = {
     "page-light": Picture(1440, 900),
     "page-dark": Picture(1440, 900, DARK, query="?span=7d"),
@@ -58,6 +112,9 @@ PICTURES: Final[Mapping[str, Picture]] = {
     "page-topology": Picture(1160, 1150, anchor="s-topology"),
     "page-mig": Picture(1440, 900, DARK, "h100-mig"),
     "page-phone": Picture(390, 1500, is_framed=True),
+    "page-one-gpu": Picture(1440, 1150, scenario="single-h100"),
+    "page-sixteen": Picture(1440, 1250, scenario="sixteen-gpus"),
+    "page-mig-8x7": Picture(1440, 1150, scenario="eight-divided-gpus"),
 }
 
 
@@ -80,11 +137,17 @@ def _take(name: str, picture: Picture, page: str, folder: Path) -> None:
 
 
 def _take_all(scenario: str, pictures: Mapping[str, Picture], folder: Path) -> None:
-    command = (sys.executable, "-c", DEMO, scenario)
+    tick = TICK_SECONDS
+    if scenario in SCENARIOS:
+        tick = _COARSE_TICK_SECONDS
+        file = folder / f"{scenario}.yaml"
+        file.write_text(SCENARIOS[scenario], encoding="utf-8")
+        scenario = str(file)
+    command = (sys.executable, "-c", DEMO, scenario, tick)
     with agent_process(folder, command=command) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         until = began + DAY_SECONDS - 1800.0
-        eventually(lambda: process.json("/api/v1/report")["time"] >= until, 300)
+        eventually(lambda: process.json("/api/v1/report")["time"] >= until, 800)
         devices = process.json("/api/v1/summary")["devices"]
         gpu = devices[min(_LOOKED_AT, len(devices) - 1)]["uuid"]
         addresses = {name: f"/{each.query.format(gpu=gpu)}" for name, each in pictures.items()}

@@ -122,6 +122,7 @@ def dollars_text(dollars: float, beside: float = 0.0) -> str:
 
 def percent_text(ratio: float) -> str:
     """Format as whole percent, but never round a nonzero share to 0 or a partial one to 100."""
+    ratio = round(ratio, 9)  # Sums of parts are off by a hair.
     if 0 < ratio < 0.005:  # noqa: PLR2004 - what would round to 0.
         return "<1%"
     if 0.995 <= ratio < 1:  # noqa: PLR2004 - what would round to 100.
