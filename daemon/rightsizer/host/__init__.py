@@ -1,1 +1,1 @@
-"""What /proc and /sys tell: processes, control groups, pressure, disks, network, topology."""
+"""Host data from /proc and /sys: processes, cgroups, pressure, disks, network, topology."""

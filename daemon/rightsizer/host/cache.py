@@ -1,4 +1,4 @@
-"""Caches by key: entries that expire unused, entries renewed at an interval."""
+"""Caches by key: entries that expire unused, or are renewed at an interval."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rightsizer.model.units import Nanoseconds
 
 _STEPS: Final = 64
 _STEP: Final = 39
-"""Without a factor in common with the above, and no two next to each other in a row."""
+"""Coprime with `_STEPS`, and large enough to spread consecutive entries."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -23,7 +23,7 @@ class _CacheEntry(Generic[V]):
 
 
 class ExpiringCache(Generic[K, V]):
-    """Values by key, forgotten when not asked for in a while."""
+    """Values by key, dropped when unused for a while."""
 
     def __init__(self, forget_after: Nanoseconds) -> None:
         self._forget_after = forget_after
@@ -34,7 +34,7 @@ class ExpiringCache(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K, now: Nanoseconds, make: Callable[[], V]) -> V:
-        """The value, made when it is not remembered."""
+        """Cached value, created on a miss."""
         return self._entry(key, now, make).value
 
     def _entry(self, key: K, now: Nanoseconds, make: Callable[[], V]) -> _CacheEntry[V]:
@@ -47,17 +47,17 @@ class ExpiringCache(Generic[K, V]):
         return entry
 
     def _sweep(self, now: Nanoseconds) -> None:
-        """Twice in the time after which things are forgotten."""
+        """Drop expired entries; runs twice per expiry time."""
         self._sweep_at = now + self._forget_after // 2
         since = now - self._forget_after
         self._entries = {key: entry for key, entry in self._entries.items() if entry.asked >= since}
 
 
 class RefreshingCache(ExpiringCache[K, V]):
-    """Values that are renewed once they are older than an interval.
+    """Values renewed once they are older than an interval.
 
-    Those that were first made together are renewed one after the other, some of them sooner
-    than they would have to be: no pass has to renew everything.
+    Values first created together are renewed one by one, some of them early, so that no pass has
+    to renew everything.
     """
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
@@ -66,7 +66,7 @@ class RefreshingCache(ExpiringCache[K, V]):
         self._first_ones = 0
 
     def get(self, key: K, now: Nanoseconds, make: Callable[[], V]) -> V:
-        """The value, made when it is not remembered or too old."""
+        """Cached value, created on a miss or when too old."""
         entry = self._entry(key, now, make)
         if entry.due is None:
             sooner = self._first_ones * _STEP % _STEPS

@@ -16,7 +16,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 _UNIFIED: Final = ""
-"""The name of version 2 among the controllers."""
+"""Controller name of version 2."""
 _MICROSECONDS_PER_SECOND: Final = 1_000_000
 _USAGE: Final = "usage_usec "
 _READ: Final = Signal.DISK_READ_BYTES_PER_SECOND
@@ -27,38 +27,38 @@ _BLKIO_FILES: Final = (
     "blkio.throttle.io_service_bytes_recursive",
     "blkio.throttle.io_service_bytes",
 )
-"""The second leaves out what groups inside have done; older kernels have no other."""
+"""The second file omits child groups, but older kernels have only that one."""
 
 
 class ControlGroup(NamedTuple):
-    """A control group that is not the root; a key of many mappings each second."""
+    """Control group other than the root; used as key of many mappings each second."""
 
     top: str
-    """Where its hierarchy is mounted."""
+    """Mount point of its hierarchy."""
     path: str
-    """Below the top, as in `system.slice/vllm.service`."""
+    """Path below the mount point, e.g. `system.slice/vllm.service`."""
     is_unified: bool
     """Whether it is of version 2."""
 
     @property
     def folder(self) -> str:
-        """Where its files are."""
+        """Directory of its files."""
         return f"{self.top}/{self.path}"
 
     @property
     def parent(self) -> "ControlGroup | None":
-        """The group around it, `None` below the root."""
+        """Parent group; `None` below the root."""
         path = self.path.rpartition("/")[0]
         return ControlGroup(self.top, path, self.is_unified) if path else None
 
     @property
     def depth(self) -> int:
-        """How many groups are around it."""
+        """Number of its ancestors."""
         return self.path.count("/")
 
     @property
     def lineage(self) -> "tuple[ControlGroup, ...]":
-        """The group itself, then those around it, from the inside out."""
+        """Group itself, then its ancestors, innermost first."""
         return _lineage(self)
 
 
@@ -68,7 +68,7 @@ def _lineage(group: ControlGroup) -> tuple[ControlGroup, ...]:
 
 
 class ControlGroupMembership(NamedTuple):
-    """The groups that account for a process; `None` where only the node as a whole does."""
+    """Groups that account for a process; `None` if only the node as a whole does."""
 
     cpu_time: ControlGroup | None = None
     cpu_quota: ControlGroup | None = None
@@ -79,12 +79,12 @@ class ControlGroupMembership(NamedTuple):
 
 
 def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
-    """Each group once, without those inside of others: they are counted there."""
+    """Distinct groups without those nested in others, which already count them."""
     found = {group for group in groups if group is not None}
     if len(found) == 1:
         return frozenset(found)
     chosen: list[ControlGroup] = []
-    # In this order, all that is inside of a group comes right behind it.
+    # In this order, nested groups directly follow their parent.
     for group in sorted(found, key=lambda group: f"{group.folder}/"):
         if not chosen or not f"{group.folder}/".startswith(f"{chosen[-1].folder}/"):
             chosen.append(group)
@@ -92,14 +92,14 @@ def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
 
 
 def namespace_root(top: str, own: str) -> str:
-    """The folder below `top` that is the root of our own namespace of control groups.
+    """Directory below `top` that is the root of our own cgroup namespace.
 
-    A pod that is given the host's `/sys` has its own root at `/sys/fs/cgroup` still: one and the
-    same folder, by another path.
+    In a pod with the host's `/sys` mounted, `/sys/fs/cgroup` is still its own root: the same
+    directory under another path.
 
     Returns:
-        Its path from `top`, without a slash at its ends; empty where the two are one, or have
-        nothing to do with each other.
+        Path from `top` without leading or trailing slash; empty if the two are the same or
+            unrelated.
     """
     try:
         whole, root = Path(top).stat(), Path(own).stat()
@@ -118,21 +118,21 @@ def namespace_root(top: str, own: str) -> str:
                         return posixpath.relpath(entry.path, top)
                     waiting.append(entry.path)
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # It ended in the meantime.
     return ""
 
 
 def seen_from(root: str, path: str) -> str:
-    """A path of `/proc/PID/cgroup`, given from a namespace's root, as it is from the host's."""
+    """Convert a path in `/proc/PID/cgroup` from a namespace's root to the host's."""
     return posixpath.normpath(f"/{root}/{path}").strip("/")
 
 
 class ControlGroupHierarchies:
-    """The control group hierarchies below one folder, `/sys/fs/cgroup` on a live host."""
+    """Control group hierarchies below a directory, `/sys/fs/cgroup` on a live host."""
 
     def __init__(self, top: str, own: str = "/sys/fs/cgroup") -> None:
         self._top, self._own = top, own
-        # Many processes share a group, and a group's processes all say the same.
+        # Many processes share a group, and then have the same memberships.
         self.membership = lru_cache(maxsize=1024)(self._membership)
 
     def _membership(self, text: str) -> ControlGroupMembership:
@@ -146,7 +146,7 @@ class ControlGroupHierarchies:
             return ControlGroup(self._mount(controller, paths), path, False) if path else None
 
         return ControlGroupMembership(
-            # Version 2 counts CPU time even where version 1 has the controller.
+            # Version 2 counts CPU time even if version 1 has the controller.
             cpu_time=group("cpuacct") or unified,
             cpu_quota=group("cpu"),
             cpu_set=group("cpuset"),
@@ -156,7 +156,7 @@ class ControlGroupHierarchies:
         )
 
     def _unified(self, paths: Mapping[str, str]) -> ControlGroup | None:
-        """The group of version 2, unless one of version 1 is finer."""
+        """Group of version 2, unless a version 1 group is more specific."""
         path = paths.get(_UNIFIED, "")
         inside = f"{path}/"
         if not all(inside.startswith(f"{other}/") for other in paths.values() if other):
@@ -169,7 +169,7 @@ class ControlGroupHierarchies:
         alone = f"{self._top}/{controller}"
         if Path(alone).is_dir():
             return alone
-        # Controllers that are mounted together without a link for each: `cpu,cpuacct`.
+        # Controllers mounted together without a link for each: `cpu,cpuacct`.
         for name in read_names(self._top):
             joined = set(name.split(","))
             if controller in joined and joined <= paths.keys():
@@ -177,7 +177,7 @@ class ControlGroupHierarchies:
         return alone
 
     def _paths(self, text: str) -> dict[str, str]:
-        """Path by controller; empty for the root and for what cannot be seen from here."""
+        """Path by controller; empty for the root and for paths invisible from here."""
         paths: dict[str, str] = {}
         for line in text.splitlines():
             _, _, rest = line.partition(":")
@@ -193,7 +193,7 @@ class ControlGroupHierarchies:
 
     @cached_property
     def _root(self) -> str:
-        """Where the paths of version 2 begin that we see; a pod's begin at its container."""
+        """Root of the version 2 paths that we see; in a pod it is the container's."""
         return namespace_root(self._top, self._own)
 
 
@@ -218,10 +218,10 @@ def disk_bytes(
 ) -> dict[Signal, MonotonicCounter]:
     """Bytes read from and written to whole disks.
 
-    Version 2 has nothing to say of a group that has done nothing, which is 0. Version 1 says the
-    same where the kernel does not count, so there the group's first bytes are the beginning.
+    Version 2 reports nothing for a group without I/O, which counts as 0. Version 1 does the same
+    if the kernel does not count at all, so counting starts with the group's first bytes.
 
-    Whole disks alone count: a volume repeats the disks below it.
+    Only whole disks count, since volumes repeat the I/O of their disks.
     """
     lines = _disk_lines(group)
     if lines is None or not disks:
@@ -234,7 +234,7 @@ def disk_bytes(
 
 
 def _disk_lines(group: ControlGroup) -> list[tuple[str, str, str]] | None:
-    """Device, key and count of each number."""
+    """Device, key and count of each value."""
     if group.is_unified:
         text = read_file(f"{group.folder}/io.stat")
         rows = [line.partition(" ") for line in (text or "").splitlines()]
@@ -243,7 +243,7 @@ def _disk_lines(group: ControlGroup) -> list[tuple[str, str, str]] | None:
     texts = (read_file(f"{group.folder}/{name}") for name in _BLKIO_FILES)
     text = next((text for text in texts if text is not None), "")
     lines = (line.split(" ", 2) for line in text.splitlines())
-    # The last line, the sum of all, has no device.
+    # The last line, the total, has no device.
     return [(line[0], line[1], line[2]) for line in lines if len(line) == _WORDS] or None
 
 
@@ -251,7 +251,7 @@ _Memberships: TypeAlias = frozenset[ControlGroupMembership]
 
 
 class CpuLimits:
-    """Quotas and CPU sets, looked up again now and then."""
+    """Cached quotas and CPU sets, read again at an interval."""
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
         self._cores = RefreshingCache[_Memberships, float | None](interval, forget_after)
@@ -261,10 +261,10 @@ class CpuLimits:
     def cores(
         self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> float | None:
-        """The cores that processes may use together.
+        """Cores that the processes may use together.
 
         Returns:
-            Cores; `None` where nothing limits them and the node's are unknown.
+            Cores; `None` if nothing limits them and the node's number is unknown.
         """
         return self._cores.get(memberships, now, lambda: self._allowed(memberships, online, now))
 
@@ -281,14 +281,14 @@ class CpuLimits:
             frozenset[int]() if group is None else self._cpus.get(group, now, partial(_cpus, group))
             for group in (each.cpu_set for each in memberships)
         ]
-        # A group without a set of its own may use whatever is there.
+        # A group without a CPU set may use all CPUs.
         cpus: frozenset[int] = frozenset().union(*sets) if all(sets) else online
         cores = min(quota, len(cpus) or math.inf)
         return cores if 0 < cores < math.inf else None
 
 
 def cores_allowed(groups: Iterable[ControlGroup], quota: Callable[[ControlGroup], float]) -> float:
-    """What groups may use together: the tightest quota on each way up counts; infinite without."""
+    """Joint CPU limit of groups: the tightest quota on each path to the root; else infinite."""
     level = dict.fromkeys(groups, math.inf)
     for depth in range(max((group.depth for group in level), default=-1), 0, -1):
         above: defaultdict[ControlGroup, float] = defaultdict(float)
@@ -310,13 +310,13 @@ def _quota(group: ControlGroup) -> float:
     try:
         cores = int(spent) / int(period)
     except (ValueError, ZeroDivisionError):
-        return math.inf  # `max`, or nothing at all.
-    # Version 1 says -1 where there is no limit.
+        return math.inf  # `max`, or unreadable.
+    # Version 1 reports -1 for no limit.
     return cores if cores > 0 else math.inf
 
 
 def _cpus(group: ControlGroup) -> frozenset[int]:
-    """Of the nearest group that has a set: not every one has."""
+    """CPU set of the nearest ancestor that has one."""
     unified, former = ("cpuset.cpus.effective",), ("cpuset.effective_cpus", "cpuset.cpus")
     files = [
         f"{each.folder}/{name}"

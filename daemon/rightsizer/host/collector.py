@@ -1,4 +1,4 @@
-"""Collectors of host signals: their protocol, and one through procfs, sysfs and cgroups."""
+"""Collectors of host signals: their protocol, and one for procfs, sysfs and cgroups."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,34 +26,34 @@ _SYSFS: Final = Path("/sys")
 
 
 class HostCollector(Protocol):
-    """Knows how the host fares; signals that it cannot tell are left out."""
+    """Collects host signals; unavailable ones are omitted."""
 
     def node(self) -> Mapping[Signal, float]:
-        """The whole node's signals."""
+        """Signals of the whole node."""
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """The signals of the control groups that processes run in, and of where they run.
+        """Signals of the processes' control groups and of their placement.
 
         Args:
-            pids: The processes that hold one GPU.
-            near: Where that GPU sits; without it nothing is said of CPUs and memory near to it.
+            pids: Processes that hold one GPU.
+            near: Placement of that GPU; without it, CPU and memory locality are omitted.
         """
 
     def ports(self) -> tuple[FabricPort, ...]:
-        """The InfiniBand and RoCE ports, by name; none without a fabric."""
+        """InfiniBand and RoCE ports, by name; empty without a fabric."""
         return ()
 
     def device(self, near: Placement | None) -> Mapping[Signal, float]:
-        """The throughput of the ports nearest to a GPU; none where its place is unknown."""
+        """Throughput of the ports nearest to a GPU; empty if its placement is unknown."""
         del near
         return {}
 
 
 class ProcHostCollector(HostCollector):
-    """Reads small files, many of them; what is not there is left out.
+    """Reads many small files; missing data is omitted.
 
-    Rates need two looks. Everything here is for one thread, and not for one that must not wait:
-    an adapter's firmware may take its time over a counter.
+    Rates need two reads. Not thread-safe, and not for a thread that must not block: a network
+    adapter's firmware may be slow to report a counter.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class ProcHostCollector(HostCollector):
         self._numa_nodes = RefreshingCache[None, frozenset[int]](recheck, forget_after)
 
     def node(self) -> Mapping[Signal, float]:
-        """CPU, I/O wait, pressures, disks and network of the node since the last look."""
+        """CPU, I/O wait, pressure, disks and network of the node since the last read."""
         now = self._clock.time()
         return self._node.read(self._whole_disks(now), now)
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """The processes' control groups and namespaces since the last look at them."""
+        """Signals of the processes' control groups and namespaces since their last read."""
         now = self._clock.time()
         places = self._locator.of(pids, now)
         if not places:
@@ -114,11 +114,11 @@ class ProcHostCollector(HostCollector):
         }
 
     def ports(self) -> tuple[FabricPort, ...]:
-        """The InfiniBand and RoCE ports, by name."""
+        """InfiniBand and RoCE ports, by name."""
         return self._fabric.ports(self._clock.time())
 
     def device(self, near: Placement | None) -> Mapping[Signal, float]:
-        """The throughput of the ports nearest to a GPU; none where its place is unknown."""
+        """Throughput of the ports nearest to a GPU; empty if its placement is unknown."""
         return self._fabric.near(near, self._clock.time()) if near is not None else {}
 
     def _whole_disks(self, now: Nanoseconds) -> Disks:

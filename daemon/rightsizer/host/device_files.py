@@ -14,10 +14,10 @@ _GPU_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)
 
 
 def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
-    """The files that a job must open to use each device, by uuid; none where they are unknown.
+    """Device files that a job must open to use each device, by uuid; unknown ones are omitted.
 
-    A GPU is `/dev/nvidia<minor>`; a MIG instance is its GPU's and one capability each for its
-    GPU instance and its compute instance (NVIDIA's MIG user guide, device nodes).
+    A GPU needs `/dev/nvidia<minor>`; a MIG instance also one capability each for its GPU instance
+    and its compute instance (NVIDIA's MIG user guide, device nodes).
     """
     known = tuple(devices)
     minors = {each.uuid: each.facts.get("minor_number") for each in known if each.mig is None}
@@ -44,7 +44,7 @@ def _capability(folder: Path) -> str | None:
 
 
 def gpu_addresses(procfs: Path) -> dict[int, str]:
-    """PCI addresses of GPUs by minor number; empty where the driver is not loaded."""
+    """PCI addresses of GPUs by minor number; empty if the driver is not loaded."""
     folder = procfs / "driver/nvidia/gpus"
     found = {
         kernel_address(name) or name: _GPU_MINOR.search(read_line(folder / name / "information"))

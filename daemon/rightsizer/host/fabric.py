@@ -18,7 +18,7 @@ from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _BYTES_PER_GIGABIT: Final = 1e9 / 8
 _WORD_BYTES: Final = 4
-"""InfiniBand counts in words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
+"""InfiniBand counts words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
 
 _ERRORS: Final = (
     *("counters/symbol_error", "counters/link_error_recovery", "counters/link_downed"),
@@ -30,18 +30,18 @@ _ERRORS: Final = (
     *("hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated"),
     *("hw_counters/roce_adp_retrans_to", "hw_counters/req_cqe_error", "hw_counters/resp_cqe_error"),
 )
-"""What went wrong on the wire or had to be sent again."""
+"""Errors on the wire and retransmissions."""
 _DIRECTIONS: Final = (
     (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),
     (Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND, Signal.INFINIBAND_TRANSMIT),
 )
 _FabricPoll: TypeAlias = tuple[Nanoseconds, tuple[FabricPort, ...]]
-"""All ports as they were at one time."""
+"""All ports at one time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedPort:
-    """A port without its counters, its folder and the PCIe bridges above its adapter."""
+    """Port without its counters, its directory, and the PCIe bridges above its adapter."""
 
     port: FabricPort
     folder: str
@@ -58,7 +58,7 @@ def _located(top: str) -> Iterator[LocatedPort]:
                 continue
             folder = f"{top}/{adapter}/ports/{name}"
             state = read_line(f"{folder}/state").rpartition(":")[2].strip()
-            # As in `400 Gb/sec (4X NDR)`.
+            # For example `400 Gb/sec (4X NDR)`.
             rate = _RATE.match(read_line(f"{folder}/rate"))
             port = FabricPort(
                 adapter=adapter,
@@ -77,7 +77,7 @@ def _bytes(folder: str, words_name: str, bytes_name: str) -> float | None:
     count = read_integer(f"{folder}/counters/{words_name}")
     if count is not None:
         return float(count * _WORD_BYTES)
-    # Adapters that are neither InfiniBand nor like it, in a cloud for instance.
+    # Adapters other than InfiniBand, e.g. of a cloud provider.
     return _number(f"{folder}/hw_counters/{bytes_name}")
 
 
@@ -87,15 +87,15 @@ def _number(path: str) -> float | None:
 
 
 def _errors(folder: str) -> Mapping[str, float]:
-    """The port's error counters by the kernel's names, those that the adapter has."""
+    """Error counters of a port by the kernel's names, as far as the adapter has them."""
     counts = {name.rpartition("/")[2]: _number(f"{folder}/{name}") for name in _ERRORS}
     return {name: count for name, count in counts.items() if count is not None}
 
 
 class FabricPortReader:
-    """Reads each port once a pass, and what seldom changes of it more seldom.
+    """Reads each port once per pass, and slowly changing data less often.
 
-    Adapters ask their firmware for state and errors, which takes them longer than for bytes.
+    State and errors require a query to the adapter's firmware, which is slower than byte counters.
     """
 
     def __init__(self, sysfs: str, settings: HostSettings) -> None:
@@ -113,7 +113,7 @@ class FabricPortReader:
         return self._pass(now)[1]
 
     def near(self, place: Placement, now: Nanoseconds) -> Mapping[Signal, float]:
-        """The throughput of the active ports nearest to a GPU, all together."""
+        """Total throughput of the active ports nearest to a GPU."""
         time, last = self._pass(now)
         if not last:
             return {}
@@ -143,7 +143,7 @@ class FabricPortReader:
         )
 
     def _read(self, located: LocatedPort, now: Nanoseconds) -> FabricPort:
-        """The port with its counters as they are now; those that it does not have are absent."""
+        """Port with its present counters; unsupported ones are missing."""
         folder = located.folder
         return replace(
             located.port,
@@ -155,9 +155,9 @@ class FabricPortReader:
 
 
 def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPort]:
-    """The ports with the most PCIe bridges in common with a GPU, else those of its NUMA node.
+    """Ports with the most PCIe bridges in common with a GPU, else those of its NUMA node.
 
-    Where neither tells them apart, all ports are equally near.
+    If neither distinguishes them, all ports are equally near.
     """
     above = {kernel_address(bridge.pci_bus_id) for bridge in place.bridges}
 

@@ -1,4 +1,4 @@
-"""Readers of small files of procfs, sysfs and control groups: texts, numbers, names, CPU lists."""
+"""Readers of small files in procfs, sysfs and cgroups: text, numbers, names, CPU lists."""
 
 import os
 import re
@@ -8,16 +8,16 @@ from typing import Final
 
 _CHUNK_BYTES: Final = 65536
 _SHORT_BYTES: Final = 2048
-"""The kernel gives long files in pieces of about a page (seq_file.rst); a short one is the last."""
+"""The kernel returns long files in chunks of about a page (seq_file.rst); a short one is last."""
 _CPUS_MAXIMUM: Final = 65536
-"""Eight times what Linux can be built for; a list with more is none."""
+"""Eight times the maximum of Linux; longer lists are invalid."""
 _RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 def read_file(path: str | Path, limit_bytes: int = 2**30) -> str | None:
-    """A file's text, up to a limit; `None` where it is missing or may not be read."""
-    # Half the time of pathlib and io, and there are hundreds of processes.
+    """Text of a file, up to a limit; `None` if missing or unreadable."""
+    # Takes half the time of pathlib and io, which matters for hundreds of processes.
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -35,12 +35,12 @@ def read_file(path: str | Path, limit_bytes: int = 2**30) -> str | None:
 
 
 def read_line(path: str | Path) -> str:
-    """A file's text without the white space around it; empty where there is none."""
+    """Text of a file without surrounding white space; empty if missing."""
     return (read_file(path) or "").strip()
 
 
 def read_integer(path: str | Path) -> int | None:
-    """The number in a file, decimal or with a prefix as in `0x10de`."""
+    """Number in a file, decimal or with a prefix such as `0x10de`; `None` if missing."""
     try:
         return int(read_line(path), 0)
     except ValueError:
@@ -48,7 +48,7 @@ def read_integer(path: str | Path) -> int | None:
 
 
 def read_names(folder: str | Path) -> tuple[str, ...]:
-    """What is in a folder, `nvme2` before `nvme10`."""
+    """Names in a directory, `nvme2` before `nvme10`."""
     try:
         return tuple(sorted(os.listdir(folder), key=natural_order))  # noqa: PTH208 - text paths too.
     except OSError:
@@ -56,15 +56,15 @@ def read_names(folder: str | Path) -> tuple[str, ...]:
 
 
 def natural_order(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that sorts names by the numbers in them."""
+    """Sort key that compares numbers within names."""
     words = _DIGITS.split(name)
-    # Words and digits take turns, and the last word has no digits behind it.
+    # Words and digits alternate, and no digits follow the last word.
     numbers = [int(digits[:18]) for digits in words[1::2]]
     return tuple(zip(words[::2], [*numbers, 0], strict=True))
 
 
 def link_name(path: str | Path) -> str | None:
-    """The last part of a symbolic link's target; `None` where there is no such link."""
+    """Last part of a symbolic link's target; `None` if there is no such link."""
     try:
         return Path(path).readlink().name or None
     except OSError:
@@ -72,7 +72,7 @@ def link_name(path: str | Path) -> str | None:
 
 
 def inode_of(path: str) -> int | None:
-    """The number by which a file is the same under several names; `None` where it is missing."""
+    """Inode number of a file; `None` if missing."""
     try:
         return os.stat(path).st_ino  # noqa: PTH116 - for every process of every owner.
     except OSError:
@@ -80,7 +80,7 @@ def inode_of(path: str) -> int | None:
 
 
 def parse_cpus(text: str | None) -> tuple[int, ...]:
-    """The CPUs of a list as in `0-55,112-167`; none where it is anything else."""
+    """Parse a CPU list such as `0-55,112-167`; empty if invalid."""
     cpus: set[int] = set()
     for part in (text or "").split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -96,5 +96,5 @@ def parse_cpus(text: str | None) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def cpu_set(text: str) -> frozenset[int]:
-    """The CPUs of a list, remembered by its text."""
+    """CPUs of a list, cached by its text."""
     return frozenset(parse_cpus(text))

@@ -23,7 +23,7 @@ _MICROSECOND: Final = 1000
 _IDLE: Final = 3
 _IO_WAIT: Final = 4
 _GUEST: Final = 8
-"""From here on the time is already counted as user time."""
+"""From this field on, the time is already included in user time."""
 _DISK_SIGNALS: Final = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
 _NETWORK_SIGNALS: Final = (
     Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
@@ -33,20 +33,20 @@ _NAME: Final = 2
 _SECTORS_READ: Final = 5
 _SECTORS_WRITTEN: Final = 9
 _SECTOR_BYTES: Final = 512
-"""Of the kernel's counters, whatever the disk's own sectors are."""
+"""Sector size of the kernel's counters, independent of the disk's."""
 _RECEIVED: Final = 0
 _TRANSMITTED: Final = 8
 _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
-"""Stands on the host for a function of the adapter that a guest uses."""
+"""Representor on the host of an adapter's function used by a guest."""
 _VIRTUAL: Final = re.compile(
     r"(?:lo|veth|br[-\d]|docker|cni|cali|lxc|tun|tap|wg|sit|gre|erspan|ip6|dummy|ifb|vxlan|geneve|flannel"
     r"|cilium|virbr|vnet|bond|team|nodelocaldns|kube)"
 )
-"""By their usual names, where sysfs does not show them: those of another namespace."""
+"""Virtual interfaces by their usual names, for namespaces that are not visible in sysfs."""
 
 
 def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
-    """How long some task waited, by the file of each kind; empty where the kernel has none."""
+    """Time that some task waited, from the file of each kind; empty without kernel support."""
     counters: dict[Signal, MonotonicCounter] = {}
     for signal, name in _KINDS:
         found = _SOME.match(read_file(path_of(name)) or "")
@@ -59,9 +59,9 @@ def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, M
 
 
 def node_processors(procfs: str) -> dict[Signal, MonotonicCounter]:
-    """CPU time in use and CPU time that waited for a disk, of all there was.
+    """CPU time in use, and in I/O wait, relative to the total.
 
-    A kernel may set I/O wait back a little; then it has no value for one look.
+    The kernel may decrease I/O wait slightly; it is then missing for one read.
     """
     fields = (read_file(f"{procfs}/stat") or "").partition("\n")[0].split()[1:]
     try:
@@ -78,33 +78,33 @@ def node_processors(procfs: str) -> dict[Signal, MonotonicCounter]:
 
 
 def online_cpus(sysfs: str) -> frozenset[int]:
-    """The CPUs that are there and switched on; none where sysfs does not say."""
+    """Online CPUs; empty if sysfs does not list them."""
     return cpu_set(read_file(f"{sysfs}/devices/system/cpu/online") or "")
 
 
 def nodes_with_cpus(sysfs: str) -> frozenset[int]:
-    """The NUMA nodes that have CPUs; the others are memory of devices."""
+    """NUMA nodes with CPUs; the others are device memory."""
     return cpu_set(read_file(f"{sysfs}/devices/system/node/has_cpu") or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The whole disks of the node."""
+    """Whole disks of the node."""
 
     names: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
-    """As control groups call them: `259:0`."""
+    """Device numbers used by cgroups, e.g. `259:0`."""
 
 
 def whole_disks(sysfs: str) -> Disks:
-    """Disks with hardware behind them, but for the hidden paths of a disk that has several."""
+    """Disks with hardware behind them, without the hidden paths of multipath disks."""
     top = f"{sysfs}/block"
     found = {
         name: read_line(f"{top}/{name}/dev")
         for name in read_names(top)
         if Path(top, name, "device").is_symlink() and read_line(f"{top}/{name}/hidden") != "1"
     }
-    # A slash in a disk's name is an exclamation mark in sysfs.
+    # sysfs replaces slashes in disk names by exclamation marks.
     names = frozenset(name.replace("!", "/") for name in found)
     return Disks(names, frozenset(filter(None, found.values())))
 
@@ -112,7 +112,7 @@ def whole_disks(sysfs: str) -> Disks:
 def disk_counters(
     procfs: str, disks: Disks, now: Nanoseconds
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
-    """Bytes read and written, disk by disk."""
+    """Bytes read and written by disk."""
     lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
     whole = (each for each in lines if len(each) > _SECTORS_WRITTEN and each[_NAME] in disks.names)
     rows = [(each[_NAME], each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole]
@@ -125,7 +125,7 @@ def _counters(
     now: Nanoseconds,
     unit_bytes: int = 1,
 ) -> dict[tuple[Signal, str], MonotonicCounter]:
-    """Two counters of each disk or interface; a line that holds no numbers is left out."""
+    """Two counters per disk or interface; lines without numbers are skipped."""
     counters: dict[tuple[Signal, str], MonotonicCounter] = {}
     for name, *texts in rows:
         try:
@@ -138,31 +138,31 @@ def _counters(
 
 
 def physical_interfaces(sysfs: str) -> frozenset[str]:
-    """Interfaces with hardware behind them that no other such interface already counts."""
+    """Interfaces with hardware behind them, not already counted by another."""
     top = f"{sysfs}/class/net"
     found = {name for name in read_names(top) if Path(top, name, "device").is_symlink()}
     return frozenset(name for name in found if not _is_counted_elsewhere(f"{top}/{name}", found))
 
 
 def _is_counted_elsewhere(folder: str, physical: set[str]) -> bool:
-    # A virtual machine's fast path, below an interface that has hardware of its own.
+    # Accelerated path of a virtual machine, below an interface with its own hardware.
     if link_name(f"{folder}/master") in physical:
         return True
     return _REPRESENTOR.fullmatch(read_line(f"{folder}/phys_port_name")) is not None
 
 
 def is_outward(name: str) -> bool:
-    """Whether an interface of a container leads out of it, as far as its name tells."""
+    """Whether a container's interface leads outside, judged by its name."""
     return _VIRTUAL.match(name) is None
 
 
 def interface_counters(
     text: str | None, is_counted: Callable[[str], bool], now: Nanoseconds
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
-    """Bytes received and transmitted, interface by interface, of a `net/dev`."""
+    """Bytes received and transmitted by interface, from `net/dev`."""
     rows = []
     for line in (text or "").splitlines():
-        # The interface's own name may hold colons.
+        # The interface name may contain colons.
         name, colon, rest = line.rpartition(":")
         name, fields = name.strip(), rest.split()
         if colon and len(fields) > _TRANSMITTED and is_counted(name):
@@ -171,7 +171,7 @@ def interface_counters(
 
 
 class NodeSignalReader:
-    """CPU, pressure, disks and network of the node since the last look."""
+    """CPU, pressure, disks and network of the node since the last read."""
 
     def __init__(self, procfs: str, sysfs: str, settings: HostSettings) -> None:
         self._procfs, self._sysfs = procfs, sysfs
@@ -182,7 +182,7 @@ class NodeSignalReader:
         self._interfaces = RefreshingCache[None, frozenset[str]](recheck, recheck)
 
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
-        """What is known now."""
+        """Available signals."""
         throughput = self._throughput.update(now, lambda: self._counters(disks, now))
         ratios = self._ratios.update(
             now,
@@ -198,7 +198,7 @@ class NodeSignalReader:
         self, disks: Disks, now: Nanoseconds
     ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
         physical = self._interfaces.get(None, now, lambda: physical_interfaces(self._sysfs))
-        # The interfaces of the host's first process: our own may be a container's.
+        # Interfaces of the host's first process, since our own may be a container's.
         first = read_file(f"{self._procfs}/1/net/dev")
         text = first or read_file(f"{self._procfs}/net/dev")
         return {

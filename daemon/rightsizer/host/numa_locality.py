@@ -1,4 +1,4 @@
-"""NUMA: nodes, distances, cores, and locality of processes to their GPU."""
+"""NUMA nodes, distances and cores, and locality of processes to their GPU."""
 
 import os
 import re
@@ -27,23 +27,23 @@ _CHUNK_BYTES: Final = 16384
 _RESIDENT: Final = 1
 _UNIFIED_LINES: Final = ("anon ", "shmem ")
 _VERSION_1_LINES: Final = ("hierarchical_anon=", "hierarchical_unevictable=")
-"""What a group's processes hold; the page cache belongs to none of them."""
+"""Memory of a group's processes, without the page cache, which belongs to none of them."""
 _SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 - to recognize.
-"""Files in name only: memory that processes share."""
+"""Pseudo-files that are memory shared by processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumaNodes:
-    """All nodes that the kernel has."""
+    """NUMA nodes of the kernel."""
 
     cpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By node; none for nodes that are memory alone, as a Grace-Hopper's GPUs are."""
+    """CPUs by node; empty for memory-only nodes, such as the GPUs of Grace-Hopper."""
     has_one: bool = False
-    """Whether there is surely no more than one node with CPUs."""
+    """Whether there is certainly at most one node with CPUs."""
 
 
 def read_nodes(sysfs: Path) -> NumaNodes:
-    """The nodes; none on kernels that are built without."""
+    """Read the nodes; empty for kernels without NUMA."""
     folder = sysfs / "devices/system/node"
     texts = {
         int(match[1]): read_file(folder / name / "cpulist")
@@ -51,7 +51,7 @@ def read_nodes(sysfs: Path) -> NumaNodes:
         if (match := _NODE_FOLDER.fullmatch(name))
     }
     cpus = {node: parse_cpus(text) for node, text in texts.items()}
-    # A node that is not listed, or does not tell its CPUs, may be the second.
+    # An unlisted node, or one without a readable CPU list, may be the second.
     is_whole = parse_cpus(read_line(folder / "online")) == tuple(sorted(cpus))
     is_complete = all(
         cpus[node] or (text is not None and not text.strip()) for node, text in texts.items()
@@ -61,7 +61,7 @@ def read_nodes(sysfs: Path) -> NumaNodes:
 
 
 def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
-    """The distance (10 is the node itself) by two nodes; empty where unknown."""
+    """Distance between nodes by pair (10 within a node); empty if unknown."""
     folder = sysfs / "devices/system/node"
     nodes = parse_cpus(read_line(folder / "online"))
     found: dict[tuple[int, int], int] = {}
@@ -74,10 +74,10 @@ def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
 
 
 def read_cores(sysfs: Path) -> Mapping[int, int]:
-    """Slurm's core by the kernel's CPU; empty where the kernel does not tell all of them.
+    """Slurm's core number by CPU of the kernel; empty unless all are known.
 
-    Slurm counts cores, not threads, socket by socket (gres.conf(5), `Cores`), where the kernel
-    mostly numbers the second threads of all cores after the first ones.
+    Slurm counts cores, not threads, socket by socket (gres.conf(5), `Cores`), while the kernel
+    usually numbers all second threads after the first ones.
     """
     folder = sysfs / "devices/system/cpu"
     numbers = [int(match[1]) for name in read_names(folder) if (match := _CPU.fullmatch(name))]
@@ -87,7 +87,7 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
         package = read_integer(topology / "physical_package_id")
         threads = parse_cpus(read_line(topology / "thread_siblings_list"))
         if package is None or cpu not in threads:
-            # A CPU that is off tells nothing, and shifts the number of every core behind it.
+            # An offline CPU has no topology, and shifts all later core numbers.
             return {}
         core_by_cpu[cpu] = (package, threads[0])
     order = {core: at for at, core in enumerate(sorted(set(core_by_cpu.values())))}
@@ -95,7 +95,7 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
 
 
 def group_memory(group: ControlGroup) -> ByNode | None:
-    """Of all processes of a group; `None` where the group does not account for memory."""
+    """Memory of a group's processes by node; `None` if the group does not account for memory."""
     text = read_file(f"{group.folder}/memory.numa_stat")
     if text is None:
         return None
@@ -106,10 +106,10 @@ def group_memory(group: ControlGroup) -> ByNode | None:
 def process_memory(
     procfs: str, pid: int, clock: Callable[[], Nanoseconds], patience: Nanoseconds
 ) -> ByNode | None:
-    """Of one process, by its `numa_maps`; `None` without permission and past the patience.
+    """Memory of one process by its `numa_maps`; `None` without permission or past the deadline.
 
-    The kernel walks the process's page tables meanwhile, one mapping at a time: between two of
-    them we can give up, not within one.
+    Meanwhile the kernel walks the process's page tables one mapping at a time; reading can only
+    be given up between mappings.
     """
     text = _patient_text(f"{procfs}/{pid}/numa_maps", clock, patience)
     if text is None:
@@ -124,7 +124,7 @@ def process_memory(
 
 
 def resident_bytes(procfs: str, pid: int) -> int | None:
-    """Memory that a process has; `None` where it is gone."""
+    """Resident memory of a process; `None` if it has ended."""
     fields = (read_file(f"{procfs}/{pid}/statm") or "").split()
     try:
         return int(fields[_RESIDENT]) * _PAGE_BYTES
@@ -156,10 +156,10 @@ def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanosec
 def affinity(
     places: Iterable[ProcessLocation], near: Placement, online: frozenset[int]
 ) -> Mapping[Signal, float]:
-    """CPUs near to the GPU of those that its processes may run on, as the processes' mean."""
+    """Share of the allowed CPUs that are local to the GPU, averaged over processes."""
     local, shares = frozenset(near.cpus), []
     for place in places:
-        # The kernel also lists CPUs that could be there one day.
+        # The kernel also lists CPUs that are not present.
         allowed = place.cpus & online if online else place.cpus
         if allowed and local:
             shares.append(len(allowed & local) / len(allowed))
@@ -167,11 +167,11 @@ def affinity(
 
 
 class NumaLocalityReader:
-    """Tells on which NUMA nodes the memory of processes is.
+    """Determines the NUMA nodes of processes' memory.
 
-    A control group's own count is cheap and open to everyone, and so comes first. Where one
-    group has processes of GPUs on several nodes it cannot tell whose memory is where; then,
-    and for processes without such a group, `numa_maps` of each process does, where permitted.
+    Prefers the counts of control groups, which are cheap and unprivileged. If a group has
+    processes of GPUs on several nodes, its count cannot tell their memory apart; then, and for
+    processes without such a group, it uses each process's `numa_maps` where permitted.
     """
 
     def __init__(
@@ -196,16 +196,16 @@ class NumaLocalityReader:
         nodes: frozenset[int],
         now: Nanoseconds,
     ) -> Mapping[Signal, float]:
-        """Memory on the GPU's node of what its processes have; none where part is unknown.
+        """Share of the processes' memory on the GPU's node; empty if any of it is unknown.
 
-        What is on nodes without CPUs is not the host's memory.
+        Nodes without CPUs are not host memory.
         """
         if near.numa_node is None or near.numa_node not in nodes:
             return {}
         groups = outermost([place.membership.memory for place in places])
         is_new = [self._note_use(group, near.numa_node, now) for group in groups]
         if any(is_new):
-            return {}  # Before a whole pass, other users of the group are unknown.
+            return {}  # Other users of the group are only known after a full pass.
         total = ByNode()
         for part in self._parts(places, groups, now):
             if part is None:
@@ -215,7 +215,7 @@ class NumaLocalityReader:
         return {Signal.HOST_MEMORY_LOCAL: total[near.numa_node] / everything} if everything else {}
 
     def _note_use(self, group: ControlGroup, node: int, now: Nanoseconds) -> bool:
-        """Remember for which node a group is asked; whether this is its first pass."""
+        """Record the node for which a group is queried; return whether this is its first pass."""
         for each in group.lineage:
             use = self._uses.get(each, now, lambda: _LocalityEntry(now))
             use.nodes[node] = now
@@ -266,7 +266,7 @@ class NumaLocalityReader:
 
 @dataclass(slots=True)
 class _LocalityEntry:
-    """Since when a group is asked for, and when last for the GPUs of each NUMA node."""
+    """First query of a group, and last query by NUMA node of the GPUs."""
 
     since: Nanoseconds
     nodes: dict[int, Nanoseconds] = field(default_factory=dict)
@@ -274,7 +274,7 @@ class _LocalityEntry:
 
 @dataclass(slots=True)
 class _LocalityReading:
-    """What was last read of a process; `None` before, and where it may not be read."""
+    """Last memory reading of a process; `None` before it, or without permission."""
 
     time: Nanoseconds | None = None
     value: ByNode | None = None

@@ -14,49 +14,49 @@ _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _NVIDIA: Final = 0x10DE
 _DISPLAY_CLASSES: Final = frozenset({0x0300, 0x0302})
-"""With a display and without; NVSwitches, audio functions and USB ports have others."""
+"""With and without display; NVSwitches, audio functions and USB ports have other classes."""
 _ASLEEP: Final = frozenset({"suspended", "suspending"})
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
-"""By giga-transfers a second."""
+"""By gigatransfers per second."""
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
-"""The kernel writes 0 where there is no link and 255 where it does not know."""
+"""The kernel reports 0 without a link and 255 if unknown."""
 
 
 def kernel_address(text: str | None) -> str | None:
-    """An address as sysfs writes it: `0000:1b:00.0`, where NVML says `00000000:1B:00.0`."""
+    """Normalize an address to sysfs format: `0000:1b:00.0` for NVML's `00000000:1B:00.0`."""
     match = _ADDRESS.fullmatch(text or "")
     return f"{int(match[1], 16):04x}:{match[2].lower()}" if match else None
 
 
 def is_address(name: str) -> bool:
-    """Whether a folder of sysfs is a PCI function."""
+    """Whether a sysfs directory name is a PCI function."""
     return kernel_address(name) == name
 
 
 def is_host_bridge(name: str) -> bool:
-    """Whether a folder of sysfs is where a PCI bus leaves the CPU."""
+    """Whether a sysfs directory name is a PCI host bridge."""
     return _HOST_BRIDGE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BusGpu:
-    """A GPU as the kernel sees it; finding it wakes nothing."""
+    """GPU listed by the kernel, found without waking it."""
 
     pci_bus_id: str
-    """As the kernel writes it: `0000:1b:00.0`."""
+    """Kernel format: `0000:1b:00.0`."""
     runtime_status: str | None
-    """The kernel's word: `active`, `suspended`, `error`, `unsupported`."""
+    """Kernel's value: `active`, `suspended`, `error`, `unsupported`."""
     driver_name: str | None
-    """Which driver has it: `nvidia`, `vfio-pci`, `nouveau`; `None` for none."""
+    """Bound driver: `nvidia`, `vfio-pci`, `nouveau`; `None` for none."""
 
     @property
     def is_asleep(self) -> bool:
-        """Whether the kernel has switched it off to save power, so that asking would wake it."""
+        """Whether the kernel has suspended it, so that a query would wake it."""
         return self.runtime_status in _ASLEEP
 
 
 def expected_gpus(sysfs: Path) -> tuple[BusGpu, ...]:
-    """All NVIDIA GPUs on the bus, in the order of their addresses."""
+    """All NVIDIA GPUs on the bus, by address."""
     devices = sysfs / "bus/pci/devices"
     return tuple(
         BusGpu(
@@ -70,7 +70,7 @@ def expected_gpus(sysfs: Path) -> tuple[BusGpu, ...]:
 
 
 def is_asleep(device: Path) -> bool:
-    """Whether a device's configuration may not be read: the kernel would wake it for that."""
+    """Whether a device is suspended, so that reading its configuration would wake it."""
     return read_line(device / "power/runtime_status") in _ASLEEP
 
 
@@ -81,7 +81,7 @@ def _is_gpu(device: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PcieLink:
-    """What of it is known."""
+    """Known properties of a link."""
 
     generation: int | None = None
     width: int | None = None
@@ -90,10 +90,10 @@ class PcieLink:
 
 
 def read_link(device: Path) -> PcieLink:
-    """The link above a device, or below a port.
+    """Link above a device, or below a port.
 
-    These files are read from the device's own registers, for which kernels wake it up; of one
-    that is asleep nothing is said.
+    Kernels wake the device to read these files from its registers, so nothing is read from a
+    suspended one.
     """
     if is_asleep(device):
         return PcieLink()
@@ -106,7 +106,7 @@ def read_link(device: Path) -> PcieLink:
 
 
 def generation_of(speed: str) -> int | None:
-    """The generation of a speed as the kernel writes it: `32.0 GT/s PCIe`, formerly `8 GT/s`."""
+    """PCIe generation of a speed in kernel format: `32.0 GT/s PCIe`, formerly `8 GT/s`."""
     number, _, unit = speed.partition(" ")
     if not unit.startswith("GT/s"):
         return None
@@ -123,38 +123,39 @@ def _width(file: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PciPath:
-    """A place on the bus."""
+    """Location on the bus."""
 
     chain: tuple[str, ...] = ()
-    """From the host bridge down to the device; empty where the real way is not seen."""
+    """From the host bridge down to the device; empty if the real path is not visible."""
     numa_node: int | None = None
 
     @property
     def bridges(self) -> tuple[str, ...]:
-        """The bridges above the device, from it up to the root port."""
+        """Bridges above the device, up to the root port."""
         return tuple(name for name in reversed(self.chain[:-1]) if is_address(name))
 
 
 def chain_of(sysfs: Path, link: str) -> tuple[str, ...]:
-    """The buses and devices on the real path of one of the kernel's links, from the host bridge.
+    """Buses and devices on the real path of a sysfs link, from the host bridge.
 
-    Ends with the last PCI function, whatever hangs below it; empty where there is none.
+    Ends with the last PCI function, whatever is below it; empty if there is none.
     """
-    # Unlike `Path.resolve`, this takes a link that leads to itself for what it is: no way.
+    # Unlike `Path.resolve`, this does not raise for a link to itself.
     real = Path(os.path.relpath(os.path.realpath(sysfs / link), os.path.realpath(sysfs)))
     chain = [part for part in real.parts if is_host_bridge(part) or is_address(part)]
     if not chain or not is_host_bridge(chain[0]) or not is_address(chain[-1]):
-        return ()  # A folder that is bound into a container alone does not tell its way.
+        return ()  # A bind mount into a container does not reveal its path.
     return tuple(chain)
 
 
 def relate(one: PciPath, other: PciPath, *, has_one_node: bool) -> LinkKind:
-    """The way between two devices over PCIe.
+    """PCIe path between two devices.
 
     Args:
-        one: A device.
-        other: Another.
-        has_one_node: Whether the machine has a single NUMA node, so that not naming it is no loss.
+        one: First device.
+        other: Second device.
+        has_one_node: Whether the machine has a single NUMA node, so that missing node numbers are
+            irrelevant.
     """
     if one.chain and one.chain == other.chain:
         return LinkKind.SELF
@@ -163,7 +164,7 @@ def relate(one: PciPath, other: PciPath, *, has_one_node: bool) -> LinkKind:
     if shared:
         if is_host_bridge(one.chain[shared - 1]):
             return LinkKind.PHB
-        # Two ports of one switch stand below its upstream port, and count as one bridge.
+        # Two ports of one switch below its upstream port count as one bridge.
         bridges = max(len(one.chain), len(other.chain)) - shared - 1
         return LinkKind.PIX if bridges <= 1 else LinkKind.PXB
     if one.numa_node is not None and other.numa_node is not None:

@@ -1,4 +1,4 @@
-"""Signals of the control groups and network namespaces of processes, and where these run."""
+"""Signals of processes' control groups and network namespaces, and the processes' locations."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
@@ -30,20 +30,20 @@ _Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
 @dataclass(frozen=True, slots=True)
 class ProcessLocation:
-    """Where one process runs."""
+    """Location of one process in control groups, CPUs and namespaces."""
 
     pid: int
     started_ticks: int
-    """Since boot; tells the process from a later one of the same number."""
+    """Since boot; identifies the process together with its reusable pid."""
     membership: ControlGroupMembership
     cpus: frozenset[int]
-    """Those that its first thread may run on; none where that is unknown."""
+    """CPUs allowed to its first thread; empty if unknown."""
     network: int | None
-    """The number of its network namespace; `None` where procfs hides it."""
+    """Inode number of its network namespace; `None` if procfs hides it."""
 
 
 class ProcessLocator:
-    """Looks processes up, and up again when they are others than before."""
+    """Cache of process locations, looked up again when a pid is reused."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class ProcessLocator:
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
-        """The places of those processes that are there."""
+        """Locations of the existing processes."""
         if not self._is_ours.get(None, now, self._shows_our_namespace):
             return ()
         places = (self._of(pid, now) for pid in dict.fromkeys(pids))
         return tuple(place for place in places if place is not None)
 
     def host_network(self, now: Nanoseconds) -> int | None:
-        """The network namespace of the host's first process; `None` where procfs hides it."""
+        """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
 
     def _shows_our_namespace(self) -> bool:
-        """Whether this procfs numbers processes as the driver does when we ask it.
+        """Whether this procfs uses the same pids as the driver's answers.
 
-        The driver answers with the numbers of the caller's own namespace. In the procfs of another
-        one, the same number is another process.
+        The driver reports pids in the caller's namespace; in another namespace's procfs, the same
+        number is another process.
         """
         for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
             if line.startswith(_NAMESPACED_PIDS):
@@ -91,8 +91,8 @@ class ProcessLocator:
         return self._known.get((pid, started), now, lambda: self._place(pid, started))
 
     def _network(self, pid: int) -> int | None:
-        # The link `ns/net` is for tracers only; the file of the interfaces is for everyone, and
-        # there is one for each namespace.
+        # The link `ns/net` is restricted to tracers; the interface list is readable for everyone,
+        # and exists once per namespace.
         return inode_of(f"{self._procfs}/{pid}/net/dev")
 
     def _place(self, pid: int, started: int) -> ProcessLocation:
@@ -112,7 +112,7 @@ def _cpus(status: str) -> frozenset[int]:
 
 
 class ProcessGroupReader:
-    """Adds up each group once, however many processes and devices it has."""
+    """Reads each group once, however many processes and devices it has."""
 
     def __init__(self, procfs: str, settings: HostSettings) -> None:
         self._procfs = procfs
@@ -137,7 +137,7 @@ class ProcessGroupReader:
         host_network: int | None,
         now: Nanoseconds,
     ) -> Mapping[Signal, float]:
-        """What is known of the processes' groups and namespaces."""
+        """Available signals of the processes' groups and namespaces."""
         memberships = {place.membership for place in places}
         return {
             **self._cpu(memberships, online, now),
@@ -149,7 +149,7 @@ class ProcessGroupReader:
     def _cpu(
         self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> dict[Signal, float]:
-        """CPU time used of the quota; groups without a rate count on neither side."""
+        """CPU time used, relative to the quota; groups without a rate are excluded from both."""
         groups = outermost([each.cpu_time for each in memberships])
         rates = {
             group: rate
@@ -167,7 +167,7 @@ class ProcessGroupReader:
         return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
 
     def _pressure(self, memberships: _Memberships, now: Nanoseconds) -> dict[Signal, float]:
-        """The worst of the groups: at least for that long, some task of theirs waited."""
+        """Maximum over the groups, a lower bound of the time that some task waited."""
         worst: dict[Signal, float] = {}
         for group in outermost([each.pressure for each in memberships]):
             found = self._rates(self._pressures, group, now, _pressures)
@@ -190,7 +190,7 @@ class ProcessGroupReader:
     def _network(
         self, places: Collection[ProcessLocation], host_network: int | None, now: Nanoseconds
     ) -> dict[Signal, float]:
-        """Each namespace once, through any process in it; none where that is the host's."""
+        """Read each namespace once, through any of its processes; omit the host's."""
         if host_network is None:
             return {}
         inside = {place.network: place.pid for place in places}

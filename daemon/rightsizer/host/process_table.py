@@ -1,4 +1,4 @@
-"""Processes of the machine from procfs: start, parent, session, groups, user, environment."""
+"""Process table from procfs: start, parent, session, groups, user, environment."""
 
 import contextlib
 import errno
@@ -15,63 +15,63 @@ from rightsizer.model.frozen import dataclass
 
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 _DEAD: Final = "ZXx"
-"""Zombies have ended, and wait for a parent to take note."""
+"""Zombies and dead processes have ended."""
 _STAT_BYTES: Final = 4096
-"""Ten times what the longest takes."""
+"""Ten times the longest possible content."""
 _ENVIRONMENT_BYTES: Final = 262_144
 _SYSTEMD_HIERARCHIES: Final = ("", "name=systemd")
-"""The one hierarchy of version 2, and systemd's own of version 1."""
+"""Unified hierarchy of version 2, and systemd's own of version 1."""
 
 
 class Unseen(Enum):
-    """Why there is nothing to see of a process."""
+    """Reason why a process cannot be seen."""
 
     GONE = "gone"
     FORBIDDEN = "forbidden"
-    """It is there and may not be read: nor will it be at the next look."""
+    """Exists but is unreadable, also in the future."""
     UNKNOWN = "unknown"
-    """The read failed, as it does where this process has no file left to open."""
+    """The read failed, e.g. because this process has no free file descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """One process at one moment."""
+    """Process at one moment."""
 
     pid: int
     parent: int
     session: int
-    """0 where its leader is in another process namespace, or the kernel's own."""
+    """0 if its leader is in another pid namespace, or for kernel threads."""
     started_ticks: int
-    """Since boot; with the pid it names one process for good."""
+    """Since boot; identifies a process uniquely together with the pid."""
     is_alive: bool
     name: str
-    """Of its program, of which the kernel keeps 15 characters."""
+    """Command name, truncated by the kernel to 15 characters."""
 
 
 class ProcessTable:
-    """Reads `stat`, `cgroup` and the owner, and of an environment what is asked for by name."""
+    """Reads `stat`, `cgroup`, owner and selected environment variables of processes."""
 
     def __init__(self, procfs: Path | str) -> None:
         self._procfs = str(procfs)
 
     def sees_others(self) -> bool:
-        """Whether processes of other users are to be seen: not where procfs is `hidepid`."""
+        """Whether processes of other users are visible, as without procfs's `hidepid`."""
         return self.row(1) is not None or read_file(f"{self._procfs}/self/stat") is None
 
     def pids(self) -> list[int]:
-        """All processes; none where procfs cannot be read, for there always is one."""
+        """All pids; empty if procfs cannot be read, since at least one process always exists."""
         try:
             return [int(name) for name in os.listdir(self._procfs) if name.isdecimal()]  # noqa: PTH208 - each second, with thousands.
         except OSError:
             return []
 
     def row(self, pid: int) -> ProcessRow | None:
-        """A process; `None` where it has ended or is not to be seen."""
+        """Process by pid; `None` if it has ended or is invisible."""
         found = self.find(pid)
         return found if isinstance(found, ProcessRow) else None
 
     def find(self, pid: int) -> ProcessRow | Unseen:
-        """A process, or why it is not seen."""
+        """Process by pid, or the reason why it cannot be seen."""
         try:
             handle = os.open(f"{self._procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -80,7 +80,7 @@ class ProcessTable:
                 os.close(handle)
         except OSError as error:
             return _WHY_UNSEEN.get(error.errno or 0, Unseen.UNKNOWN)
-        # The command name may itself hold spaces and parentheses.
+        # The command name may contain spaces and parentheses.
         named, _, rest = raw.decode(errors="replace").rpartition(")")
         text = rest.split(maxsplit=_STARTED + 1)
         try:
@@ -91,34 +91,34 @@ class ProcessTable:
             return Unseen.UNKNOWN
 
     def started_ticks(self, pid: int) -> int | None:
-        """When a process began; `None` where it has ended or is not to be seen."""
+        """Start of a process; `None` if it has ended or is invisible."""
         row = self.row(pid)
         return None if row is None else row.started_ticks
 
     def user(self, pid: int) -> int | None:
-        """The number of the user that it runs as; `None` where it has ended."""
+        """Uid of a process; `None` if it has ended."""
         try:
             return os.stat(f"{self._procfs}/{pid}").st_uid  # noqa: PTH116 - as above.
         except OSError:
             return None
 
     def groups(self, pid: int) -> tuple[str, ...]:
-        """The paths of its control groups, those that systemd keeps first."""
+        """Paths of its control groups, systemd's hierarchies first."""
         found = sorted(self._groups(pid), key=lambda group: group[0] not in _SYSTEMD_HIERARCHIES)
         return tuple(path for _, path in found)
 
     def systemd_groups(self, pid: int) -> tuple[str, ...]:
-        """The paths in the hierarchies that systemd keeps."""
+        """Paths in systemd's hierarchies."""
         return tuple(path for kind, path in self._groups(pid) if kind in _SYSTEMD_HIERARCHIES)
 
     def _groups(self, pid: int) -> list[tuple[str, str]]:
-        """Hierarchy and path, of each line such as `4:memory:/slurm/job_1`."""
+        """Hierarchy and path of each line, such as `4:memory:/slurm/job_1`."""
         lines = (read_file(f"{self._procfs}/{pid}/cgroup") or "").splitlines()
         parts = (line.partition(":")[2].partition(":") for line in lines)
         return [(hierarchy, path) for hierarchy, _, path in parts]
 
     def environment(self, pid: int, names: Collection[str]) -> Mapping[str, str]:
-        """These variables as it was started with; none where it may not be read."""
+        """Selected variables of its initial environment; empty if unreadable."""
         text = read_file(f"{self._procfs}/{pid}/environ", _ENVIRONMENT_BYTES) or ""
         pairs = (each.partition("=") for each in text.split("\0"))
         return {name: value for name, _, value in pairs if name in names}
@@ -133,7 +133,7 @@ _WHY_UNSEEN: Final = {
 
 
 def user_name(uid: int) -> str:
-    """A user's name; the number where it has none."""
+    """Name of a user, or the uid if it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -141,16 +141,16 @@ def user_name(uid: int) -> str:
 
 
 def started_of(pid: int) -> int | None:
-    """When a process started, in the kernel's ticks since it booted; `None` where there is none."""
+    """Start of a process in kernel ticks since boot; `None` if there is none."""
     return ProcessTable("/proc").started_ticks(pid)
 
 
 def end_group(pid: int | None, started: int | None) -> bool:
-    """End a process of ours that outlived the agent, with its group; whether it was there.
+    """Kill a process group of ours that outlived the agent; return whether it existed.
 
     Args:
-        pid: Its number, and its group's; `None` where none was noted.
-        started: When it started; of another there with that number nothing is ended.
+        pid: Pid of the group leader, or `None`.
+        started: Its start; another process with the same pid is not killed.
     """
     if pid is None or started is None or started_of(pid) != started:
         return False

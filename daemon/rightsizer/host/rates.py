@@ -11,19 +11,19 @@ K = TypeVar("K", bound=Hashable)
 
 
 class MonotonicCounter(NamedTuple):
-    """Something that only grows, beside what it could have grown by."""
+    """Increasing counter, with the counter of its possible maximum."""
 
     used: float
     available: float
     first: float | None = None
-    """The kernel's own recent mean, for when there is nothing to compare with."""
+    """Recent mean by the kernel, used before there is a previous read."""
 
 
 class CounterMeter(Generic[K]):
-    """Compares each look at some counters with the one before.
+    """Compares counters with their previous read.
 
-    A counter that is new, that stood still in what was available, or that was set back gives no
-    value; none is ever negative.
+    A counter has no value if it is new, if its available amount did not increase, or if it
+    decreased; rates are never negative.
     """
 
     def __init__(self, shortest: Nanoseconds) -> None:
@@ -35,7 +35,7 @@ class CounterMeter(Generic[K]):
     def update(
         self, now: Nanoseconds, read: Callable[[], Mapping[K, MonotonicCounter]]
     ) -> Mapping[K, float]:
-        """What was used of what was available since the last look."""
+        """Share used of what was available since the last read."""
         if self._time is None or now - self._time >= self._shortest:
             counters = read()
             self._rates = _rates(self._counters, counters)
@@ -58,7 +58,7 @@ def _rates(
 
 
 def sum_by_signal(rates: Mapping[tuple[Signal, str], float]) -> dict[Signal, float]:
-    """The sum over all parts that have a value: disks, interfaces."""
+    """Sum over all parts with a value, such as disks or interfaces."""
     totals: defaultdict[Signal, float] = defaultdict(float)
     for (signal, _), rate in rates.items():
         totals[signal] += rate

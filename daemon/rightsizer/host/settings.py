@@ -1,4 +1,4 @@
-"""What an operator may set of how the host is read."""
+"""Settings for reading the host."""
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting

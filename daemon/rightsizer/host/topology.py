@@ -1,4 +1,4 @@
-"""Topology of the node from sysfs and the facts of the driver."""
+"""Topology of the node from sysfs and facts of the driver."""
 
 import itertools
 import os
@@ -26,28 +26,28 @@ _CLASSES: Final = (
     ("net", AdapterKind.NETWORK),
     ("nvme", AdapterKind.NVME),
 )
-"""The kernel's word for each; a card that speaks RDMA is in the first two."""
+"""Kernel's class of each; an RDMA card is in the first two."""
 _SHORTEST_CHAIN: Final = 3
 """Host bridge, root port, GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPairFacts:
-    """The way between two GPUs."""
+    """Driver's facts on the path between two GPUs."""
 
     pcie_kind: LinkKind = LinkKind.UNKNOWN
     nvlinks: int | None = 0
-    """That are up between them, or from each to a switch; `None` where their number is unknown."""
+    """Active links between them, or from each to a switch; `None` if the number is unknown."""
     can_read: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlacementFacts:
-    """The place of one GPU."""
+    """Driver's facts on the placement of one GPU."""
 
     numa_node: int | None = None
     memory_numa_node: int | None = None
-    """That the GPU's own memory is."""
+    """NUMA node of the GPU's own memory."""
     cpus: tuple[int, ...] = ()
     generation: int | None = None
     width: int | None = None
@@ -55,18 +55,18 @@ class GpuPlacementFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopologyFacts:
-    """All of it; empty where there is no driver."""
+    """All topology facts of the driver; empty without a driver."""
 
     peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
-    """By two uuids in the order of the GPUs."""
+    """By pair of uuids in GPU order."""
     placements: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
 
     def pair_of(self, one: str, other: str) -> GpuPairFacts:
-        """What was said of two GPUs, whichever comes first."""
+        """Facts on two GPUs, in either order."""
         return self.peers.get((one, other)) or self.peers.get((other, one)) or GpuPairFacts()
 
     def placement_of(self, uuid: str) -> GpuPlacementFacts:
-        """What was said of a GPU."""
+        """Facts on a GPU."""
         return self.placements.get(uuid) or GpuPlacementFacts()
 
 
@@ -74,19 +74,19 @@ def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
     for folder, kind in _CLASSES:
         for name in read_names(sysfs / "class" / folder):
             chain = chain_of(sysfs, f"class/{folder}/{name}")
-            # Bonds, bridges and disks on the network hang on nothing; virtual functions are
-            # lent to virtual machines and containers by the hundred.
+            # Bonds, bridges and network disks have no PCI device; virtual functions are passed
+            # to virtual machines and containers by the hundred.
             if chain and not os.path.lexists(sysfs / "bus/pci/devices" / chain[-1] / "physfn"):
                 yield name, kind, chain
 
 
 def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) -> Topology:
-    """How GPUs, network cards and disks hang together; what is missing stays unknown.
+    """Read how GPUs, network cards and disks are connected; missing facts stay unknown.
 
-    Never raises, however odd the tree. Reads some hundred small files, and none that would wake
-    a GPU which is asleep.
+    Never raises, even for inconsistent trees. Reads some hundred small files, none of which wakes
+    a suspended GPU.
 
-    MIG instances are where their GPU is, and are left out.
+    MIG instances share their GPU's placement and are omitted.
     """
     tree = _PciTree(sysfs, read_nodes(sysfs))
     gpus = [device for device in devices if device.mig is None]
@@ -107,8 +107,8 @@ def _gpu_links(
 ) -> Iterable[GpuLink]:
     for (uuid, site), (peer_uuid, peer_site) in itertools.combinations(sites.items(), 2):
         peer = facts.pair_of(uuid, peer_uuid)
-        # The kernel's tree is the bus as it was found; the driver derives its word from it, and
-        # behind a hypervisor from less. Its word stands where the tree is silent.
+        # The kernel's tree is the bus as discovered. The driver derives its answer from it, and
+        # behind a hypervisor from less, so it is used only where the tree has no answer.
         seen = relate(site, peer_site, has_one_node=has_one_node)
         pcie_kind = peer.pcie_kind if seen is LinkKind.UNKNOWN else seen
         yield GpuLink(
@@ -123,7 +123,7 @@ def _gpu_links(
 
 @dataclass(frozen=True, slots=True)
 class _PciTree:
-    """The part of sysfs that tells places."""
+    """Part of sysfs that locates devices."""
 
     sysfs: Path
     nodes: NumaNodes
@@ -136,15 +136,15 @@ class _PciTree:
 
     def numa_node(self, address: str) -> int | None:
         node = read_integer(self.device(address) / "numa_node")
-        # Kernels write -1 where the firmware does not say.
+        # The kernel reports -1 if the firmware does not state it.
         return node if node in self.nodes.cpus else None
 
     def gpu_site(self, address: str | None) -> PciPath:
         if address is None or not self.shows(address):
             return PciPath()
         chain = chain_of(self.sysfs, f"bus/pci/devices/{address}")
-        # Every real slot has a port above it. A GPU that seems to sit on the host bridge itself
-        # is in a virtual machine, and its bus says nothing of the way between two boards.
+        # Every real slot has a port above it. A GPU directly below the host bridge is in a virtual
+        # machine, whose bus does not reflect the path between boards.
         is_real = len(chain) >= _SHORTEST_CHAIN and chain[-1] == address
         return PciPath(chain if is_real else (), self.numa_node(address))
 
@@ -158,9 +158,9 @@ class _PciTree:
             yield Adapter(name, kind, chain[-1], place.numa_node, links)
 
     def placement(self, device: Device, site: PciPath, facts: GpuPlacementFacts) -> Placement:
-        """What kernel and driver know of a GPU's place.
+        """Combine the kernel's and the driver's facts on a GPU's placement.
 
-        A container without the host's sysfs does not show it.
+        In a container without the host's sysfs only the latter are available.
         """
         address = kernel_address(device.pci_bus_id)
         folder = self.device(address) if address is not None and self.shows(address) else None
@@ -182,6 +182,6 @@ class _PciTree:
 
     def _cpus(self, folder: Path, site: PciPath) -> tuple[int, ...]:
         if site.numa_node is None and not self.nodes.has_one:
-            # The kernel lists all CPUs as near where it does not know the node.
+            # Without a known node the kernel lists all CPUs as local.
             return ()
         return parse_cpus(read_line(folder / "local_cpulist"))
