@@ -1,4 +1,4 @@
-"""Fetcher of answers of kubelet, container engine and job files on a background thread."""
+"""Background thread that fetches answers of kubelet, container engine and job files."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class BackgroundFetcher(Generic[T]):
-    """The last answer of a server that may be slow or absent; only the first is waited for.
+    """Last answer of a server that may be slow or absent; only the first one is waited for.
 
-    A server that was never there is no failure: the node has no kubelet.
+    A server that never existed is no failure: the node may have no kubelet.
     """
 
     def __init__(  # noqa: PLR0913 - a peer, and how it is asked.
@@ -27,10 +27,10 @@ class BackgroundFetcher(Generic[T]):
         is_there: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Asks nothing before the first look.
+        """Start no query before the first call of `latest`.
 
-        `fetch` gives the answer, or raises; `is_there` is not called again once the server was
-        there; `interval_seconds` is in place of the settings' own.
+        `fetch` returns the answer or raises; `is_there` is not called again once the server
+        existed; `interval_seconds` overrides the settings'.
         """
         self.name, self._fetch, self._settings, self._now = name, fetch, settings, now
         self._look_for, self._was_there = is_there, False
@@ -46,18 +46,18 @@ class BackgroundFetcher(Generic[T]):
         self._last: FetchResult[T] | None = None
         self._hurried: float | None = None
         self.generation = 0
-        """Grows whenever there is another answer."""
+        """Incremented with every changed answer."""
 
     def latest(self) -> T | None:
-        """The last answer that still stands."""
-        # From then on, absence is a failure.
+        """Last valid answer."""
+        # Once the server existed, its absence is a failure.
         self._was_there = self._was_there or self._look_for()
         if not self._was_there:
             return None
         found = self._background.latest(self._wait_seconds)
         self._wait_seconds = 0.0
         if not self._has_tried and not found.duration_seconds:
-            return None  # The first attempt is under way.
+            return None  # The first attempt is running.
         before, self._last = self._last, found
         former = before.value if before else None
         if found.value is not former and found.value != former:
@@ -66,18 +66,18 @@ class BackgroundFetcher(Generic[T]):
         return found.value
 
     def refresh_soon(self) -> None:
-        """Ask again soon, since the answer lacks something; not more often than the floor."""
+        """Query again soon because the answer is incomplete, limited by the minimum interval."""
         now = self._now()
         if self._hurried is None or now - self._hurried >= self._settings.floor_seconds:
             self._hurried = now
             self._background.refresh()
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How the last attempt went; nothing where there was none."""
+        """Outcome of the last attempt; empty if there was none."""
         return {} if self._last is None else {self.name: self._last.outcome}
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self._background.close()
 
     def _attempt(self) -> T:
@@ -87,10 +87,10 @@ class BackgroundFetcher(Generic[T]):
             self._has_tried = True
 
     def _tell(self, before: str | None, error: str | None) -> None:
-        """A line when it begins to fail and one when it is over, not one a second."""
+        """Log only the beginning and the end of a failure."""
         if (error is None) == (before is None):
             return
-        # Rules know owners by their commands, and log nothing.
+        # Imported on use: rules import owners for their commands, and log nothing.
         from rightsizer.io.log import logger  # noqa: PLC0415
 
         log = logger("owners")

@@ -1,4 +1,4 @@
-"""Docker, containerd and Podman: containers by control group, names by the engine API."""
+"""Docker, containerd and Podman: containers by control group, names from the engine API."""
 
 import json
 import re
@@ -24,11 +24,11 @@ _SWARM: Final = "com.docker.swarm.service.name"
 
 
 class EngineError(Exception):
-    """A container engine that gives no names, in words for an operator."""
+    """Container engine that returns no names, with a message for operators."""
 
 
 def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -> Mapping[str, str]:
-    """What the running containers are called, by identifier; else an `EngineError`."""
+    """Names of the running containers by id; raises `EngineError`."""
     from http.client import HTTPException  # noqa: PLC0415 - most nodes have no such socket.
 
     from rightsizer.io.local import UnixConnection  # noqa: PLC0415 - as above.
@@ -64,7 +64,7 @@ def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -
 
 
 def name_of(container: Mapping[str, Any]) -> str:
-    """What a container's successor will be called too: its service, or else its own name."""
+    """Name that a container's successor will have too: its service, or else its own."""
     labels = container.get("Labels")
     labels = labels if isinstance(labels, dict) else {}
     for project, service in _COMPOSE:
@@ -89,7 +89,7 @@ _MONITOR: Final = "conmon"
 
 
 def container_in(paths: Sequence[str]) -> str | None:
-    """The id of the outermost container, which the host's engine knows by name."""
+    """Id of the outermost container, whose name the host's engine knows."""
     for path in paths:
         for found in _CONTAINER.finditer(path):
             folder = path[: found.start()].rpartition("/")[2]
@@ -99,17 +99,17 @@ def container_in(paths: Sequence[str]) -> str | None:
 
 
 _SHORT_LENGTH: Final = 12
-"""As `docker ps` shows them."""
+"""Length shown by `docker ps`."""
 
 
 class ContainerOwner(Owner):
-    """Containers, by Docker's command."""
+    """Owner of containers, with commands of Docker."""
 
     kinds = (WorkloadKind.CONTAINER,)
     texts = "container"
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """Flags of the next start, for each GPU whose CPUs are known."""
+        """Flags for the next start, for each GPU with known CPUs."""
         return tuple(
             instruction
             for home in homes
@@ -122,7 +122,7 @@ class ContainerOwner(Owner):
 
 
 class ContainerCollector(NodeCollector):
-    """Containers by the name that their engine gives, or by their short identifier."""
+    """Names containers by their engine's name, or else by their short id."""
 
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
@@ -133,14 +133,14 @@ class ContainerCollector(NodeCollector):
             self.fetcher = BackgroundFetcher("container_engine", self._ask, settings, now=now)
 
     def generation(self) -> int:
-        """Grows when names have changed, so that former answers no longer hold."""
+        """Incremented when names changed, which invalidates former answers."""
         if self.fetcher is None:
             return 0
         self.fetcher.latest()
         return self.fetcher.generation
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The container that a process runs in."""
+        """Container that a process runs in."""
         container = container_in(self._processes.groups(pid))
         if container is None:
             return None

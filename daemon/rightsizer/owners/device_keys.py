@@ -1,4 +1,4 @@
-"""How schedulers spell a device, and by which keys it is known here (`Allocations`)."""
+"""Device spellings of schedulers, and the keys of devices in `Allocations`."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
 
 MinorOf = Callable[[int], str | None]
-"""The PCI address of the GPU with a minor number, which is neither its index nor CUDA's."""
+"""Returns the PCI address for a minor number, which is neither GPU nor CUDA index."""
 
 _GPU_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _FORMER_MIG: Final = re.compile(rf"MIG-(GPU-{_GPU_UUID})/(\d+)/\d+")
@@ -19,10 +19,10 @@ _DRA_DEVICE: Final = re.compile(r"gpu-(\d{1,4})")
 
 
 def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
-    """The key of a device that a device plugin spells its own way; `None` for other things.
+    """Convert a device plugin's spelling to a key; `None` for other resources.
 
-    Whole GPUs and instances go by uuid; what stands behind the uuid numbers the replicas of a
-    GPU shared by time-slicing or MPS. GKE spells `nvidia0`, `nvidia0/gi1`, `nvidia0/gi1/vgpu0`.
+    Whole GPUs and instances are spelled by uuid; a suffix numbers the replicas of a GPU shared by
+    time-slicing or MPS. GKE uses `nvidia0`, `nvidia0/gi1`, `nvidia0/gi1/vgpu0`.
     """
     if former := _FORMER_MIG.fullmatch(spelling):
         return f"{former[1]}/gi{former[2]}"
@@ -35,17 +35,17 @@ def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
 
 
 def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
-    """The key of a device that a resource claim allocates; `None` for other things.
+    """Convert a device allocated by a resource claim to a key; `None` for others.
 
-    The claim of a MIG instance tells profile and placement, neither of which NVML tells of an
-    instance; no owner is named then rather than the wrong one.
+    The claim of a MIG instance states profile and placement, which NVML does not report for
+    instances; it is left without an owner rather than given a wrong one.
     """
     found = _DRA_DEVICE.fullmatch(spelling) if driver == _DRA_DRIVER else None
     return minor_of(int(found[1])) if found else None
 
 
 def keys_of(device: Device) -> tuple[str, ...]:
-    """All the keys that a scheduler may have used for a device."""
+    """All keys that a scheduler may use for a device."""
     address = kernel_address(device.pci_bus_id)
     addresses = () if address is None else (address,)
     own = (device.uuid,)

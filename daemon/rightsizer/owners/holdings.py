@@ -16,10 +16,10 @@ from rightsizer.owners.registry import owner_of
 def match_allocations(
     running: Sequence[Workload | None], given: Sequence[Workload]
 ) -> tuple[Workload | None, ...]:
-    """The workloads of the processes, by the names of those that the same device is allocated to.
+    """Merge running workloads with the allocations of the same device.
 
-    The kernel knows a pod by its uid, the kubelet by its name. Where exactly one of either lacks
-    its other half, the two halves are one; where there are more, it is unknown.
+    The kernel identifies a pod by uid, the kubelet by name. If exactly one of each is unmatched,
+    they are the same; with more, the match is unknown.
     """
     found = {workload.key: workload for workload in running if workload is not None}
     named = {workload.key: workload for workload in given}
@@ -38,7 +38,7 @@ def match_allocations(
 
 
 def may_match(running: Workload, given: Workload) -> bool:
-    """Whether a running workload, by its looks, is one that a scheduler names otherwise."""
+    """Whether a running workload may be one that the scheduler identifies differently."""
     if running.kind is not given.kind or running.key == given.key:
         return False
     return owner_of(given.kind).may_match(running, given)
@@ -53,12 +53,12 @@ def holdings_on(
     owners: OwnerCollector,
     allocations: Allocations = _NOTHING_GIVEN,
 ) -> tuple[Holding, ...]:
-    """Who runs on a device, and who was given it without running there.
+    """Workloads that run on a device, and those it is allocated to without running there.
 
-    A running workload's part is that of its processes' memory. Unknown processes, as those outside
-    of the agent's own process namespace, are taken for those of the workload that the device is
-    allocated to. Else a workload without a process has no part of a device that others use,
-    and an equal part of a free one. Processes are `None` where they are unknown.
+    A running workload's share is that of its processes' memory. Unknown processes, e.g. outside
+    the agent's pid namespace, count for the workload that the device is allocated to. Otherwise
+    a workload without a process has no share of a device in use, and an equal share of a free
+    one. `processes` is `None` if unknown.
     """
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
@@ -80,10 +80,10 @@ def holdings_on(
 
 
 def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[Holding, ...]:
-    """Each workload's part of a device, by the memory of its processes.
+    """Share of each workload on a device, by the memory of its processes.
 
-    Equal parts for all processes where the memory of one of them is unknown or none has any.
-    Processes without an owner keep their part, so the sum may stay below 1.
+    Processes share equally if the memory of one is unknown or none has any. Processes without an
+    owner keep their share, so the sum may be below 1.
     """
     running = [owners.workload_of(process.pid) for process in processes]
     return tuple(_held(running, _parts(processes)))
@@ -110,7 +110,7 @@ def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Ho
 
 
 def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
-    """One of each key; what two of them call differently, it leaves open."""
+    """One workload per key; conflicting details are left empty."""
     found: dict[str, Workload] = {}
     for workload in workloads:
         first = found.setdefault(workload.key, workload)

@@ -38,7 +38,7 @@ _ENTRIES_MAXIMUM: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """What people call a pod, and its container where that is known."""
+    """Name of a pod, and of its container if known."""
 
     namespace: str
     pod: str
@@ -46,10 +46,10 @@ class PodName:
 
 
 class PodNames:
-    """Lists `<folder>/containers` and `<folder>/pods` when it is asked for something new.
+    """Lists `<folder>/containers` and `<folder>/pods` when asked for an unknown id.
 
-    The kubelet's interface does not tell uids, and the kernel tells nothing else; these names
-    have both.
+    The kubelet's API does not report uids, and the kernel reports nothing else; these file names
+    contain both.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PodNames:
         self._names: dict[str, PodName] = {}
 
     def of(self, uid: str, container: str) -> PodName | None:
-        """The names of a container, or else of its pod."""
+        """Names of a container, or else of its pod."""
         is_due = self._listed is None or self._now() - self._listed >= self._floor_seconds
         if container not in self._names and is_due:
             self._list()
@@ -87,16 +87,16 @@ def _entries(folder: Path) -> list[str]:
 
 
 _UUID: Final = f"{HEX_DIGIT}{{8}}(?:[-_]{HEX_DIGIT}{{4}}){{3}}[-_]{HEX_DIGIT}{{12}}"
-# A mirror of a static pod goes by the hash of its manifest in place of a uuid.
+# The mirror of a static pod has the hash of its manifest instead of a uuid.
 _POD: Final = re.compile(rf"(?:^|[/-])pod({_UUID}|{HEX_DIGIT}{{32}})(?:\.slice)?(?=[/:]|$)")
 _CONTAINER_ID: Final = re.compile(rf"(?<!{HEX_DIGIT}){HEX_DIGIT}{{64}}(?!{HEX_DIGIT})")
 
 
 def pod_in(paths: Sequence[str]) -> tuple[str, str] | None:
-    """Uid and container's id (or empty) of the innermost pod: a node of kind may be in a pod."""
+    """Uid and container id (or empty) of the innermost pod, since a kind node may run in a pod."""
     for path in paths:
         if found := list(_POD.finditer(path)):
-            # Processes that a container starts in groups of their own still belong to it.
+            # Processes in nested groups of a container still belong to it.
             inside = _CONTAINER_ID.search(path, found[-1].end())
             return found[-1][1].replace("_", "-"), inside[0] if inside else ""
     return None
@@ -112,14 +112,14 @@ triggers:
       threshold: "4"
       ignoreNullValues: "false"
 """
-"""KEDA's own minimum is 0, to which it would go as soon as no request waits."""
+"""KEDA's own default minimum is 0, which it applies as soon as no request waits."""
 
 
 class _ReplicaOwner(Owner):
-    """An owner whose services have replicas."""
+    """Owner of services with replicas."""
 
     def scale_by_queue(self, workload: Workload) -> Instructions:
-        """A ScaledObject of KEDA."""
+        """ScaledObject of KEDA."""
         where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
         spec = _QUEUE_SPEC.format(where=where).splitlines()
         notes = ("Put the address of your Prometheus into serverAddress.",)
@@ -127,25 +127,25 @@ class _ReplicaOwner(Owner):
 
 
 class KubernetesOwner(_ReplicaOwner, Scheduler):
-    """Pods: commands of kubectl, fragments of manifests and of the cluster's configuration."""
+    """Owner of pods, with commands of kubectl and fragments of manifests and cluster settings."""
 
     kinds = (WorkloadKind.KUBERNETES,)
     texts = "kubernetes"
     has_pods = True
 
     def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
-        """A workload by its namespace and name."""
+        """Parse namespace and name of a workload."""
         namespace, slash, rest = name.partition("/")
         if not slash:
             return Workload(key, kind, name)
         return Workload(key, kind, rest, namespace=namespace)
 
     def may_match(self, running: Workload, given: Workload) -> bool:
-        """The kernel knows a pod by its uid, the kubelet by its name."""
+        """The kernel identifies a pod by uid, the kubelet by name."""
         return bool(given.pod) and not running.pod
 
     def release(self, workload: Workload) -> Instructions:
-        """A job that a CronJob made is made again, so that the CronJob is suspended first."""
+        """Suspend the CronJob first if one created the job, since it would create it again."""
         run = cron_run_of(workload.pod)
         if run:
             return self._instructions("release cron job", workload=workload, run=shlex.quote(run))
@@ -154,18 +154,18 @@ class KubernetesOwner(_ReplicaOwner, Scheduler):
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
     ) -> Instructions:
-        """A ScaledObject of KEDA."""
+        """ScaledObject of KEDA."""
         return manifest("Scale by the hour with KEDA", _scaled_object(workload, spec, notes))
 
 
 class SimulatedOwner(_ReplicaOwner):
-    """Simulated workloads, whose services have replicas as pods have."""
+    """Owner of simulated workloads, whose services have replicas like pods."""
 
     kinds = (WorkloadKind.SIMULATED,)
 
 
 def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]) -> str:
-    """A manifest of KEDA that scales the Deployment of a workload's name."""
+    """KEDA manifest that scales the Deployment with the workload's name."""
     lines = [
         *(f"# {each}" for each in notes),
         "apiVersion: keda.sh/v1alpha1",
@@ -184,14 +184,14 @@ def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]
 
 _PODS_MAXIMUM: Final = 1000
 _SHORT_LENGTH: Final = 12
-"""Of a container's identifier, as `crictl ps` shows them."""
+"""Length of a container id as shown by `crictl ps`."""
 
 
 class KubernetesCollector(NodeCollector):
-    """A process's pod is its control group's; whatever only the name tells needs the name.
+    """Finds a process's pod by its control group, and owner and class by the pod's name.
 
-    A pod without a known name goes by its uid, until the devices that it runs on say which
-    of the kubelet's pods it must be.
+    A pod without a known name is identified by uid, until its devices determine which of the
+    kubelet's pods it must be.
     """
 
     def __init__(
@@ -207,15 +207,15 @@ class KubernetesCollector(NodeCollector):
         self._seen: set[str] = set()
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The pod that a process runs in."""
+        """Pod that a process runs in."""
         found = pod_in(self._processes.groups(pid))
         if found is None:
             return None
         uid, container = found
         if self.fetcher is not None and uid not in self._seen:
-            # A new pod was probably allocated its devices just now.
+            # A new pod was probably just allocated its devices.
             if len(self._seen) >= _PODS_MAXIMUM:
-                self._seen.clear()  # Each of them costs one more call.
+                self._seen.clear()  # Each costs one extra query.
             self._seen.add(uid)
             self.fetcher.refresh_soon()
         name = self._names.of(uid, container) if self._names else None
@@ -225,7 +225,7 @@ class KubernetesCollector(NodeCollector):
         return Workload(f"kubernetes:{uid}", kind, uid, container=short)
 
     def allocations(self) -> Allocations:
-        """The devices that the kubelet has given away."""
+        """Devices allocated by the kubelet."""
         return (self.fetcher.latest() if self.fetcher else None) or {}
 
     def _ask(self) -> Allocations:
@@ -238,7 +238,7 @@ class KubernetesCollector(NodeCollector):
 
 
 def workload_of_pod(name: PodName) -> Workload:
-    """A pod as a workload, by a key that its successor will have too."""
+    """Convert a pod to a workload, with a key shared by its successors."""
     owner = owner_of_pod(name.pod)
     return Workload(
         f"kubernetes:{name.namespace}/{owner.name}",
@@ -252,7 +252,7 @@ def workload_of_pod(name: PodName) -> Workload:
 
 
 def allocations_of(containers: Iterable[ContainerDevices], minor_of: MinorOf) -> Allocations:
-    """Who was given which device; several for a device that is shared by time-slicing."""
+    """Workloads by allocated device; several for a device shared by time-slicing."""
     found: dict[str, dict[Workload, None]] = {}
     for container in containers:
         workload = workload_of_pod(PodName(container.namespace, container.pod, container.container))

@@ -1,4 +1,4 @@
-"""Client of the kubelet's pod-resources API: the devices of each container."""
+"""Client of the kubelet's pod-resources API, which lists the devices of containers."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rightsizer.io.protobuf import ProtobufError, ProtobufFields
 from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
-"""Newest first; a kubelet before 1.20 has the last alone."""
+"""Newest first; a kubelet before 1.20 supports only the last."""
 
 _FIELDS_MAXIMUM: Final = 500_000
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -25,20 +25,20 @@ _CLAIM_DRIVER, _CLAIM_DEVICE = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevices:
-    """A container of a pod and its devices, as the device plugin spells them."""
+    """Container of a pod and its devices, in the device plugin's spelling."""
 
     namespace: str
     pod: str
     container: str
     devices: tuple[str, ...] = ()
     claimed: tuple[tuple[str, str], ...] = ()
-    """Driver and device of what its resource claims allocate."""
+    """Driver and device of its resource claims."""
 
 
 def list_pods(
     path: Path, *, timeout_seconds: float, maximum_bytes: int
 ) -> tuple[ContainerDevices, ...]:
-    """Ask the kubelet in the newest version that it knows; without an answer, `GrpcCallError`."""
+    """Query the kubelet in the newest supported version; raises `GrpcCallError`."""
     for version in POD_RESOURCES_VERSIONS:
         try:
             answer = unary_call(
@@ -58,10 +58,10 @@ def list_pods(
 
 
 def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
-    """The containers of an answer to `List`; those that hold no device are left out.
+    """Parse an answer of `List`; omits containers without devices.
 
     Raises:
-        GrpcCallError: the answer is no such message.
+        GrpcCallError: invalid message.
     """
     try:
         containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
@@ -73,7 +73,7 @@ def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
 def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[ContainerDevices]:
     for pod in fields.messages(answer, _POD_RESOURCES):
         namespace, name = fields.text(pod, _POD_NAMESPACE), fields.text(pod, _POD_NAME)
-        # Whatever these are, they end up as labels and keys.
+        # Validated because they end up as labels and keys.
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             continue
         for container in fields.messages(pod, _POD_CONTAINERS):

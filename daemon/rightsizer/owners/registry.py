@@ -21,15 +21,15 @@ SCHEDULER_KINDS: Final = tuple(kind for each in _SCHEDULERS for kind in each.kin
 
 
 def owner_of(kind: WorkloadKind | None) -> Owner:
-    """The owner of a kind of workload; one without commands where it is unknown."""
+    """Owner by kind of workload; one without commands if unknown."""
     return _OWNERS.get(kind, _UNKNOWN)
 
 
 def schedulers_of(kind: WorkloadKind | None) -> tuple[Scheduler, ...]:
-    """The scheduler of a kind of workload; all of them where none is known."""
+    """Scheduler by kind of workload; all schedulers if unknown."""
     return tuple(each for each in _SCHEDULERS if kind in each.kinds) or _SCHEDULERS
 
 
 def scheduler_of(kind: WorkloadKind | None) -> Scheduler:
-    """The scheduler of a kind of workload; Kubernetes where none is known."""
+    """Scheduler by kind of workload; Kubernetes if unknown."""
     return schedulers_of(kind)[0]

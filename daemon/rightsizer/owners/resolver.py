@@ -1,4 +1,4 @@
-"""Resolver of owners: which workload a process belongs to, by each owner's collector."""
+"""Resolver of a process's workload through the collectors of all owners."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from rightsizer.owners.systemd import SystemdCollector
 from rightsizer.owners.users import UserCollector
 
 OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
-"""All that are beyond the bound, in one."""
+"""Aggregate of all workloads beyond the limit."""
 
 
 class WorkloadNameLimiter:
-    """Bounds how many workloads are named at once; those not seen for a while make room."""
+    """Limits the number of named workloads; those not seen for a while are replaced."""
 
     def __init__(
         self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
@@ -38,7 +38,7 @@ class WorkloadNameLimiter:
         return len(self._seen)
 
     def name(self, workload: Workload) -> Workload:
-        """The workload itself, or `OTHER_WORKLOADS` where too many others are named already."""
+        """Return the workload, or `OTHER_WORKLOADS` beyond the limit."""
         now = self._now()
         if workload.key not in self._seen and not self._has_room(now):
             return OTHER_WORKLOADS
@@ -69,9 +69,9 @@ class _CachedWorkload:
 
 
 class OwnerResolver:
-    """Asks its sources in turn and caches their answers, `None` too; for one thread.
+    """Queries its sources in order and caches their answers, including `None`. Not thread-safe.
 
-    A PID that was given to another process is looked up again.
+    A reused pid is looked up again.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class OwnerResolver:
         processes: ProcessTable | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answers from memory for as long as `time_to_live_seconds`.
+        """Cache answers for `time_to_live_seconds`.
 
-        The first source that knows a process names its workload; `processes` tells when a process
-        began, to tell it from the next with its PID.
+        The first source that knows a process names its workload; `processes` provides start times
+        to detect reused pids.
         """
         self._sources = tuple(sources)
         self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
@@ -105,7 +105,7 @@ class OwnerResolver:
         settings: OwnerSettings | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> Self:
-        """All the sources of a host that its settings allow."""
+        """Create all sources enabled in the settings."""
         settings = settings or OwnerSettings()
         collectors: dict[str, Callable[[], NodeCollector]] = {
             "kubernetes": lambda: KubernetesCollector(procfs, settings, now),
@@ -124,11 +124,11 @@ class OwnerResolver:
 
     @property
     def remembered(self) -> int:
-        """How many processes there are answers for."""
+        """Number of cached processes."""
         return len(self._known)
 
     def workload_of(self, pid: int) -> Workload | None:
-        """What the first source that knows the process says."""
+        """Workload by the first source that knows the process."""
         now, generation = self._now(), sum(source.generation() for source in self._sources)
         start_ticks = None if self._processes is None else self._processes.started_ticks(pid)
         known = self._known.get(pid)
@@ -145,7 +145,7 @@ class OwnerResolver:
         return self._name_limiter.name(known.workload) if known.workload is not None else None
 
     def allocations(self) -> Allocations:
-        """What all schedulers of the node have given away."""
+        """Allocations of all schedulers on the node."""
         found: dict[str, dict[Workload, None]] = {}
         for source in self._sources:
             for key, workloads in source.allocations().items():
@@ -154,13 +154,13 @@ class OwnerResolver:
         return {key: tuple(workloads) for key, workloads in found.items()}
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
-        """How each source that asks others fared last, by the name of whom it asks."""
+        """Last outcome of each source with a server, by server name."""
         return {
             name: outcome for source in self._sources for name, outcome in source.outcomes().items()
         }
 
     def sees_processes(self) -> bool:
-        """Whether processes of other users are to be seen; the log says once that they are not."""
+        """Whether processes of other users are visible; logs once if they are not."""
         is_blind = self._processes is not None and not self._processes.sees_others()
         if is_blind and not self._is_blind:
             logger("owners").warning(
@@ -172,12 +172,12 @@ class OwnerResolver:
         return not is_blind
 
     def close(self) -> None:
-        """Let the sources' threads end; what hangs is left behind."""
+        """Stop the sources' threads; abandon those that hang."""
         for source in self._sources:
             source.close()
 
     def _sweep(self, now: float) -> None:
-        """Forget processes that were not looked up lately; most of them have ended."""
+        """Drop processes that were not looked up lately, most of which have ended."""
         if now - self._swept >= self._time_to_live_seconds:
             self._swept = now
             self._known = {pid: known for pid, known in self._known.items() if now < known.until}

@@ -1,4 +1,4 @@
-"""How workloads are found and how many of them are named."""
+"""Settings for finding and naming workloads."""
 
 from typing import Final
 

@@ -25,11 +25,11 @@ _JOBS_MAXIMUM: Final = 256
 
 
 class JobMapError(Exception):
-    """A folder of jobs that cannot be read, in words for an operator."""
+    """Unreadable job map folder, with a message for operators."""
 
 
 def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """Jobs by the device that their file is named after; `JobMapError` where none can be listed."""
+    """Jobs by the device that their file is named for; raises `JobMapError` if unlistable."""
     found: dict[str, tuple[str, ...]] = {}
     try:
         files = sorted(folder.iterdir())[:_FILES_MAXIMUM]
@@ -54,9 +54,9 @@ def _key_of(name: str) -> str | None:
 
 
 def _jobs(path: Path) -> tuple[str, ...]:
-    """The jobs of one file; none where it went away or is no file."""
+    """Jobs in one file; empty if it disappeared or is not a regular file."""
     try:
-        # Opening a pipe would wait for its other end.
+        # Without O_NONBLOCK, opening a pipe would wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ()
@@ -74,20 +74,20 @@ def _jobs(path: Path) -> tuple[str, ...]:
 
 _JOB_FOLDER: Final = re.compile(r"job_(\d{1,10})")
 _GPU: Final = re.compile(r"c 195:(\d{1,3}) [rwm]+")
-"""NVIDIA's major number; one device a line."""
+"""NVIDIA's major number; one device per line."""
 _CONTROL_MINOR: Final = 254
-"""From here on the minor numbers are those of the driver itself."""
+"""First of the minor numbers that belong to the driver itself."""
 
 
 def read_job_devices(sysfs: Path, minor_of: MinorOf) -> Mapping[str, tuple[str, ...]]:
-    """Jobs by the device's key; a job whose devices are not constrained says nothing."""
+    """Jobs by device key; jobs with unconstrained devices are omitted."""
     found: dict[str, list[str]] = {}
     for folder in sorted(_root(sysfs).glob("slurm*/uid_*/job_*")):
         job = _JOB_FOLDER.fullmatch(folder.name)
         try:
             text = (folder / "devices.list").read_text()
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # It ended in the meantime.
         minors = [int(found[1]) for found in map(_GPU.fullmatch, text.splitlines()) if found]
         for minor in minors:
             key = minor_of(minor) if minor < _CONTROL_MINOR else None
@@ -107,7 +107,7 @@ _SLURM: Final = re.compile(
 
 
 def job_in(paths: Sequence[str]) -> tuple[str, str] | None:
-    """Job and step (`0`, `batch`, `extern`, or empty), with control groups of either version."""
+    """Job and step (`0`, `batch`, `extern`, or empty), for control groups of both versions."""
     for path in paths:
         if found := _SLURM.search(path):
             return found["job"], found["step"] or ""
@@ -115,29 +115,29 @@ def job_in(paths: Sequence[str]) -> tuple[str, str] | None:
 
 
 class SlurmOwner(Scheduler):
-    """Jobs: commands of Slurm, lines of batch scripts and of its configuration."""
+    """Owner of jobs, with commands of Slurm and lines of batch scripts and settings."""
 
     kinds = (WorkloadKind.SLURM,)
     texts = "slurm"
 
     def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
-        """A batch job."""
+        """Batch job of a key."""
         return Workload(key, kind, name, WorkloadClass.BATCH)
 
     def may_match(self, running: Workload, given: Workload) -> bool:
-        """A number of its own may be `12_3` of an array, or `12+1` of a heterogeneous job."""
+        """A plain number may be `12_3` of an array, or `12+1` of a heterogeneous job."""
         return running.name.isdecimal() and not given.name.isdecimal()
 
     def job_of(self, workload: Workload) -> str:
-        """The job's number, or its name."""
+        """Number or name of the job."""
         return workload.name
 
 
 class SlurmCollector(NodeCollector):
-    """Jobs of processes by the kernel; jobs without a process by the site's map of jobs.
+    """Finds jobs of processes by control group, and idle allocations by the site's job map.
 
-    Every task of an array and every part of a heterogeneous job has a number of its own, which
-    the control groups go by.
+    Every array task and every part of a heterogeneous job has its own number, which control
+    groups use.
     """
 
     def __init__(
@@ -149,28 +149,28 @@ class SlurmCollector(NodeCollector):
     ) -> None:
         self._processes, self._procfs, self._sysfs = ProcessTable(procfs), procfs, sysfs
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
-        # The map may lie on a file system of the network.
+        # The map may be on a network file system.
         self.fetcher = BackgroundFetcher(
             "slurm_jobs",
             self._read,
             settings,
             interval_seconds=settings.floor_seconds,
-            # Slurm may keep jobs in the devices control groups of version 1.
+            # Slurm may record jobs in the devices control groups of version 1.
             is_there=lambda: self._map is not None or any(_root(sysfs).glob("slurm*")),
             now=now,
         )
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The job and step that a process runs in."""
+        """Job and step that a process runs in."""
         found = job_in(self._processes.groups(pid))
         return workload_of_job(*found) if found is not None else None
 
     def allocations(self) -> Allocations:
-        """The devices of jobs, by the job map or the devices control groups."""
+        """Devices of jobs, by the job map or the devices control groups."""
         return (self.fetcher.latest() if self.fetcher else None) or {}
 
     def _read(self) -> Allocations:
-        """On the thread of its own; the map goes before the control groups where it has both."""
+        """Read on the background thread; the map takes precedence over control groups."""
         jobs = dict(read_job_devices(self._sysfs, gpu_addresses(self._procfs).get))
         if self._map is not None:
             jobs |= read_job_map(self._map)
@@ -178,5 +178,5 @@ class SlurmCollector(NodeCollector):
 
 
 def workload_of_job(job: str, step: str = "") -> Workload:
-    """A job as a workload; its steps are the same workload."""
+    """Convert a job to a workload; all steps are the same workload."""
     return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH, step=step)

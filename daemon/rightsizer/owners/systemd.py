@@ -1,4 +1,4 @@
-"""Systemd units, else what a person started: a launcher with its processes, by the process tree."""
+"""Systemd units, and otherwise launchers with their processes, by the process tree."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner
 from rightsizer.owners.settings import OwnerSettings
 
 _UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
-# These hold all that a user logged in for, or types into a terminal, not one workload.
+# These contain everything of a login session or terminal, not one workload.
 _LOGIN: Final = re.compile(
     r"(?:(?:session-|(?:vte|tmux)-spawn-|app-)[^/]*\.scope|user@[^/]*\.service|init\.scope)"
 )
@@ -23,7 +23,7 @@ _MOST_ANCESTORS: Final = 64
 
 
 def unit_in(paths: Sequence[str]) -> str | None:
-    """The innermost systemd unit that is not a mere login."""
+    """Innermost systemd unit that is not just a login session."""
     for path in paths:
         units: list[str] = _UNIT.findall(path)
         for unit in reversed(units):
@@ -33,13 +33,13 @@ def unit_in(paths: Sequence[str]) -> str | None:
 
 
 class SystemdOwner(Owner):
-    """Units, by systemctl."""
+    """Owner of units, with commands of systemctl."""
 
     kinds = (WorkloadKind.SYSTEMD,)
     texts = "systemd"
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """A drop-in of the unit for each GPU."""
+        """Drop-in of the unit for each GPU."""
         return tuple(
             Instruction(
                 f"systemd: bind the unit that feeds {home.device.title} (systemctl edit)",
@@ -51,14 +51,14 @@ class SystemdOwner(Owner):
 
 
 class SystemdCollector(NodeCollector):
-    """Systemd units by name; other processes by the program that started them."""
+    """Names systemd units; other processes by the program that started them."""
 
     def __init__(self, procfs: Path, settings: OwnerSettings | None = None) -> None:
         self._processes = ProcessTable(procfs)
         self._settings = settings or OwnerSettings()
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The unit that a process runs in, or the launcher that it is of."""
+        """Unit that a process runs in, or the launcher that it belongs to."""
         unit, row = self._unit(pid), self._processes.row(pid)
         root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
         if unit is not None and not (manager and self._unit(manager.pid) == unit):
@@ -73,9 +73,9 @@ class SystemdCollector(NodeCollector):
         return unit_in(self._processes.systemd_groups(pid))
 
     def _root(self, row: ProcessRow) -> tuple[ProcessRow, float, ProcessRow | None]:
-        """The highest launcher above a process, else its highest ancestor below a shell or such.
+        """Topmost launcher above a process, or else its topmost ancestor below a shell or manager.
 
-        Beside it how sure that is, and the manager of processes right above, where there is one.
+        Also returns the confidence, and the process manager directly above, if any.
         """
         line = [row, *islice(self._ancestors(row), _MOST_ANCESTORS)]
         settings, root, manager = self._settings, row, None
