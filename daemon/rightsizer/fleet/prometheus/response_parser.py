@@ -1,7 +1,6 @@
 """Parser of API responses: bytes to series, without an object for each sample."""
 
 import json
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -107,8 +106,8 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values in turn, the latter without their quotes.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
-    pairs = np.frombuffer(array("d", numbers)).reshape(-1, 2)
-    ends = np.cumsum([each.count(b"],[") + 1 for each in samples]).tolist()
+    pairs = np.fromiter(numbers, float, len(numbers)).reshape(-1, 2)
+    ends = np.cumsum([each.count(b"[") + 1 for each in samples]).tolist()
     if len(metrics) != len(samples) or ends[-1] != len(pairs):
         raise ValueError("something beside times and values")
     times, values = _nanoseconds(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
