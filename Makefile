@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+OLDEST := .cache/oldest
 
 # Tests start hundreds of processes; without it each would compile every module that it loads.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +16,7 @@ MEMORY = $(shell file=$$(mktemp -p /dev/shm 2>/dev/null) && chmod +x "$$file" &&
 	"$$file"; rm -f "$$file")
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test compiled lint bench reliability eval shape golden docs dist deb rpm sbom
+.PHONY: help run demo test oldest compiled lint bench reliability eval shape golden docs dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -42,6 +43,17 @@ test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+
+oldest: ## The tests with the oldest libraries that pyproject.toml admits, in .cache/oldest
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1' uv
+	$(OLDEST)/bin/uv pip compile --quiet --resolution lowest-direct --all-extras \
+		pyproject.toml --output-file $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet -c $(OLDEST)/constraints.txt \
+		-e .[kubernetes,fleet,cli] --group dev
+	@# The simulated driver mirrors the newest nvidia-ml-py, the writer the newest prometheus_client.
+	$(OLDEST)/bin/pytest --numprocesses 5 --dist loadfile --ignore tests/simulator \
+		-k 'not writer_equals_the_library and not number_is_written_as_the_library'
 
 compiled: $(INSTALLED)
 	@$(BIN)/python -m compileall -qq daemon

@@ -26,7 +26,7 @@ from rightsizer.web.server import WebServer
 
 __all__ = ["measure", "simulated_node"]
 
-_SCRAPES: Final = 200
+_SCRAPES: Final = 500
 _MOST_AGAIN_MILLISECONDS: Final = 1.0
 _MOST_MILLISECONDS: Final[Mapping[str, float]] = {
     "eight GPUs, text": 1.3,
@@ -96,6 +96,8 @@ def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> 
     gc.freeze()
     try:
         connection = http.client.HTTPConnection(server.addresses[0])
+        first = _scrape(connection, {})[0]
+        yield Figure(f"{name}: first scrape after the start", 1e3 * first, "ms")
         for text_format, headers in _FORMATS.items():
             yield from _of_format(f"{name}, {text_format}", headers, node, connection)
         text = _scrape(connection, {})[1]
