@@ -1,4 +1,4 @@
-"""Forms of answers: their order, what of one is asked for, and one of several shards'."""
+"""Answers as JSON: order, selection, and merging of shards' answers."""
 
 import json
 from collections import Counter
@@ -19,12 +19,12 @@ _Piece = TypeVar("_Piece", bound=Mapping[str, Any])
 
 
 def opened(advice: Iterable[_Piece]) -> list[_Piece]:
-    """Those that are open, in their order."""
+    """Return the open pieces, in order."""
     return [each for each in advice if each["state"] in OPEN_STATES]
 
 
 def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
-    """What is open first, by savings, then by severity, then by GPUs; the rest in its order."""
+    """Return open advice first, by savings, severity and GPUs; the rest in its order."""
 
     def rank(each: _JsonObject) -> tuple[float, int, float, str]:
         savings = Savings(**each["savings"])
@@ -43,7 +43,7 @@ def selected(
     since_seconds: float | None = None,
     top: int | None = None,
 ) -> _JsonObject:
-    """The form of an answer with what was asked for alone; advice opened so lately, and so many.
+    """Return an answer limited to a cluster, a team, recent advice and a number of rows.
 
     Raises:
         UsageError: there is no such cluster or team.
@@ -96,17 +96,17 @@ def _keep(
 
 
 MOST_MISSING: Final = 3
-"""Things that the telemetry lacks, listed for each rule."""
+"""Limit of the missing telemetry listed for each rule."""
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
 
 
 def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
-    """The answers in files that `rightsizer fleet --json` wrote.
+    """Read answers from files written by `rightsizer fleet --json`.
 
     Raises:
-        UsageError: a file is out of reach, or holds no such answer.
+        UsageError: a file is unreadable, or holds no such answer.
     """
     found = []
     for path in paths:
@@ -126,10 +126,10 @@ _REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, witho
 
 
 def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
-    """One answer of several, each about clusters that no other one has.
+    """Merge answers that are about different clusters.
 
-    Nothing crosses clusters, so that it is what a single look says of all of them. `names` are
-    those of the answers, for faults.
+    Nothing crosses clusters, so the result equals that of a single run. `names` identify the
+    answers in faults.
 
     Raises:
         UsageError: two answers are about one cluster, or look back over different spans.
@@ -198,7 +198,7 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
 
 
 def _use_rows(tables: Iterable[Iterable[_JsonObject]], name: str) -> list[_JsonObject]:
-    """Rows of hours by cluster and name, in the order of a single answer."""
+    """Return rows of hours by cluster and name, ordered as in a single answer."""
     groups: dict[tuple[str, str], list[_JsonObject]] = {}
     for row in chain.from_iterable(tables):
         groups.setdefault((row["cluster"], row[name]), []).append(row)
@@ -209,8 +209,8 @@ def _use_rows(tables: Iterable[Iterable[_JsonObject]], name: str) -> list[_JsonO
 
 
 def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
-    """A row of several; what one of them does not know, the sum does not."""
-    # Rows without an hour say nothing, and know neither energy nor a price.
+    """Sum rows; a value unknown in one of them is unknown in the sum."""
+    # Rows without hours are ignored: they know neither energy nor price.
     telling = [row for row in rows if any(row[hours] for hours in _HOURS)] or [*rows]
     found = {
         name: sum(row[name] for row in rows) for name in ("workloads", *_HOURS) if name in rows[0]

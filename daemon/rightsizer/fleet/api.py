@@ -1,4 +1,4 @@
-"""What the fleet's service answers in place of a node's page."""
+"""HTTP API of the fleet service, in place of a node's page."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -11,12 +11,12 @@ from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
 _LOOKS: Final = 3
-"""Looks that may fail one after the other before what is shown counts as too old."""
+"""Consecutive failed runs before the answer counts as too old."""
 _POLICY: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 class FleetApi:
-    """The page, the JSON and the readiness of a fleet."""
+    """Page, JSON and readiness of a fleet."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FleetApi:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
+        """Routes of this API."""
         return (
             Route("GET", "/", self._page),
             Route("GET", "/-/ready", self._ready),
@@ -52,7 +52,7 @@ class FleetApi:
         return WebResponse.of_json(None if answer is None else self._encoded(answer)[0])
 
     def _encoded(self, answer: FleetAnswer) -> tuple[Mapping[str, Any], bytes]:
-        """JSON and page, made once for each answer and each state of its advice."""
+        """Return JSON and page, built once for each answer and state of its advice."""
         if self._made is not None:
             last, document, page = self._made
             if last.time == answer.time and last.advice is answer.advice:

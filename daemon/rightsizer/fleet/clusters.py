@@ -1,4 +1,4 @@
-"""Clusters of a store: which there are, what selects each, and names that hold across them."""
+"""Clusters of a store: detection, selection, and unique names across them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -16,9 +16,9 @@ from rightsizer.model.units import Nanoseconds
 CLUSTER_LABELS: Final = (
     *("cluster", "k8s_cluster", "cluster_name", "k8s_cluster_name", "kubernetes_cluster"),
 )
-"""Those that usually tell clusters apart."""
+"""Labels that usually distinguish clusters."""
 _TENANT: Final = "__tenant_id__"
-"""Of Mimir, where `fleet.store.tenant` names several: each has clusters of its own."""
+"""Mimir's label if `fleet.store.tenant` names several; each has clusters of its own."""
 _DEVICES: Final = (
     f"{{{one_of('__name__', ('rightsizer_device_up', *presence_spellings()))}}}",
     "last_over_time(uuid:rightsizer_device_info:last5m[10m])",
@@ -28,18 +28,18 @@ _SCHEDULERS: Final = (
     '{__name__=~"kube_node_(info|labels)|slurm_(queue|partition_jobs)_pending"}',
     '{__name__=~"slurm_(job|node)_info"}',
 )
-"""What there are few series of, beside those of every pod."""
+"""Metrics with few series, compared with those of every pod."""
 _EVERY: Final[Nanoseconds] = 6 * COARSE_STEP
 _Place = tuple[tuple[str, str], ...]
-"""The labels of a cluster with their values, those that are empty left out."""
+"""Labels of a cluster with their values, without empty ones."""
 
 
 def clusters_in(
     store: MetricStore, label: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> tuple[tuple[Cluster, ...], tuple[str, ...]]:
-    """The clusters of all GPUs within the lookback, and warnings; a nameless one where none tells.
+    """Return the clusters of all GPUs in the lookback, and warnings; unnamed if no label tells.
 
-    `label` tells them apart; where it is empty, the first of the usual ones that a series has.
+    `label` distinguishes them; if empty, the first usual one that a series has.
 
     Raises:
         StoreError: the store does not answer.
@@ -61,7 +61,7 @@ def clusters_in(
     tenants = {value for place in (*places, *others) for name, value in place if name == _TENANT}
     names = [_name(place, is_one_tenant=len(tenants) == 1) for place in places]
     if len(places) <= 1 and len({*places, *others} - {()}) <= 1:
-        # One cluster, of which some series may lack the label.
+        # One cluster; some of its series may lack the label.
         return (Cluster(next(iter(names), "")),), ()
     is_several = len(set(names)) > 1
     found = tuple(
@@ -78,7 +78,7 @@ def clusters_in(
 
 
 def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
-    """The tenant, and the first label of a cluster."""
+    """Return the tenant, and the first cluster label."""
     found = [(name, labels[name]) for name in used if labels.get(name)]
     tenant = [each for each in found if each[0] == _TENANT]
     return (*tenant, *found[len(tenant) : len(tenant) + 1])
@@ -90,14 +90,14 @@ def _name(place: _Place, *, is_one_tenant: bool) -> str:
 
 
 def _matchers(place: _Place, used: Sequence[str]) -> str:
-    """What selects its series alone: labels before its own are empty, and all where it has none."""
+    """Return matchers of a cluster's series only: labels preferred to its own must be empty."""
     values = dict(place)
     last = max((used.index(name) for name in values if name != _TENANT), default=len(used) - 1)
     return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in used[: last + 1])
 
 
 def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
-    """What was found of a cluster, by names that no other cluster has."""
+    """Return the inventory of a cluster with names unique in the fleet."""
     named = cluster.named
     return FleetInventory(
         devices={
@@ -105,7 +105,7 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
                 each,
                 cluster=cluster.name,
                 pool=named(each.pool),
-                # So that the name of a device has its host.
+                # Includes the host in the device's name.
                 device=replace(each.device, host=each.node),
             )
             for uuid, each in found.devices.items()
@@ -127,7 +127,7 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
 
 
 def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
-    """A day with the names of its cluster's workloads."""
+    """Return a day with the names of its cluster's workloads."""
     if not cluster.prefix:
         return day
 
@@ -140,9 +140,9 @@ def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
 
 
 def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
-    """The fleet of several clusters, its devices by their places.
+    """Merge the inventories of clusters, with devices in order.
 
-    A device that was in two clusters is where it was found first.
+    A device found in two clusters belongs to the first.
     """
     whole = reduce(FleetInventory.merged, inventories, FleetInventory())
     by_place = sorted(

@@ -1,6 +1,6 @@
 """`rightsizer fleet`: cluster-wide recommendations from any Prometheus-compatible store."""
 
-# ruff: noqa: PLC0415 - What needs the extra is loaded once there is something to do.
+# ruff: noqa: PLC0415 - modules that need the extra are imported on use.
 
 import argparse
 import sys
@@ -55,10 +55,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Look at the fleet, and print what was found.
+    """Run the fleet recommender, and print the answer.
 
     Raises:
-        RightsizerError: no store is named, it does not answer, or a file is out of reach.
+        RightsizerError: no store is set, it does not answer, or a file is inaccessible.
     """
     _refuse_what_does_not_fit(arguments)
     try:
@@ -127,7 +127,7 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
     settings, lookback = settings_of(arguments, FleetConfig), arguments.lookback
     if lookback is not None:
-        # A flag may ask for what the file may, and for no more.
+        # Flags have the same bounds as settings.
         bounds = bounds_of(FleetSettings)["lookback_seconds"]
         for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
             if limit is not None and is_beyond(lookback, limit):
@@ -157,11 +157,11 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     "--dry-run": ("save", "html", "all", *_SELECTED),
     "--explain": ("save", "html", "all", *_SELECTED),
 }
-"""By what is done, the flags that would do nothing."""
+"""Flags without effect, by action."""
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
-    """Before anything is asked: a flag that would do nothing is a misunderstanding."""
+    """Reject flags without effect before anything is queried: they are a misunderstanding."""
     is_merge = arguments.action == "merge"
     if is_merge and not arguments.answers:
         raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")

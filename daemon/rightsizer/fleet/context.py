@@ -1,4 +1,4 @@
-"""FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
+"""Context of one run: sources, devices and fetch plan, known after the probe."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -44,15 +44,15 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "neuroncore_utilization_ratio": "AWS's Neuron monitor, and its devices are not read",
     "habanalabs_utilization": "Intel's Gaudi exporter, and its devices are not read",
 }
-"""Metrics that others have of GPUs and the like, by whom."""
+"""GPU-related metrics of other exporters, by name."""
 _BESIDE: Final = frozenset({"nv_gpu_utilization", "kubernetes_io:node_accelerator_duty_cycle"})
-"""Those of GPUs that an exporter watches, too, as a rule."""
+"""Metrics of GPUs that usually have another exporter, too."""
 _JUST_NOW: Final = (900, 3600)
-"""Seconds: how far unsynchronized clocks are apart."""
+"""Seconds that unsynchronized clocks may differ."""
 
 
 def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> str:
-    """What a store that has no devices now lacks, and the remedy; begins with "has no".
+    """Return why a store has no devices now, with the remedy; begins with "has no".
 
     Raises:
         StoreError: it does not answer.
@@ -89,7 +89,7 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
 
 
 def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
-    """How many series each exporter has that is not read, by the metric's name."""
+    """Return the number of series of each unsupported exporter, by metric name."""
     others = one_of("__name__", sorted(_FOREIGN))
     found = store.instant(f"count by (__name__) ({{{others}}})", now)
     counts = {each.labels.get("__name__", ""): int(each.value) for each in found}
@@ -97,7 +97,7 @@ def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
 
 
 def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
-    """A sentence for each exporter that may be the only one of some GPUs."""
+    """Yield a sentence for each exporter that may be the only one of some GPUs."""
     try:
         found = _foreign(store, now)
     except StoreLimitError:  # What the store refuses to count is no reason to give up.
@@ -110,7 +110,7 @@ def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
-    """Sources of devices, the best first."""
+    """Return the sources of devices, best first."""
     accounting, fleet = settings.accounting, settings.fleet
     usage, provisioning = accounting.books.usage, accounting.provisioning
     return (
@@ -120,10 +120,10 @@ def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource
 
 
 class CompositeSource:
-    """Sources, the preferred ones first, and what others know of their devices.
+    """Sources in order of preference, enriched by sources that add facts.
 
-    Where an agent and a dcgm-exporter watch one device, the agent is read: it sees every second,
-    and who runs on it.
+    If both an agent and a dcgm-exporter watch a device, the agent is read: it sees every second,
+    and the processes.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class CompositeSource:
     def probe(
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> tuple[SourceReport, ...]:
-        """A report of each; one of no devices and no metrics found nothing."""
+        """Probe all sources; a report without devices and metrics found nothing."""
         reports = [each.probe(store, now, lookback) for each in self._sources]
         return (*reports, *(each.probe(store, now) for each in self._others))
 
@@ -149,7 +149,7 @@ class CompositeSource:
         now: Nanoseconds,
         lookback: Nanoseconds,
     ) -> FleetInventory:
-        """All devices, each with the name of the first source that knows it."""
+        """Return all devices, each by the first source that knows it."""
         found = FleetInventory()
         for source, report in self.readers(reports):
             if report.devices:
@@ -162,7 +162,7 @@ class CompositeSource:
         return found
 
     def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
-        """The sources, each with its report."""
+        """Pair the sources with their reports."""
         known = {report.source: report for report in reports}
         return [(each, known[each.name]) for each in self._sources if each.name in known]
 
@@ -178,17 +178,17 @@ def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetIn
 
 
 def _slot(device: FleetDevice) -> str:
-    """The place of a MIG instance, of which exporters know no uuid; else the uuid."""
+    """Return the slot of a MIG instance, whose uuid exporters lack, else the uuid."""
     mig = device.device.mig
     return device.device.uuid if mig is None else f"{mig.parent_uuid}/gi{mig.gpu_instance_id}"
 
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Receives a stage, how many of its parts are done, and of how many."""
+"""Receives a stage, and the numbers of done and total parts."""
 
 
 def waiting_for_store(progress: ProgressCallback, waited: float, patience: float) -> None:
-    """Show that the store is waited for."""
+    """Show that the store is being waited for."""
     progress("waiting", int(waited), max(int(patience), int(waited) + 1))
 
 
@@ -202,9 +202,9 @@ class FleetContext:
     plan: FetchPlan
     store: PrometheusStore
     readers: Mapping[str, tuple[FleetSource, SourceReport]]
-    """By the keys of the reports."""
+    """By report key."""
     notes: tuple[str, ...] = ()
-    """On its clusters."""
+    """Notes on its clusters."""
 
 
 def fleet_context(
@@ -214,11 +214,11 @@ def fleet_context(
     now: Nanoseconds,
     progress: ProgressCallback,
 ) -> FleetContext:
-    """Probe the store, and plan what is to be read.
+    """Probe the store, and plan what to read.
 
     Raises:
-        StoreError: the store does not answer, or has no device.
-        ConfigurationError: its address or credentials are at fault.
+        StoreError: the store does not answer, or has no devices.
+        ConfigurationError: its address or credentials are invalid.
     """
     fleet = settings.fleet
     lookback = nanoseconds(fleet.lookback_seconds)
@@ -270,7 +270,7 @@ def store_of(
     waiting: WaitingCallback = lambda *_: None,
     has_answered: bool = False,
 ) -> PrometheusStore:
-    """The store of one of some worker processes, which share the allowed concurrency."""
+    """Create the store client of a worker process; workers share the allowed concurrency."""
     concurrency = max(1, settings.store.concurrency // workers)
     try:
         return PrometheusStore(

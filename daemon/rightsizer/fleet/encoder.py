@@ -1,4 +1,4 @@
-"""Answer of the fleet recommender, and its encoding in JSON and gauges."""
+"""Answer of the fleet recommender, encoded as JSON and gauges."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from rightsizer.report.json_encoder import attributes, encode_advice, encode_fin
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
-    """GPUs that work waits for, by the pool that it waits for."""
+    """Return the GPUs that work waits for, by pool."""
     found: defaultdict[str, float] = defaultdict(float)
     for each in waiting:
         found[each.pool] += each.gpus
@@ -33,39 +33,39 @@ def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """One look at a fleet."""
+    """Result of one run over a fleet."""
 
     time: Nanoseconds
-    """Wall time that is looked back from."""
+    """Wall time of the end of all spans."""
     lookback_seconds: float
     sources: tuple[SourceReport, ...]
     view: FleetView
     judgements: tuple[Judgement, ...] = ()
-    """Those that complain, and those on what is open; all where that was asked for."""
+    """Complaints and judgements on open advice; all on request."""
     tallies: Mapping[VerdictKind, int] = field(default_factory=dict)
-    """How many verdicts there were of each kind."""
+    """Number of judgements by kind."""
     node_advice: tuple[NodeAdvice, ...] = ()
-    """What the nodes' own agents advise; the fleet neither repeats nor annotates it."""
+    """Advice of the nodes' own agents; the fleet neither repeats nor annotates it."""
     waiting: tuple[WaitingWork, ...] = ()
     served: tuple[WaitingOutcome, ...] = ()
-    """What each of those could get, the longest waiting first."""
+    """What each of these could get, longest waiting first."""
     advice: tuple[Advice, ...] = ()
-    """The ledger's, open first."""
+    """Advice of the ledger, open first."""
     usage: FleetUsage = field(default_factory=lambda: usage_of({}, Market()))
-    """Whose the hours were."""
+    """Hours by owner."""
     use: StoreUse = field(default_factory=StoreUse)
-    """What it cost the store."""
+    """Cost for the store."""
     notes: tuple[str, ...] = ()
-    """What limits the answer, a sentence each."""
+    """Limitations of the answer, a sentence each."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The verdicts of the judgements."""
+        """Findings of the judgements."""
         return tuple(each.finding for each in self.judgements)
 
 
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
-    """All of it; of verdicts that were not kept, there are counts."""
+    """Encode the answer; judgements that were not kept appear as counts."""
     keys = {each.finding.id: each.key for each in answer.judgements}
     place = _places(answer)
     waiting, usage = waiting_by_pool(answer.waiting), plain(answer.usage)
@@ -102,7 +102,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
 
 
 def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:
-    """Key, cluster and team of what a finding is about; empty where they are not known."""
+    """Return a function for key, cluster and team of a finding; empty if unknown."""
     workloads = {each.case.key: each for each in answer.view.workloads}
     present = chain.from_iterable(pool.devices for pool in answer.view.pools)
     devices = chain(present, (each.device for each in answer.view.lost))
@@ -123,7 +123,7 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
 def encode_plan(
     reports: Sequence[SourceReport], plan: FetchPlan, now_seconds: float
 ) -> dict[str, Any]:
-    """What a look would ask of the store."""
+    """Encode what a run would query."""
     return {
         "time": now_seconds,
         "sources": [encode_source(each) for each in reports],
@@ -137,9 +137,9 @@ def encode_plan(
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
-    """By rule: how many complained, were well, and would not say for which reason.
+    """Encode by rule the numbers of complaints, no findings, and abstentions by reason.
 
-    What the telemetry lacks is told in words, what concerns most first.
+    Missing telemetry is described, most frequent first.
     """
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
@@ -156,7 +156,7 @@ def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
 
 
 def encode_source(report: SourceReport) -> dict[str, Any]:
-    """What a probe found of one source."""
+    """Encode the probe of one source."""
     return {
         "source": report.source,
         "cluster": report.cluster.name,
@@ -194,7 +194,7 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
 
 
 def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
-    """Each with the sums over its pools, of which unknown means are left out."""
+    """Encode clusters with sums over their pools, ignoring unknown means."""
     found = []
     for name in dict.fromkeys(each.cluster.name for each in answer.sources):
         pools = [_pool(each, None) for each in answer.view.pools if each.cluster == name]
@@ -217,7 +217,7 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
 
 
 def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
-    """A mean over the hours, of the pool as large as it is now: nodes come and go."""
+    """Return the mean over hours, scaled to the pool's present size: nodes come and go."""
     mean, there = mean_of(part), mean_of(pool.present)
     if mean is None or not there:
         return mean
@@ -225,7 +225,7 @@ def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
 
 
 def _peak_now(pool: FleetPool) -> float | None:
-    """The largest share that was held at once, of the pool as large as it is now."""
+    """Return the peak share held at once, scaled to the pool's present size."""
     pairs = zip(pool.held_peak.values, pool.present.values, strict=False)
     shares = [min(1.0, held / there) for held, there in pairs if held is not None and there]
     return pool.gpus * max(shares) if shares else None
@@ -250,16 +250,16 @@ USED: Final = {
     "received_bytes": "rightsizer_fleet_query_bytes_total",
     "store_seconds": "rightsizer_fleet_query_seconds_total",
 }
-"""What a look reports of its use of the store, and the counter that it adds to."""
+"""Reported uses of the store, with the counters they add to."""
 
 
 def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
-    """By pool, team and source, of so many of the largest; what is not known has no series."""
+    """Return gauges of the largest pools, teams and sources; unknown values have no series."""
     found: dict[str, float] = {}
 
     def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
-            # A name that others gave may hold quotes.
+            # User-defined names may contain quotes.
             safe = {label: text.replace('"', "'") for label, text in labels.items()}
             found[series_key(f"rightsizer_{name}", **safe)] = float(value)
 
@@ -285,7 +285,7 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
 
 
 def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
-    """Complaints and abstentions by their first reason; there are as many as reasons at most."""
+    """Count complaints and abstentions by their first reason, which bounds their number."""
     found = Counter(
         ("findings", str(each.reasons[0]))
         for each in answer.findings

@@ -1,4 +1,4 @@
-"""Fetch of a store's days into the day cache: what to ask for, and reading it in processes."""
+"""Fetch of a store's days into the day cache: planning, and reading in processes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
 _WIDEST: Final = len(State)
-"""Series that one query brings of a device, at most."""
+"""Maximum series per device in one query."""
 _SAMPLES_A_STRETCH: Final = 2
-"""Without two of them nothing is said of five minutes."""
+"""Five minutes need at least two samples."""
 
 COLUMNS: Final = 30
-"""Series of a device, about."""
+"""Approximate series per device."""
 SHARD_QUERIES: Final = 20
-"""Of a day of one shard, about."""
+"""Approximate queries per day of a shard."""
 
 _DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Nanoseconds]]
 _GridDevices = tuple[Grid, tuple[FleetDevice, ...]]
@@ -37,7 +37,7 @@ _GridDevices = tuple[Grid, tuple[FleetDevice, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A source and the devices that are read from it."""
+    """A source with the devices read from it."""
 
     report: SourceReport
     devices: tuple[FleetDevice, ...]
@@ -51,36 +51,36 @@ class FetchShard:
     grid: Grid
     devices: tuple[FleetDevice, ...]
     now: Nanoseconds
-    """Up to when there can be samples."""
+    """Time up to which samples can exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """All that is to be read, newest days first."""
+    """Everything to read, newest days first."""
 
     shards: tuple[FetchShard, ...]
     fine_days: tuple[int, ...]
-    """Days since the epoch that are read by five minutes."""
+    """Days since the epoch that are read in five-minute steps."""
     coarse_days: tuple[int, ...]
     kept: int
-    """Days of devices that need not be asked for."""
+    """Device days that are already cached."""
     wanted: int
-    """Days of devices in all."""
+    """Device days in total."""
     queries: int
-    """That it takes, about."""
+    """Approximate number of queries."""
     samples: int
-    """That come back, about."""
+    """Approximate number of samples."""
 
     @property
     def first_day(self) -> int:
-        """The oldest that is looked at."""
+        """Oldest day of the plan."""
         return min((*self.fine_days, *self.coarse_days))
 
 
 def plan_of(
     sources: Sequence[PlannedSource], done: _DoneOf, now: Nanoseconds, settings: FleetSettings
 ) -> FetchPlan:
-    """The plan of a run; `done` has, by source and days, up to when each device was read."""
+    """Plan a run; `done` has, by source and days, up to when each device was read."""
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
     late = nanoseconds(settings.late_seconds)
     days = range(first, now // DAY + 1)
@@ -95,7 +95,7 @@ def plan_of(
             grid = _grid_of(source.report, day, now, is_fine=day in fine)
             if grid is None:
                 continue
-            # A day that was read after its last sample is done, at whichever step.
+            # A day read after its last sample is complete, in either step.
             left = tuple(
                 device
                 for device in source.devices
@@ -106,7 +106,7 @@ def plan_of(
             asked.append((grid, left))
             samples += len(left) * COLUMNS * min(grid.count, (now - grid.start) // grid.step)
         for grid, left in _at_once(asked, source.report, now - late):
-            # Devices of the same nodes go together, so that what is asked for has few names.
+            # Devices of the same nodes together, so that queries contain few names.
             near = sorted(left, key=lambda one: (one.cluster, one.node, one.device.uuid))
             parts = (tuple(near[place : place + most]) for place in range(0, len(near), most))
             shards += (FetchShard(name, grid, part, now) for part in parts)
@@ -115,7 +115,7 @@ def plan_of(
 
 
 def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool) -> Grid | None:
-    """How a day is read; `None` before a stretch of it is over, and before the first sample."""
+    """Return the grid of a day; `None` before its first complete interval or sample."""
     resolution = report.resolution_by_day.get(day, report.resolution_seconds)
     if resolution is not None and _SAMPLES_A_STRETCH * nanoseconds(resolution) > FINE_STEP:
         is_fine = False
@@ -127,7 +127,7 @@ def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool)
 def _fine_days(
     sources: Sequence[PlannedSource], days: range, now: Nanoseconds, settings: FleetSettings
 ) -> frozenset[int]:
-    """The newest days, as far as the samples of all days allow, and the last hours anyhow."""
+    """Return the newest days within the sample limit, at least the last hours."""
     series = sum(len(source.devices) * COLUMNS for source in sources)
     fine = {day for day in days if (day + 1) * DAY > now - nanoseconds(settings.fine_seconds)}
     left = settings.samples_maximum - series * (
@@ -146,7 +146,7 @@ def _fine_days(
 def _at_once(
     asked: Sequence[_GridDevices], report: SourceReport, late: Nanoseconds
 ) -> Sequence[_GridDevices]:
-    """Days by the hour, newest first, joined as far as a source can read them with one query."""
+    """Return hourly days, newest first, joined as far as one query of the source allows."""
     found: list[_GridDevices] = []
     names = report.names_by_day
     for grid, devices in asked:
@@ -170,7 +170,7 @@ _SHOWN: Final = 5
 
 
 def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
-    """A sentence where a source has whole days without samples since its first."""
+    """Yield a sentence for whole days without samples since a source's first."""
     known = report.resolution_by_day.keys() | report.names_by_day.keys()
     if report.oldest is None or not known:
         return
@@ -193,15 +193,15 @@ _FetchedShard = tuple[PackedDay, StoreUse]
 
 @dataclass(frozen=True, slots=True)
 class FetchTask:
-    """How shards are read; pickled to worker processes."""
+    """Reader of shards; pickled to worker processes."""
 
     store: Callable[[], MetricStore]
-    """Makes a process's own."""
+    """Creates a process's own store client."""
     sources: Mapping[str, tuple[FleetSource, SourceReport]]
-    """By the keys of their reports."""
+    """By report key."""
 
     def begin(self) -> Callable[[FetchShard], _FetchedShard]:
-        """What reads one shard after the other, with a store of its own."""
+        """Return the reader of shards, with its own store client."""
         return partial(self._read, self.store())
 
     def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
@@ -224,14 +224,14 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     progress: Callable[[int, int], None] = lambda *_: None,
     waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
-    """Read what a plan asks for; what that took of the store.
+    """Read a plan; return its cost for the store.
 
-    Each shard is kept as it comes, so that the next run goes on from there whatever ends this one.
-    `waiting` is told where a process waits for the store.
+    Each shard is stored as it arrives, so the next run continues after any interruption. `waiting`
+    is called while a process waits for the store.
 
     Raises:
         StoreError: the store is away, refuses, or allows less than a single device's day.
-        HistoryError: the cache cannot be written.
+            HistoryError: the cache cannot be written.
     """
     total = len(plan.shards)
     progress(0, total)
@@ -247,10 +247,10 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
 def read_day(
     read: Callable[[Sequence[FleetDevice]], FleetDay], devices: Sequence[FleetDevice]
 ) -> FleetDay:
-    """A day of some devices, in halves of them where they are more than the store allows.
+    """Read a day, in halves of the devices if the store allows no more.
 
     Raises:
-        StoreError: a single device is more than the store allows, or it fails otherwise.
+        StoreError: a single device exceeds the store's limits, or another failure.
     """
     try:
         return read(devices)

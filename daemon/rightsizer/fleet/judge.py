@@ -1,4 +1,4 @@
-"""FleetJudge: probes the store, fetches missing days, evaluates every rule under policies."""
+"""Judge of a fleet: probes the store, fetches missing days, runs every rule under policies."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,38 +60,38 @@ class FleetGuidance:
     """Policies over a fleet; pickled to worker processes."""
 
     by_device: Mapping[str, PolicySet]
-    """By uuid; those of its pool."""
+    """Policies of the device's pool, by uuid."""
     others: PolicySet = PolicySet(())
-    """Of what has no known device."""
+    """For subjects without a known device."""
 
     @classmethod
     def of(cls, policies: Sequence[Policy], inventory: FleetInventory) -> "FleetGuidance":
-        """What policies say of a fleet."""
+        """Create the policies of a fleet's devices."""
         if not policies:
             return cls({})
         sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
         return cls({uuid: sets[each.pool] for uuid, each in inventory.devices.items()}, sets[""])
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
-        """The rule with the thresholds that hold for a workload."""
+        """Return the rule with the thresholds for a workload."""
         return self._of(device.uuid for device in case.devices).with_thresholds(rule, case)
 
     def suppressed(
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
-        """The judgements, where what is to be ignored may not become advice."""
+        """Suppress judgements that policies ignore, so that they cannot become advice."""
         suppressed = (self._of(e.finding.devices).suppressed((e,), now) for e in judgements)
         return tuple(chain.from_iterable(suppressed))
 
     def _of(self, uuids: Iterable[str]) -> PolicySet:
-        """Of the pool of the first known device; a workload is in one pool."""
+        """Return the policies of the first known device's pool; a workload is in one pool."""
         return next((self.by_device[uuid] for uuid in uuids if uuid in self.by_device), self.others)
 
 
 def _by_pool(
     policies: Sequence[Policy], inventory: FleetInventory
 ) -> dict[str, tuple[Policy, ...]]:
-    """The policies of each pool, which match by its name with its cluster's and without."""
+    """Return each pool's policies, which match its name with or without its cluster's."""
     found = {"": policies_of_pool(policies, "")}
     for each in inventory.devices.values():
         if each.pool not in found:
@@ -103,9 +103,9 @@ def _by_pool(
 def informed(
     inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
 ) -> FleetInventory:
-    """The inventory with the classes and allocators that policies state.
+    """Set the classes and allocators that policies state.
 
-    Policies match by a device of each workload: `holders`, by the workload's key.
+    Policies match by one device of each workload: `holders`, by workload key.
     """
     if not policies:
         return inventory
@@ -119,7 +119,7 @@ def informed(
 
 
 def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, WorkloadOwner]:
-    """Who answers for each workload that held a GPU, those that have ended among them."""
+    """Return the owner of each workload that held a GPU, ended ones included."""
     teams, prefixes = context.inventory.teams, {each.cluster for each in context.reports}
     found = {}
     for key, workload in request.workloads.items():
@@ -132,7 +132,7 @@ def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, Workloa
 
 
 def _worth_advice(judgement: Judgement) -> Judgement:
-    """The judgement, kept from being advice where others say it or nothing can be done."""
+    """Keep a judgement from becoming advice if it is redundant or nothing can be done."""
     finding = judgement.finding
     if not finding.is_complaint:
         return judgement
@@ -145,9 +145,9 @@ def _worth_advice(judgement: Judgement) -> Judgement:
 
 
 class FleetJudge:
-    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger.
+    """Runs the rules over a fleet, as the `Judge` of the service with the ledger.
 
-    It has the day cache until it is left as a context.
+    As a context manager, it holds the day cache until exit.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class FleetJudge:
         *,
         keeps_all: bool = False,
     ) -> None:
-        """Read the files of the settings, and open the day cache; the store is not asked yet.
+        """Read the files of the settings and open the day cache; the store is not queried yet.
 
         Raises:
-            ConfigurationError: no store is named, or an operator's file has faults.
-            HistoryError: the cache is held by another process, or out of reach.
+            ConfigurationError: no store is set, or an operator's file has faults.
+                HistoryError: the cache is held by another process, or inaccessible.
         """
         fleet = settings.fleet
         if not fleet.store.url:
@@ -182,7 +182,7 @@ class FleetJudge:
         self._answer: FleetAnswer | None = None
         self._is_waiting = False
         self.devices: frozenset[str] = frozenset()
-        """UUIDs that the last run was about."""
+        """UUIDs of the last run's devices."""
         self.ledger_path = ledger_path(settings)
         self._cache = DayCache(day_cache_path(settings))
 
@@ -194,7 +194,7 @@ class FleetJudge:
 
     @property
     def answer(self) -> FleetAnswer:
-        """That of the last run.
+        """Answer of the last run.
 
         Raises:
             LookupError: there was none.
@@ -205,11 +205,11 @@ class FleetJudge:
 
     @property
     def node_advice_ids(self) -> frozenset[str]:
-        """Ids of what the nodes' own agents advise, and of what the fleet says of it."""
+        """Ids of the node agents' advice, and of the fleet's corresponding advice."""
         if self._answer is None:
             return frozenset()
         advice = self._answer.node_advice
-        # Where workloads are named by their clusters, which their agents do not know, ids differ.
+        # Ids differ if workload names include clusters, which agents do not know.
         known = {
             (each.workload, each.reason, each.action)
             for each in advice
@@ -222,7 +222,7 @@ class FleetJudge:
         }
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
-        """What a run would read, after the probe alone.
+        """Return what a run would read, after the probe only.
 
         Raises:
             StoreError: the store does not answer.
@@ -233,10 +233,10 @@ class FleetJudge:
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
     ) -> RecommenderResult:
-        """What every rule says of the fleet now.
+        """Judge the fleet by every rule.
 
         Raises:
-            StoreError: the store does not answer, or not wholly; what was read is kept.
+            StoreError: the store does not answer, or not completely; what was read is kept.
         """
         del advice
         fleet = self._settings.fleet
@@ -271,7 +271,7 @@ class FleetJudge:
             return RecommenderResult(context.now, judgements, measured)
 
     def _fetched(self, context: FleetContext, pool: ProcessPool) -> StoreUse:
-        """Read what is missing, and forget what is too old; what that took of the store."""
+        """Fetch missing days and delete old ones; return the cost for the store."""
         store = partial(
             store_of, self._settings.fleet, pool.workers, waiting=tell, has_answered=True
         )
@@ -302,7 +302,7 @@ class FleetJudge:
         return fleet_context(self._settings, self._catalogue, self._cache, now, progress)
 
     def _progress_and_log(self, stage: str, done: int, total: int) -> None:
-        """Progress, and a line in the log where the store begins to be waited for."""
+        """Report progress, and log when waiting for the store begins."""
         if stage == "waiting" and not self._is_waiting:
             self._log.warning("store_waited_for", patience_seconds=total)
         self._is_waiting = stage == "waiting"
@@ -335,7 +335,7 @@ class FleetJudge:
         open_now: AbstractSet[tuple[str, str]],
         pool: ProcessPool,
     ) -> tuple[BatchVerdicts, FleetView]:
-        """The verdicts of all rules, and the view over the lookback."""
+        """Return the judgements of all rules, and the view over the lookback."""
         lookback = nanoseconds(self._settings.fleet.lookback_seconds)
         evaluation = BatchEvaluation(
             path=self._cache.database.path,

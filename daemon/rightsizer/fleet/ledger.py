@@ -1,4 +1,4 @@
-"""Ledger file of a fleet, and decisions on its advice while no service runs."""
+"""Ledger file of a fleet, and decisions on its advice without a running service."""
 
 from contextlib import closing
 from pathlib import Path
@@ -19,16 +19,16 @@ _CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
 
 
 def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:
-    """The storage of advice and of pending notifications.
+    """Open the storage of advice and of pending notifications.
 
     Raises:
-        HistoryError: it is held by another process, of a newer program, or out of reach.
+        HistoryError: it is held by another process, of a newer version, or inaccessible.
     """
     return Storage(str(path), read_only=read_only, called=_CALLED)
 
 
 def loss_of(storage: Storage) -> tuple[str, ...]:
-    """A sentence where the ledger was broken, and a new one was begun."""
+    """Return a sentence if the ledger was broken and replaced."""
     if (aside := storage.database.set_aside) is None:
         return ()
     sentence = (
@@ -48,11 +48,11 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
     for_seconds: float | None,
     now: Nanoseconds,
 ) -> Advice:
-    """Change advice in a ledger that no process holds; the next look notifies of it.
+    """Change advice in a ledger that no process holds; the next run sends notifications.
 
     Raises:
         UsageError: there is no such open advice.
-        HistoryError: there is no ledger, a look or a service holds it, or it cannot be written.
+        HistoryError: there is no ledger, it is held by a run or service, or not writable.
     """
     with closing(opened_ledger(_path(settings))) as storage:
         ledger = storage.ledger(ledger_settings(settings))
@@ -65,7 +65,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
 
 
 def explain_from_ledger(settings: FleetConfig, advice_id: str) -> JsonObject:
-    """The reasoning behind saved advice, without asking the store.
+    """Explain saved advice without querying the store.
 
     Raises:
         UsageError: there is no such advice.

@@ -18,64 +18,64 @@ if TYPE_CHECKING:  # Rules and settings do without numpy.
     from rightsizer.fleet.cache.day_frame import DayFrame
 
 MOVABLE_CLASSES: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
-"""Workloads that may be restarted on another GPU without loss of their work."""
+"""Workload classes that can restart on another GPU without loss of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One of the clusters whose series are in a store."""
+    """A cluster whose series are in a store."""
 
     name: str = ""
-    """Empty where no label tells."""
+    """Empty if no label tells."""
     prefix: str = ""
-    """Of names that other clusters may have too; empty in a fleet of one cluster."""
+    """Prefix of names that other clusters may share; empty in a fleet of one cluster."""
     matchers: str = ""
-    """What selects its series; empty where all are its own."""
+    """Matchers of its series; empty if all series are its own."""
 
     def named(self, name: str) -> str:
-        """A name as no other cluster has it: `CLUSTER/NAME`."""
+        """Return a name unique in the fleet: `CLUSTER/NAME`."""
         return f"{self.prefix}/{name}" if self.prefix and name else name
 
 
 @dataclass(frozen=True, slots=True)
 class FleetDevice:
-    """A GPU or a MIG instance, and where it stands."""
+    """A GPU or MIG instance with its location."""
 
     device: Device
     node: str
-    """The host's name, as a label has it, else the instance without its port."""
+    """Hostname by a label, else the instance without port."""
     pool: str
-    """Machines that are interchangeable: a label of the node, a Slurm partition, else the board."""
+    """Interchangeable machines: a node label, a Slurm partition, else the board."""
     cluster: str = ""
     demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
-    """What its agent exports as `Provisioning.demand` now; empty without an agent."""
+    """`Provisioning.demand` as exported by its agent now; empty without an agent."""
     readings: Mapping[Signal, float] = field(default_factory=dict, hash=False)
-    """The last of what no day keeps. A signal that is not in it is not measured."""
+    """Last readings of signals that days lack; absent signals are not measured."""
     xids: XidLog | None = field(default=None, hash=False)
-    """`None` where Xids are not exported."""
+    """`None` if Xids are not exported."""
     pod: str = ""
-    """Name of the only pod that holds it now; empty where there is none, or it is not known."""
+    """Name of the only pod that holds it; empty without one, or if unknown."""
     source: str = ""
-    """Name of the source that reads it, where several know the fleet."""
+    """Source that reads it, if several know the fleet."""
     scheduler: WorkloadKind | None = None
-    """What allocates its node, where a scheduler's exporter has it."""
+    """Scheduler that allocates its node, according to the scheduler's exporter."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolding:
-    """A workload's part of a device over some stretches of a day."""
+    """Share of a device that a workload held over intervals of a day."""
 
     workload: Workload
     first: int
-    """The first stretch of the grid."""
+    """First interval of the grid."""
     last: int
-    """The last one, itself included."""
+    """Last interval, inclusive."""
     share_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAdvice:
-    """Advice that a node's own agent exports."""
+    """Advice exported by a node's own agent."""
 
     id: str
     finding: str
@@ -93,35 +93,35 @@ class NodeAdvice:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWork:
-    """Work that waits for GPUs: pending pods, jobs in a queue."""
+    """Work that waits for GPUs: pending pods, queued jobs."""
 
     key: str
-    """Owner, or partition."""
+    """Owner or partition."""
     pool: str
-    """Empty where unknown."""
+    """Empty if unknown."""
     gpus: float
     since_seconds: float | None = None
     gpus_each: float | None = None
-    """Of its largest part, which needs them on one node; `None` where unknown."""
+    """GPUs on one node for its largest part; `None` if unknown."""
     namespace: str = ""
     cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetInventory:
-    """What there is, as of one moment."""
+    """Devices and workloads at one time."""
 
     devices: Mapping[str, FleetDevice] = field(default_factory=dict)
     """By uuid."""
     workloads: Mapping[str, Workload] = field(default_factory=dict)
-    """By key; an identity that survives the churn of pods and jobs."""
+    """By key, which survives restarts of pods and jobs."""
     teams: Mapping[str, str] = field(default_factory=dict)
-    """Of each workload, by its key: a label, its namespace or its account."""
+    """Team of each workload by key: a label, its namespace or its account."""
     advice: tuple[NodeAdvice, ...] = ()
     waiting: tuple[WaitingWork, ...] = ()
 
     def merged(self, other: Self) -> Self:
-        """With what another one knows; where both do, as it is here."""
+        """Add what another inventory knows; this one wins."""
         return replace(
             self,
             devices={**other.devices, **self.devices},
@@ -134,17 +134,17 @@ class FleetInventory:
 
 @dataclass(frozen=True, slots=True)
 class FleetDay:
-    """One day of some devices."""
+    """A day of some devices."""
 
     frames: Mapping[str, DayFrame]
     """By uuid."""
     holdings: Mapping[str, tuple[DeviceHolding, ...]] = field(default_factory=dict)
-    """By uuid; shares of one stretch sum to at most 1."""
+    """By uuid; shares of one interval sum to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class HourlySeries:
-    """A figure by the hour, aligned over all subjects of a view; `None` where unknown."""
+    """Hourly figures, aligned over all subjects of a view; `None` if unknown."""
 
     start: Nanoseconds
     values: Sequence[float | None]
@@ -157,64 +157,64 @@ class FleetWorkload:
     case: Case
     pool: str
     nodes: Mapping[str, int]
-    """How many of its devices each node has now."""
+    """Number of its present devices by node."""
     team: str
     busy: HourlySeries
-    """GPUs' worth of time with a kernel resident, all its devices together."""
+    """Time with a kernel resident in GPUs, over all its devices."""
     compute: HourlySeries
-    """GPUs' worth of compute, by the upper bound, peak within the hour of the sum."""
+    """Compute in GPUs by the upper bound; peak within the hour of the sum."""
     memory_bytes: HourlySeries
-    """All its devices together, the peak within the hour."""
+    """Over all its devices, peak within the hour."""
     cluster: str = ""
     has_separate_pods: bool = False
-    """Whether each of its devices is held by a pod of its own, of a Deployment."""
+    """Whether each device is held by a separate pod of a Deployment."""
 
     @property
     def gpus(self) -> int:
-        """Devices that it has now."""
+        """Number of its present devices."""
         return sum(self.nodes.values())
 
     @property
     def namespace(self) -> str:
-        """The workload's; empty without one."""
+        """Namespace of the workload; empty without one."""
         return self.case.workload.namespace if self.case.workload else ""
 
     def needs(self, resource: Resource) -> list[float | None]:
-        """Of each device whose need of a resource was looked at; `None` where it is unknown."""
+        """Return the need of a resource on each device judged; `None` if unknown."""
         fits = self.case.provisioning
         return [fit.resources[resource].need for fit in fits if resource in fit.resources]
 
     @property
     def is_movable(self) -> bool:
-        """Whether it is on one node and may be started elsewhere."""
+        """Whether it is on one node and can be restarted elsewhere."""
         return self.case.workload_class in MOVABLE_CLASSES and len(self.nodes) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPool:
-    """Machines that are interchangeable, over the span. Counts are whole GPUs, however divided."""
+    """Interchangeable machines over the span. Counts are whole GPUs, however divided."""
 
     name: str
     board: str | None
-    """The catalogue's key where all are alike, `None` otherwise."""
+    """Catalogue key if all boards are equal, else `None`."""
     devices: tuple[FleetDevice, ...]
-    """Those that are there now; MIG parents are not among them."""
+    """Present devices, without MIG parents."""
     present: HourlySeries
     held: HourlySeries
-    """GPUs in use or allocated, the mean over the hour."""
+    """GPUs in use or allocated; hourly means."""
     held_peak: HourlySeries
-    """The most that were held at the same moment of the hour."""
+    """Maximum held at once, by hour."""
     active: HourlySeries
     free_by_node: Mapping[str, int]
     """Whole GPUs without a holder now."""
     size_by_node: Mapping[str, int]
     node_free: Mapping[str, HourlySeries] = field(default_factory=dict, hash=False)
-    """By node and hour, GPUs without a holder."""
+    """GPUs without a holder, by node and hour."""
     cluster: str = ""
 
     @property
     def gpus(self) -> float:
-        """Of its devices, MIG instances by their part."""
+        """Capacity of its devices, MIG instances by their share."""
         return sum(each.device.capacity_ratio for each in self.devices)
 
     @property
@@ -224,31 +224,31 @@ class FleetPool:
 
     @property
     def free(self) -> int:
-        """Of these, those without a holder now."""
+        """Whole GPUs without a holder now."""
         return sum(self.free_by_node.values())
 
     @property
     def largest_node(self) -> int:
-        """GPUs of the node that has most."""
+        """Number of GPUs of its largest node."""
         return max(self.size_by_node.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class LostDevice:
-    """A whole GPU that was seen before and is not now, or not with profiling."""
+    """A whole GPU that was seen before but not now, or now without profiling."""
 
     device: FleetDevice
     since: Nanoseconds
-    """When it was seen last."""
+    """Time it was last seen."""
     holder: str = ""
-    """Key of the workload that had it then."""
+    """Key of its workload at that time."""
     is_profiling: bool = False
-    """Whether it is its profiling alone that is lost."""
+    """Whether only its profiling is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a rule of the fleet judges."""
+    """Input of the fleet's rules."""
 
     start: Nanoseconds
     end: Nanoseconds
@@ -256,8 +256,8 @@ class FleetView:
     workloads: tuple[FleetWorkload, ...]
     waiting: tuple[WaitingWork, ...] = ()
     coverage_ratio: float = 0.0
-    """Known time of all devices, over the span."""
+    """Known share of all devices' time over the span."""
     lost: tuple[LostDevice, ...] = ()
     """By pool and uuid."""
     empty: Mapping[str, Nanoseconds] = field(default_factory=dict, hash=False)
-    """By uuid, since when devices are empty that nothing holds now."""
+    """Since when devices without a holder are empty, by uuid."""

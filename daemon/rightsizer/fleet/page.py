@@ -1,4 +1,4 @@
-"""A fleet as one HTML document: pools, waste by team, and what to do about it."""
+"""Page of a fleet: pools, waste by team, recommendations."""
 
 import datetime as dt
 from collections import Counter
@@ -18,12 +18,12 @@ from rightsizer.sizing.estimate import EstimateInterval
 
 _MOST_NAMED: Final = 8
 _LONGEST_STEP: Final = 1500
-"""Characters of a step to take: a list of a thousand nodes is for JSON."""
+"""Characters of a displayed step; JSON has longer ones in full."""
 _JsonMapping = Mapping[str, Any]
 
 
 def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
-    """The whole page, from what `rightsizer fleet --json` prints; a service may have more pages."""
+    """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     open_advice = opened(answer["advice"])
     compatible = [each["savings"] for each in _compatible(open_advice)]
     return rendered(
@@ -72,7 +72,7 @@ def _steps_of(offers: Sequence[_JsonMapping]) -> str:
 
 
 def _compatible(advice: Sequence[_JsonMapping]) -> list[_JsonMapping]:
-    """What can be done together: of advice on the same GPUs what saves most."""
+    """Return compatible advice: of advice on the same GPUs the one that saves most."""
 
     def least(each: _JsonMapping) -> tuple[float, float, str]:
         savings = each["savings"]
@@ -90,13 +90,13 @@ def _compatible(advice: Sequence[_JsonMapping]) -> list[_JsonMapping]:
 
 
 def _sum(savings: Sequence[_JsonMapping], key: str) -> float | None:
-    """What is known of them together; `None` where that is nothing."""
+    """Sum known values; `None` if there are none."""
     known = [each[key] for each in savings if each[key] is not None]
     return sum(known) if known else None
 
 
 def _daily(savings: Sequence[_JsonMapping]) -> EstimateInterval | None:
-    """Dollars a day of them together; `None` where no price is known."""
+    """Return the total dollars a day; `None` without known prices."""
     ends = [_sum(savings, f"dollars_per_hour_{end}") for end in ("low", "high")]
     low, high = (None if each is None else each * HOURS_A_DAY for each in ends)
     if low is None or high is None:

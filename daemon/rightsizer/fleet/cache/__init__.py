@@ -1,1 +1,1 @@
-"""Cache of per-device days: frames, codec, SQLite cache, and what they sum up to."""
+"""Cache of per-device days: frames, codec, SQLite cache, and their sums."""

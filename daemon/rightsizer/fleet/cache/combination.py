@@ -1,4 +1,4 @@
-"""Combines devices into one subject, and what several sources have of a device into its days."""
+"""Combination of devices into a subject's days, and of sources into a device's days."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from rightsizer.model.state import Resource
 
 
 def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> DayFrame:
-    """The same days by the hour: seconds and joules summed, means by known time, largest peaks.
+    """Reduce days to hours: seconds and joules summed, means by known time, maximum peaks.
 
-    Nothing is known outside of the intervals from `first` to `last`, itself included.
+    Intervals outside of `first` to `last`, inclusive, are unknown.
     """
     if frame.grid.step == COARSE_STEP:
         return frame
@@ -44,7 +44,7 @@ def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> Day
 
 
 def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
-    """Values by the hour from those by five minutes, the last axis, and their known time."""
+    """Reduce five-minute values to hours along the last axis, weighted by known time."""
     parts, time = (each.reshape(*each.shape[:-1], -1, _FINE_OF_HOUR) for each in (values, known))
     is_known = ~np.isnan(parts)
     if kind is ColumnKind.PEAK:
@@ -54,7 +54,7 @@ def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
         found = parts.sum(axis=-1) / parts.shape[-1]
     elif kind is ColumnKind.MEAN:
         weights = time * is_known
-        # Where no time is known, all count alike.
+        # Without known time, use equal weights.
         weights = np.where(weights.sum(axis=-1, keepdims=True) > 0, weights, is_known)
         found = (parts * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), _LEAST)
     else:
@@ -63,26 +63,26 @@ def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
 
 
 _LEAST: Final = 1e-300
-"""More than nothing, to divide by."""
+"""Smallest divisor, to avoid division by zero."""
 _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
 _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePart:
-    """What belongs to a subject of one device's day."""
+    """Part of one device's day that belongs to a subject."""
 
     frame: DayFrame | None
-    """`None` where nothing is known of the device."""
+    """`None` if nothing is known of the device."""
     grid: Grid
     first: int
     last: int
-    """Itself included."""
+    """Inclusive."""
     share_ratio: float = 1.0
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the day belongs to it."""
+        """Whether the whole day belongs to it."""
         return self.first == 0 and self.last == self.grid.count - 1 and self.share_ratio >= 1.0
 
     @property
@@ -91,17 +91,17 @@ class DevicePart:
         return slice(self.first, self.last + 1)
 
     def by_the_hour(self) -> DevicePart:
-        """The same by the hour; an hour that is begun belongs to it by the part of it."""
+        """Return the part by hours; a partial hour belongs to it proportionally."""
         if self.grid.step == COARSE_STEP:
             return self
         each = COARSE_STEP // self.grid.step
         first, last = self.first // each, self.last // each
-        # What is left of the day by five minutes is cut off before it is summed up.
+        # Cut off the other five-minute intervals before summing.
         frame = None if self.frame is None else by_the_hour(self.frame, self.first, self.last)
         return DevicePart(frame, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
 
     def values(self, layout: FrameLayout) -> Floats:
-        """Its part of some columns: 0 where it does not count, `nan` for an unknown measure."""
+        """Return its share of columns: 0 outside of it, `nan` for unknown measures."""
         found = np.zeros((len(layout.columns), self.grid.count), np.float32)
         found[layout.additive :, self.inside] = np.nan
         if self.frame is not None:
@@ -115,17 +115,17 @@ class DevicePart:
 
 @lru_cache(maxsize=256)
 def _common(one: FrameLayout, other: FrameLayout) -> tuple[Floats, Floats]:
-    """Where the columns that both have stand in each, to choose rows by."""
+    """Return the row indices of the common columns in each layout."""
     columns = [column for column in one.columns if column in other.places]
     mine, theirs = ([each.places[column] for column in columns] for each in (one, other))
     return np.array(mine, int), np.array(theirs, int)
 
 
 def combined(parts: Sequence[DevicePart]) -> DayFrame:
-    """The day of a subject from its parts, with the number of its devices.
+    """Combine the parts of a subject's day, with the number of its devices.
 
-    Sums are of the same moments. What adds up does so over the devices that are known; a measure
-    is known only where it is known of all of them.
+    Additive columns are summed over known devices; a measure is known only if it is known for all
+    of them.
     """
     if len(parts) == 1 and parts[0].is_whole and parts[0].frame is not None:
         return parts[0].frame
@@ -142,13 +142,13 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
         devices[part.inside] += np.float32(part.share_ratio)
         own = part.values(layout)
         values += own
-        # Peaks are those of the shared means, in the same order.
+        # Peaks of the shared means, in the same order.
         excesses = np.fmax(excesses, own[peaks:].astype(float) - own[means:peaks])
         weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
         for resource, histogram in part.frame.demands.items() if part.frame else ():
             mine = histogram if weight >= 1.0 else histogram.scaled(weight)
             demands.setdefault(resource, Histogram()).merge(mine)
-    # What is unknown of one is unknown of the sum of the means already.
+    # Unknown values of a part already make the sum of means unknown.
     values[peaks:] = values[means:peaks] + excesses
     values[means:, devices == 0] = np.nan
     values[layout.places[DEVICES]] = devices
@@ -157,7 +157,7 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
 
 @lru_cache(maxsize=256)
 def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
-    """Devices, all that adds up of any; the measures whose mean and peak are known of all."""
+    """Return the layout of devices, all additive columns, and measures known for all parts."""
     everywhere = set.intersection(*(set(each.columns) for each in layouts)) if layouts else set()
     columns = {column for each in layouts for column in each.columns}
     shared = {column for column in columns if kind_of(column) not in _MEASURES} | {DEVICES}
@@ -169,13 +169,13 @@ def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
 
 
 def are_aligned(grids: Iterable[Grid]) -> bool:
-    """Whether each day is in a grid of the same days wherever it is."""
+    """Whether overlapping grids cover the same days."""
     spans = sorted({(grid.day, grid.day + grid.days) for grid in grids})
     return all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
-    """Each day with its part of the distributions, by the time that is known of it."""
+    """Split frames into days, with distributions divided by known time."""
     for frame in frames:
         if frame.grid.days == 1:
             yield frame
@@ -192,7 +192,7 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
 
 
 def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
-    """Holdings that end with their day, and go on with the next one."""
+    """Split holdings at the end of days."""
     for row in rows:
         each = DAY // row.grid.step
         for place, grid in enumerate(row.grid.parts()):
@@ -202,9 +202,9 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
 
 
 def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
-    """The days of a device, oldest first, one frame for each time.
+    """Merge a device's days, oldest first, into one frame per time.
 
-    It is by the day where several sources have it, of which the preferred ones are first.
+    Days that several sources have are split; `sources` are in order of preference.
     """
     found = list(cached)
     if len({each.source for each in found}) > 1:
@@ -215,7 +215,7 @@ def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list
 
 
 def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
-    """Of each device and day, who held it by the first source that knows."""
+    """Return the holdings of each device and day by the first source that knows."""
     found: list[HoldingRow] = []
     for _, of_device in groupby(rows, lambda row: row.uuid):
         known = list(of_device)
@@ -236,7 +236,7 @@ def _rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
 
 
 def _merged(frames: Sequence[DayFrame]) -> DayFrame:
-    """Each column and distribution of the first frame that has it."""
+    """Take each column and distribution from the first frame that has it."""
     if len(frames) == 1:
         return frames[0]
     if len({frame.grid.step for frame in frames}) > 1:

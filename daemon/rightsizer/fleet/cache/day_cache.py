@@ -1,4 +1,4 @@
-"""DayCache: SQLite cache of per-device days; safe to delete, everything can be fetched again."""
+"""SQLite cache of per-device days; safe to delete: everything can be fetched again."""
 
 import json
 from collections import defaultdict
@@ -38,14 +38,14 @@ CREATE TABLE done (
 """
 
 _WITH_QUEUES: Final = "DELETE FROM done WHERE source = 'dcgm-exporter'"
-"""Days that were kept without the queues of serving engines are read again."""
+"""Days cached without queues of serving engines are fetched again."""
 
 DAY_CACHE_SCHEMAS: Final = (_FIRST, LEDGER_SCHEMA, TRACK_SCHEMA, _WITH_QUEUES)
-"""The n-th script leads from schema n-1 to n.
+"""Script n migrates from schema n-1 to n.
 
-Days count since the epoch, times and steps are nanoseconds; `data` is a frame as
-`day_codec` writes it, of so many days as `days` says, the first of which is `day`.
-`done.until` is when a device's day was asked for last.
+Days count since the epoch, times and steps are nanoseconds; `data` is a frame encoded by
+`day_codec`, covering `days` days from `day`. `done.until` is the time of a device's last
+fetch of a day.
 """
 _CALLED: Final = Called("the kept days", "fleet.path", "look or service")
 _FORGET: Final = (
@@ -71,41 +71,41 @@ SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
 
 
 class CachedFrame(NamedTuple):
-    """A device's days as one source reads them."""
+    """Days of a device from one source."""
 
     source: str
     frame: DayFrame
 
 
 class HoldingRow(NamedTuple):
-    """A workload's part of a device over some intervals of a day, as one source reads it."""
+    """Share of a device that a workload held over intervals of a day, from one source."""
 
     uuid: str
     source: str
     grid: Grid
     workload: str
-    """Its key."""
+    """Key of the workload."""
     first: int
     last: int
     share_ratio: float
 
     @property
     def start(self) -> Nanoseconds:
-        """Wall time at which the first interval begins."""
+        """Wall time of the start of the first interval."""
         return self.grid.time(self.first)
 
     @property
     def end(self) -> Nanoseconds:
-        """Wall time at which the last interval ends."""
+        """Wall time of the end of the last interval."""
         return self.grid.time(self.last + 1)
 
     def places(self, grid: Grid) -> tuple[int, int]:
-        """Its first interval on another grid, and the one after its last."""
+        """Return its first interval on another grid, and the one after its last."""
         return (self.start - grid.start) // grid.step, -(-(self.end - grid.start) // grid.step)
 
 
 def by_first_day(rows: Iterable[HoldingRow]) -> Mapping[int, list[HoldingRow]]:
-    """Rows by the first day of their grids."""
+    """Group rows by the first day of their grids."""
     found: defaultdict[int, list[HoldingRow]] = defaultdict(list)
     for row in rows:
         found[row.grid.day].append(row)
@@ -114,14 +114,14 @@ def by_first_day(rows: Iterable[HoldingRow]) -> Mapping[int, list[HoldingRow]]:
 
 @dataclass(frozen=True, slots=True)
 class PackedDay:
-    """A day of some devices as it is stored."""
+    """A day of some devices, as stored."""
 
     source: str
     grid: Grid
     uuids: tuple[str, ...]
-    """All that were read, those without samples included."""
+    """All fetched devices, including those without samples."""
     until: Nanoseconds
-    """Up to when there could be samples when it was read."""
+    """Time up to which samples could exist when it was fetched."""
     frames: Mapping[str, bytes]
     holdings: Mapping[str, tuple[DeviceHolding, ...]]
 
@@ -129,32 +129,32 @@ class PackedDay:
     def of(
         cls, source: str, grid: Grid, uuids: Sequence[str], until: Nanoseconds, day: FleetDay
     ) -> Self:
-        """What a source gave, packed."""
+        """Pack what a source returned."""
         frames = {uuid: pack(frame) for uuid, frame in day.frames.items()}
         return cls(source, grid, tuple(uuids), until, frames, dict(day.holdings))
 
 
 class DayCache:
-    """Days in SQLite. One process writes; others read at the same time, read-only."""
+    """Days in SQLite. One process writes; others may read concurrently."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open the file, which is created where there is none.
+        """Open the file, or create it.
 
         Raises:
-            HistoryError: another process writes it, a newer program wrote it, or the place
-                cannot be read or written.
+            HistoryError: another process writes it, a newer version wrote it, or it is
+                    inaccessible.
         """
         self.database = Database(
             path, DAY_CACHE_SCHEMAS, read_only=read_only, is_durable=False, called=_CALLED
         )
         self._known: dict[str, str] = {}
-        """Workloads as they were written."""
+        """Workloads as last written."""
 
     def put(self, day: PackedDay) -> None:
-        """Replace what is stored of a day of some devices, as a whole or not at all.
+        """Replace a day of some devices atomically.
 
         Raises:
-            HistoryError: the disk is full, or the file broke and a new one was begun.
+            HistoryError: the disk is full, or the file was broken and replaced.
         """
         grid, until = day.grid, day.until
         former = [(uuid, day.source, grid.day, grid.day + grid.days - 1) for uuid in day.uuids]
@@ -185,15 +185,15 @@ class DayCache:
         self._known |= news
 
     def done(self, source: str, days: Sequence[int]) -> dict[tuple[int, str], Nanoseconds]:
-        """By day and uuid, up to when a source was read on some days, the first to the last."""
+        """Return by day and uuid up to when a source was read, for consecutive days."""
         query = "SELECT day, uuid, until FROM done WHERE source = ? AND day BETWEEN ? AND ?"
         rows = self.database.rows(query, (source, days[0], days[-1]))
         return {(day, uuid): until for day, uuid, until in rows}
 
     def frames(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
-        """The days of some devices, oldest first, from a day to another, itself included.
+        """Return the days of devices, oldest first; both ends inclusive.
 
-        A row that cannot be read is left out: that time counts as unknown.
+        Unreadable rows are skipped: their time counts as unknown.
         """
         found: dict[str, list[CachedFrame]] = {}
         for uuid, day, source, step, days, data in self.database.rows(
@@ -207,7 +207,7 @@ class DayCache:
     def holdings(
         self, first: int, last: int, uuids: Sequence[str] | None = None
     ) -> list[HoldingRow]:
-        """Who held some devices, or all, from a day to another, by device, oldest first."""
+        """Return the holdings of some or all devices, by device, oldest first; days inclusive."""
         chosen, values = "", list[Any]((first, last))
         if uuids is not None:
             chosen = "AND uuid IN (SELECT value FROM json_each(?))"
@@ -220,12 +220,12 @@ class DayCache:
         ]
 
     def workloads(self) -> dict[str, Workload]:
-        """All workloads that ever held a device, by key, as they were seen last."""
+        """Return all workloads that ever held a device, by key, as last seen."""
         rows = self.database.rows("SELECT key, facts FROM workload", ())
         return {key: codec.decode(text, Workload) for key, text in rows}
 
     def forget(self, before: int) -> int:
-        """Delete what is older than a day; how many frames were deleted."""
+        """Delete what is older than a day; return the number of deleted frames."""
         with self.database.transaction() as connection:
             counts = [
                 connection.execute(each, {"before": before}).rowcount for each in _FORGET_BEFORE
@@ -236,7 +236,7 @@ class DayCache:
         return counts[0]
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the file, so that others can write it."""
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Codec of frames: a day in a few hundred bytes, and back.
+"""Codec of frames: a day in a few hundred bytes.
 
-Seconds and joules keep 16 bits of their mantissa (a sixteenth of a second of an hour), means and
-peaks 11, as blocks do; a peak is never below what it was. What was read back is written alike.
+Seconds and joules keep 16 bits of mantissa (1/16 s in an hour), means and peaks 11, like blocks;
+peaks are rounded up. Encoding a decoded frame gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 
 _VERSION: Final = b"\x01"
 _SIZES: Final = struct.Struct("<HH")
-"""Bytes of the names, and how many distributions follow the numbers."""
+"""Bytes of the names, and number of distributions after the numbers."""
 _BIN: Final = struct.Struct("<Bf")
 _LEVEL: Final = 3
-"""A third of the time of the usual one, and a hundredth larger."""
+"""A third of the default level's time, for 1% more size."""
 _LANE: Final = 4
-"""Bytes of a number."""
+"""Bytes per number."""
 _LOOSE: Final = 13
-"""Bits that a mean does without, of the 23 of a mantissa."""
+"""Mantissa bits dropped from means, of 23."""
 _TIGHT: Final = 8
-"""Bits that seconds do without."""
+"""Mantissa bits dropped from seconds."""
 
 
 def pack(frame: DayFrame) -> bytes:
-    """A frame as bytes, without its grid."""
+    """Encode a frame, without its grid."""
     layout, values = frame.layout, frame.values
     means, peaks = layout.additive, layout.additive + layout.means
-    # Without bits that no reader needs, so that they compress.
+    # Drop insignificant bits to compress better.
     parts = (
         _cut(values[:means], _TIGHT),
         _cut(values[means:peaks], _LOOSE),
         lifted(values[peaks:]),
     )
     numbers = np.concatenate([part.ravel() for part in parts]).astype("<f4")
-    # The first bytes of all numbers, then the second ones: what is alike stands together.
+    # Byte planes: similar bytes are adjacent, and compress better.
     planes = numbers.view(np.uint8).reshape(-1, _LANE).T.tobytes()
     names = "\n".join(layout.columns).encode()
     written = [_SIZES.pack(len(names), len(frame.demands)), names, planes]
@@ -60,10 +60,10 @@ def pack(frame: DayFrame) -> bytes:
 
 
 def unpack(grid: Grid, data: bytes) -> DayFrame:
-    """The frame that `pack` wrote.
+    """Decode a frame.
 
     Raises:
-        ValueError: the bytes are not such a frame, or one of another version.
+        ValueError: the bytes are no such frame, or of another version.
     """
     if data[:1] != _VERSION:
         raise ValueError("a track of another version")
@@ -83,12 +83,12 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
 
 
 def lifted(values: Floats) -> Floats:
-    """Peaks as half floats hold them, none below what it was."""
+    """Round peaks up to half floats."""
     return _cut(values, _LOOSE, up=True)
 
 
 def _cut(values: Floats, bits: int, *, up: bool = False) -> Floats:
-    """All numbers, none of which is negative, with the last bits of their mantissa rounded off."""
+    """Round the last bits of the mantissa off; numbers must not be negative."""
     added = (1 << bits) - 1 if up else 1 << (bits - 1)
     words = np.ascontiguousarray(values, np.float32).view(np.uint32) + np.uint32(added)
     return (words & np.uint32(0xFFFFFFFF - (1 << bits) + 1)).view(np.float32)
@@ -112,7 +112,7 @@ def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
 
 
 _RESOURCES: Final = tuple(each for each in Resource if each is not Resource.MEDIA)
-"""Those of the version; a later one is stored by its name, and a little longer."""
+"""Resources of this version; later ones are stored by name, a little longer."""
 _USUAL: Final[tuple[tuple[ColumnKind, Iterable[str]], ...]] = (
     (ColumnKind.COUNT, Tier), (ColumnKind.PRESSED, _RESOURCES), (ColumnKind.SATURATED, _RESOURCES),
     (ColumnKind.TIER, Tier), (ColumnKind.CONDITION, Condition), (ColumnKind.WASTE_JOULES, Cause),
@@ -120,4 +120,4 @@ _USUAL: Final[tuple[tuple[ColumnKind, Iterable[str]], ...]] = (
     (ColumnKind.PEAK, Measure),
 )  # fmt: skip
 _DICTIONARY: Final = "\n".join(kind.column(name) for kind, each in _USUAL for name in each).encode()
-"""The names that nearly every frame has; it belongs to the version, so that no new one joins."""
+"""Names in nearly every frame; fixed, since it is part of the format version."""

@@ -1,4 +1,4 @@
-"""DayFrame: days of a device or workload as columns, on a grid of days and steps."""
+"""Days of a device or workload as columns, on a grid of days and steps."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
 
 Floats: TypeAlias = NDArray[Any]
-"""Numbers, `nan` where one is unknown."""
+"""Numbers; `nan` if unknown."""
 
 
 class ColumnKind(StrEnum):
-    """What the values of a column are, and so how those of several subjects add up."""
+    """Meaning of a column's values, which determines how several subjects combine."""
 
     STATE = "state"
-    """Seconds of the interval in a state; `unknown` is what the others leave of it."""
+    """Seconds of the interval in a state; `unknown` is the rest."""
     CONDITION = "condition"
-    """Seconds during which a condition held."""
+    """Seconds with a condition."""
     TIER = "tier"
-    """Seconds that were read with a telemetry tier."""
+    """Seconds read with a telemetry tier."""
     SATURATED = "saturated"
     """Seconds at a resource's limit."""
     PRESSED = "pressed"
-    """Seconds at a resource's limit while the application was short of it."""
+    """Seconds at a resource's limit while the application lacked it."""
     WASTE = "waste"
-    """Seconds' worth that a cause took."""
+    """Equivalent seconds lost to a cause."""
     WASTE_JOULES = "waste_joules"
     USED = "used"
     """Name `seconds` or `joules`."""
     ENERGY = "energy"
     """Name `joules`."""
     MEAN = "mean"
-    """Of a measure over the known time, idle time included: a share of a device, or bytes."""
+    """Mean of a measure over known time, idle time included: a share of a device, or bytes."""
     PEAK = "peak"
-    """The largest reading of a measure."""
+    """Maximum of a measure."""
     COUNT = "count"
     """Name `devices`: whole GPUs, as a mean over the interval."""
 
     def column(self, name: str) -> str:
-        """The name of a column of this kind, `kind:name`, by which it is stored."""
+        """Return the stored name of a column of this kind, `kind:name`."""
         return f"{self}:{name}"
 
 
 @lru_cache(maxsize=1024)
 def kind_of(column: str) -> ColumnKind:
-    """The kind in a column's name.
+    """Return the kind of a column by its name.
 
     Raises:
-        ValueError: it is not the name of a column.
+        ValueError: it is no column name.
     """
     return ColumnKind(column.partition(":")[0])
 
 
 DEVICES: Final = ColumnKind.COUNT.column("devices")
-"""How many devices a workload had; a device has one of itself."""
+"""Devices of a workload; a device has one."""
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256
@@ -71,29 +71,29 @@ _LAYOUTS_KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameLayout:
-    """Which column stands where: what adds up first, then means, then peaks.
+    """Order of columns: additive ones, then means, then peaks.
 
-    The same columns have the same layout object, so that layouts are compared by identity.
+    Equal columns share a layout object, so layouts are compared by identity.
     """
 
     columns: tuple[str, ...]
     places: Mapping[str, int]
-    """By a column's name."""
+    """By column name."""
     additive: int
-    """How many of the first columns add up."""
+    """Number of leading additive columns."""
     means: int
-    """How many means follow."""
+    """Number of means that follow."""
     states: tuple[int, ...]
-    """Places of the states that are known."""
+    """Places of the known states."""
     kinds: tuple[tuple[slice, ColumnKind], ...]
-    """Where the columns of each kind stand, which are neighbors."""
+    """Slices of the columns of each kind."""
 
     @classmethod
     def of(cls, columns: Iterable[str]) -> FrameLayout:
-        """The layout of some columns, in whatever order.
+        """Return the layout of columns in any order.
 
         Raises:
-            ValueError: one is not the name of a column.
+            ValueError: one is no column name.
         """
         return _layout(tuple(columns))
 
@@ -102,16 +102,16 @@ class FrameLayout:
 class DayFrame:
     """Days of a device or workload.
 
-    A column that is missing is not known at all. Columns of seconds that were asked for and had
-    no samples are 0 where the subject is known; those of measures are `nan` there.
+    Missing columns are unknown. Columns of seconds that were queried without samples are 0 while
+    the subject is known; those of measures are `nan`.
     """
 
     grid: Grid
     layout: FrameLayout
     values: Floats
-    """By column and interval, in four bytes each."""
+    """By column and interval, four bytes each."""
     demands: Mapping[Resource, Histogram] = field(default_factory=dict)
-    """What was used of each resource, where it is exported, in nanoseconds with the idle ones."""
+    """Distribution of each exported resource's use in nanoseconds, idle time included."""
 
     @classmethod
     def of(
@@ -120,7 +120,7 @@ class DayFrame:
         columns: Mapping[str, ArrayLike],
         demands: Mapping[Resource, Histogram] | None = None,
     ) -> Self:
-        """A frame of columns by name, each with a number for each interval."""
+        """Create a frame from columns by name, with a number per interval."""
         layout = FrameLayout.of(columns)
         values = np.empty((len(layout.columns), grid.count), np.float32)
         with np.errstate(over="ignore"):  # A store may say anything; what is too large is infinite.
@@ -130,25 +130,25 @@ class DayFrame:
 
     @property
     def columns(self) -> dict[str, Floats]:
-        """The columns by name."""
+        """Columns by name."""
         return dict(zip(self.layout.columns, self.values, strict=True))
 
     def column(self, name: str) -> Floats | None:
-        """One column, `None` where it is not known at all."""
+        """Return a column, or `None` if unknown."""
         place = self.layout.places.get(name)
         return None if place is None else self.values[place]
 
     def known_seconds(self) -> Floats:
-        """By interval, seconds whose state is known; 0 where nothing is."""
+        """Seconds of known state by interval; 0 if unknown."""
         return zero_where_unknown(self.values[[*self.layout.states]].sum(axis=0, dtype=float))
 
 
 def frames_of(
     grid: Grid, columns: Mapping[str, Floats], demands: Iterable[Mapping[Resource, Histogram]]
 ) -> Iterator[DayFrame]:
-    """The frames of some devices, which have a row in each column and may end before the grid.
+    """Yield the frames of devices, which are the rows of each column; they may end early.
 
-    Columns of which nothing is known are left out.
+    Columns without known values are omitted.
     """
     layout = FrameLayout.of(columns)
     shape = next(iter(columns.values())).shape
@@ -163,13 +163,13 @@ def frames_of(
 
 
 def zero_where_unknown(values: Floats) -> Floats:
-    """The same with 0 for what is not known."""
+    """Replace unknown values by 0."""
     return np.where(np.isnan(values), 0.0, values)
 
 
 @lru_cache(maxsize=_LAYOUTS_KEPT)
 def _layout(columns: tuple[str, ...]) -> FrameLayout:
-    """Layout by columns in a source's order, which hardly changes: sorting them takes time."""
+    """Cache layouts by source order, which rarely changes: sorting is slow."""
     ordered = sorted(columns, key=lambda column: (_LAST.get(kind_of(column), 0), column))
     return _sorted_layout(tuple(ordered))
 

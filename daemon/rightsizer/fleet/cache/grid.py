@@ -1,4 +1,4 @@
-"""Grid: days in equal steps, on which samples stand for the intervals that end with them."""
+"""Grid of days in equal steps; a sample stands for the interval that ends with it."""
 
 from typing import Any, Final
 
@@ -13,25 +13,25 @@ COARSE_STEP: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The intervals of some days. A sample at a time stands for the interval that ends there."""
+    """Intervals of some days. A sample stands for the interval that ends at its time."""
 
     day: int
-    """The first, in days since the epoch."""
+    """First day, counted since the epoch."""
     step: Nanoseconds
-    """Five minutes, or an hour."""
+    """Five minutes or an hour."""
     days: int = 1
-    """How many there are, one after the other."""
+    """Number of consecutive days."""
     clipped: int = 0
-    """Intervals that are read, from the beginning; 0 for all. The frame has the whole grid."""
+    """Number of leading intervals that are read; 0 for all. Frames have the whole grid."""
 
     @property
     def start(self) -> Nanoseconds:
-        """Wall time at which the first day begins."""
+        """Wall time of the start of the first day."""
         return self.day * DAY
 
     @property
     def end(self) -> Nanoseconds:
-        """Wall time at which the last interval is over."""
+        """Wall time of the end of the last interval."""
         return self.time(self.count)
 
     @property
@@ -40,20 +40,20 @@ class Grid:
         return self.clipped or self.days * (DAY // self.step)
 
     def time(self, place: int) -> Nanoseconds:
-        """Wall time at which an interval begins."""
+        """Return the wall time of an interval's start."""
         return self.start + place * self.step
 
     def parts(self) -> "tuple[Grid, ...]":
-        """The same in grids of a day each, oldest first."""
+        """Split into grids of a day each, oldest first."""
         return tuple(Grid(self.day + place, self.step) for place in range(self.days))
 
     def by(self, step: Nanoseconds) -> "Grid":
-        """The same days by another step."""
+        """Return the same days with another step."""
         return Grid(self.day, step, self.days)
 
     def places(self, times: Any) -> Any:
-        """Indices of the intervals that times stand for, one or many, those of other days too.
+        """Return the intervals of one or many times, which may lie on other days.
 
-        Stores answer to the millisecond, so that what is off by less is the same interval.
+        Stores answer in milliseconds, so smaller differences are ignored.
         """
         return (times - self.start + self.step // 2) // self.step - 1

@@ -1,4 +1,4 @@
-"""Blocks and distributions of day frames, worked out when they are asked for."""
+"""Blocks and distributions of day frames, computed on demand."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _RECORD: Final = np.dtype(
     [("number", ">u4"), ("tenths", ">u2"), ("halves", ">f2", 2 * len(Measure))]
 )
 _Day = tuple[DayFrame, Floats]
-"""A frame with the part of each interval that is known, 0 to 1."""
+"""A frame with the known share of each interval, 0 to 1."""
 
 
 def blocks_of(days: Iterable[_Day]) -> Blocks:
-    """The blocks of some days, oldest first."""
+    """Return the blocks of days, oldest first."""
     found = [b""]
     for frame, parts in days:
         each, known = frame.grid.step // BLOCK_SPAN, parts > 0
@@ -45,7 +45,7 @@ def blocks_of(days: Iterable[_Day]) -> Blocks:
 
 
 def _columns_of(days: Iterable[_Day], measure: Measure) -> tuple[Floats, ...]:
-    """The columns of `blocks_of(days).series(measure)`, without the bytes of other measures."""
+    """Return the columns of `blocks_of(days).series(measure)`, without other measures' bytes."""
     unit = _UNITS.get(measure, 1.0)
     found: list[tuple[Floats, ...]] = [_NO_BLOCKS]
     for frame, parts in days:
@@ -60,9 +60,9 @@ def _columns_of(days: Iterable[_Day], measure: Measure) -> tuple[Floats, ...]:
 
 
 def _series(numbers: Floats, *columns: Floats) -> Series:
-    """The same as numbers of their own, which most readers need of one column alone."""
+    """Convert to Python numbers; most readers need only one column."""
     if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
-        # Nothing is missing: a range takes no memory.
+        # Without gaps a range needs no memory.
         whole = range(int(numbers[0]), int(numbers[-1]) + 1)
         return Series(whole, *map(_column, columns))
     return Series(numbers.tolist(), *map(_column, columns))
@@ -83,7 +83,7 @@ def _numbers(frame: DayFrame, known: Floats) -> Floats:
 
 
 def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
-    """Means and peaks as half floats, `nan` where either is unknown."""
+    """Return means and peaks as half floats, `nan` if either is unknown."""
     means, peaks = frame.column(f"mean:{measure}"), frame.column(f"peak:{measure}")
     if means is None or peaks is None:  # A mean says nothing of what is needed at most.
         unknown = np.full(frame.grid.count, np.nan, np.float16)
@@ -95,7 +95,7 @@ def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
 
 
 class BlockColumns:
-    """All blocks of frames with the known part of each interval; a measure is computed once."""
+    """Blocks of frames with their known shares; measures are computed once."""
 
     def __init__(self, days: Sequence[_Day]) -> None:
         self.days = days
@@ -103,7 +103,7 @@ class BlockColumns:
         self._series: dict[tuple[Measure, int, int], Series] = {}
 
     def series(self, measure: Measure, first: int, last: int) -> Series:
-        """A measure from one block to another, the last not included."""
+        """Return a measure from one block to another, exclusive."""
         numbers, *columns = self._columns(measure)
         low, high = (bisect_left(numbers, each) for each in (first, last))
         key = measure, low, high
@@ -113,7 +113,7 @@ class BlockColumns:
 
 
 class CachedBlocks(Blocks):
-    """The blocks that begin in a span of time; those of the same columns and span are equal."""
+    """Blocks that begin in a span; equal if columns and span are."""
 
     __slots__ = ("_identity",)
     _identity: tuple[BlockColumns, int, int]
@@ -124,12 +124,12 @@ class CachedBlocks(Blocks):
 
     @property
     def data(self) -> bytes:
-        """As `Blocks` keep them."""
+        """Encoded as in `Blocks`."""
         columns, first, last = self._identity
         return blocks_of(columns.days).between(first * BLOCK_SPAN, last * BLOCK_SPAN).data
 
     def series(self, measure: Measure) -> Series:
-        """One measure by columns."""
+        """Return one measure in columns."""
         columns, first, last = self._identity
         return columns.series(measure, first, last)
 
@@ -150,35 +150,35 @@ _RESOURCES: Final = {
     Measure.COMPUTE_AT_LEAST: None,
 }
 _ROWS: Final = {resource: row for row, resource in enumerate((*Resource, None))}
-"""Of each distribution; the last is that of the lower bound of compute."""
+"""Row of each distribution; the last is compute's lower bound."""
 _IDLE: Final = tuple(
     tuple(f"state:{state}" for state in states)
     for states in ((State.IDLE_EMPTY,), sorted(IDLE_STATES))
 )
-"""States in which nothing is used: of memory, and of all else."""
+"""States without use, for memory and for other resources."""
 
 
 def histogram_of(weights: Floats) -> Histogram:
-    """The histogram of some weights by percent."""
+    """Build a histogram from weights by percent."""
     used = np.flatnonzero(weights > 0)
     return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
 
 
 Distributions = tuple[Mapping[Resource, Histogram], Histogram]
-"""What was used of each resource, and the lower bound of compute."""
+"""Use of each resource, and compute's lower bound."""
 
 
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are still being added up, as rows of weights by percent.
+    """Accumulator of distributions, as rows of weights by percent.
 
-    Those of many subjects are a table of such rows.
+    For many subjects, it is a table of such rows.
     """
 
     exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over all known time, idle time included."""
     estimated: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
-    """Over the active time, for memory over the held time."""
+    """Over active time; for memory over held time."""
 
     def add(self, other: Demands) -> None:
         """Add those of other intervals."""
@@ -186,9 +186,9 @@ class Demands:
         self.estimated += other.estimated
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> Distributions:
-        """The distributions over the active time, for memory over the held time, by time by state.
+        """Return the distributions over active (memory: held) time, given time by state.
 
-        While a device idles it uses nothing, so idle time is what lies lowest.
+        An idle device uses nothing, so idle time is the lowest part.
         """
         known, found = sum(states.values()) - states.get(State.UNKNOWN, 0), self.estimated
         if known and self.exported.any():
@@ -209,9 +209,9 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over any intervals of like frames, from their known seconds.
+    """Use of each resource over intervals of like frames, by known seconds.
 
-    The frames have the same columns, and distributions of the same resources. `values` has their
+    Frames have the same columns, and distributions of the same resources. `values` are their
     columns, `known` their known seconds.
     """
 
@@ -223,9 +223,9 @@ class DayDemands:
         self._totals = known.sum(axis=1)
 
     def over(self, first: int, last: int) -> Demands:
-        """Those of each frame from an interval to another, `last` not included.
+        """Return each frame's distributions from one interval to another, exclusive.
 
-        Of a distribution that is exported they have their part.
+        Exported distributions are included proportionally.
         """
         count, parts = len(self._frames), self._known[:, first:last].sum(axis=1)
         parts = parts / np.where(self._totals > 0, self._totals, np.inf)
@@ -245,9 +245,9 @@ class DayDemands:
 
     @cached_property
     def _points(self) -> tuple[Floats, Floats]:
-        """By frame, interval and measure, times at its peak and below, and bins of both.
+        """Return, by frame, interval and measure, times at its peak and below, and bins of both.
 
-        The bins of a measure follow those of the one before, those of a frame likewise.
+        Bins of measures and frames are consecutive.
         """
         frame, values = self._frames[0], self._values
         places = frame.layout.places
@@ -264,7 +264,7 @@ class DayDemands:
         held, active = map(self._time_without, _IDLE)
         usable = [held if each is Measure.MEMORY else active for each in wanted]
         time: Floats = np.stack(usable, axis=1) if usable else means
-        # Nothing that is unknown is more than 0.
+        # Comparisons with unknown values are false.
         counts = (time > 0) & (peaks >= 0) & (means >= 0)
         time, known, means, peaks = (
             np.where(counts, each, 0.0) for each in (time, self._known[:, None], means, peaks)
@@ -278,12 +278,12 @@ class DayDemands:
         return times.swapaxes(1, 2), bins.swapaxes(1, 2)
 
     def _time_without(self, states: Sequence[str]) -> Floats:
-        """Known seconds of each interval without those of some states."""
+        """Return known seconds of each interval outside of some states."""
         places = self._frames[0].layout.places
         return self._known - sum(self._values[:, places[each]] for each in states if each in places)
 
 
 def bins_of(values: Floats) -> Floats:
-    """The bin of each of some ratios, as `Histogram.add` tells it."""
+    """Return the bins of ratios, as in `Histogram.add`."""
     scaled = np.minimum(values * (BINS - 1) - _ROUNDING, BINS - 2)
     return np.where(scaled <= 0, 0, scaled.astype(int) + 1)

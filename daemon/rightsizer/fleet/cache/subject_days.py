@@ -1,4 +1,4 @@
-"""SubjectDays: cached days of a device or workload, and any span of them as a window."""
+"""Cached days of a device or workload, and windows over any span of them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.WASTE_JOULES: Cause,
 }
 Amounts = Mapping[ColumnKind, Mapping[Any, float]]
-"""Seconds and joules by kind and name, a member of the kind's enumeration where it has one."""
+"""Seconds and joules by kind and name, as an enumeration member if there is one."""
 
 
 @lru_cache(maxsize=256)
 def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ...]:
-    """Place, kind and name of what adds up; names of a later version are left out."""
+    """Return place, kind and name of additive columns; later versions' names are skipped."""
     found: list[tuple[int, ColumnKind, str]] = []
     for place, column in enumerate(layout.columns[: layout.additive]):
         kind, name = kind_of(column), column.partition(":")[2]
@@ -75,7 +75,7 @@ def _times(amounts: Mapping[Any, float]) -> dict[Any, Nanoseconds]:
 
 
 def _states(seconds: Mapping[State, float], span: Nanoseconds) -> dict[State, Nanoseconds]:
-    """Time by state; what has no state of the span is unknown."""
+    """Return time by state; the rest of the span is unknown."""
     found: dict[State, Nanoseconds] = _times(seconds)
     found.pop(State.UNKNOWN, None)
     beyond = sum(found.values()) - span
@@ -91,14 +91,14 @@ _WORKLOAD: Final = workload_subject("")
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _NEARLY_ALL: Final = 0.95
-"""Of an interval: a monitor that looks in is no work."""
+"""Share of an interval: a monitor's brief access is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
-"""What is kept is rounded; beyond that it cannot be true."""
+"""Tolerance for rounding; larger values are impossible."""
 
 
 class _LikeDays:
-    """Frames of the same days and columns, which are summed up together, each span once."""
+    """Frames with equal days and columns, summed together, each span once."""
 
     def __init__(self, frames: Sequence[DayFrame], settings: DemandSettings) -> None:
         layout = self._layout = frames[0].layout
@@ -113,7 +113,7 @@ class _LikeDays:
             values[:, states] *= ratios[:, None]
             self.known[is_long] = limits[is_long]
         self.frames = [replace(one, values=own) for one, own in zip(frames, values, strict=True)]
-        """None has an interval that is longer than it can be: `increase` extrapolates."""
+        """Capped to the interval's length, which `increase` may exceed by extrapolation."""
         self.sums_over = cache(self._sums)
         self.demands_over = cache(DayDemands(self.frames, values, self.known, settings).over)
 
@@ -123,19 +123,19 @@ class _LikeDays:
 
 
 class SummedDay:
-    """A frame with sums over its intervals, each computed once."""
+    """A frame with cached sums over its intervals."""
 
     def __init__(
         self, frame: DayFrame, settings: DemandSettings, like: tuple[_LikeDays, int] | None = None
     ) -> None:
         self._like, self._row = like or (_LikeDays([frame], settings), 0)
         self.known = self._like.known[self._row]
-        """Of each interval, all its devices together."""
+        """Known seconds by interval, over all its devices."""
         self.frame = self._like.frames[self._row]
 
     @classmethod
     def of_all(cls, frames: Iterable[DayFrame], settings: DemandSettings) -> list[Self]:
-        """Each of some frames; those that are alike share the work."""
+        """Create one for each frame; like frames share the work."""
         found, groups = list(frames), defaultdict[object, list[int]](list)
         for place, frame in enumerate(found):
             groups[frame.grid, frame.layout, frozenset(frame.demands)].append(place)
@@ -146,71 +146,71 @@ class SummedDay:
         return [days[place] for place in range(len(found))]
 
     def sums_over(self, first: int, last: int) -> Floats:
-        """Of what adds up, from an interval to another, the last not included."""
+        """Return sums of additive columns from one interval to another, exclusive."""
         return self._like.sums_over(first, last)[self._row]
 
     def demands_over(self, first: int, last: int) -> Demands:
-        """The same of the distributions."""
+        """Return the distributions of the same intervals."""
         found = self._like.demands_over(first, last)
         return Demands(found.exported[self._row], found.estimated[self._row])
 
     def amounts_over(self, first: int, last: int) -> Amounts:
-        """What a stretch of it comes to, the last interval not included."""
+        """Return the amounts from one interval to another, exclusive."""
         return _amounts({self.frame.layout: self.sums_over(first, last)})
 
     @cached_property
     def present_seconds(self) -> Floats:
-        """Seconds of each interval in which it was there, its state known or not."""
+        """Seconds of each interval in which it was present, with known state or not."""
         unknown = self.frame.column(_UNKNOWN)
         return self.known if unknown is None else self.known + zero_where_unknown(unknown)
 
     @cached_property
     def known_parts(self) -> Floats:
-        """Of each interval, 0 to 1."""
+        """Known share of each interval, 0 to 1."""
         longest = _longest(self.frame)
         return np.minimum(1.0, self.known / np.where(longest > 0, longest, np.inf))
 
     def device_time(self, first: int, last: int) -> Nanoseconds:
-        """The time of all devices together, from an interval to another, the last not included."""
+        """Return the time of all devices from one interval to another, exclusive."""
         devices = self.frame.column(DEVICES)
         count = last - first if devices is None else float(devices[first:last].sum(dtype=float))
         return round(count * self.frame.grid.step)
 
 
 _TOTALS: Final = ("accounted", "known", "active", "coverage_ratio", "tier")
-"""Each rests on those before it."""
+"""Each depends on those before it."""
 
 
 class CachedWindow(Window):
-    """A window with distributions that few rules ask for, and totals that all of them do."""
+    """Window with lazy distributions, which few rules need, and cached totals."""
 
     __slots__ = ("_distributions", *_TOTALS)
     _distributions: Callable[[], Distributions]
 
     def __init__(self, distributions: Callable[[], Distributions], **fields: Any) -> None:
         super().__init__(**fields)
-        # As a frozen dataclass does it.
+        # As in a frozen dataclass.
         object.__setattr__(self, "_distributions", cache(distributions))
         for name in _TOTALS:
             object.__setattr__(self, name, getattr(super(), name))
 
     @property
     def demands(self) -> Mapping[Resource, Histogram]:
-        """As those of any window."""
+        """As in `Window`."""
         return self._distributions()[0]
 
     @property
     def compute_at_least(self) -> Histogram:
-        """As that of any window."""
+        """As in `Window`."""
         return self._distributions()[1]
 
 
 _Part = tuple[SummedDay, int, int]
-"""A day, the first interval, and the one after the last."""
+"""A day, its first interval, and the one after the last."""
 
 
 class SubjectDays:
-    """Days in the order of time; two subjects that did the same may share them."""
+    """Days in time order; subjects with equal days may share them."""
 
     def __init__(self, days: Iterable[SummedDay]) -> None:
         self.days = tuple(days)
@@ -221,15 +221,15 @@ class SubjectDays:
 
     @property
     def fine_since(self) -> Nanoseconds:
-        """From when on all of them are by five minutes; 0 where none is by the hour."""
+        """Time from which all days are in five-minute steps; 0 without hourly ones."""
         coarse = [day.frame.grid.end for day in self.days if day.frame.grid.step == COARSE_STEP]
         return max(coarse, default=0)
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-        """A span of time that ends now, as whole intervals that are over; `None` for all.
+        """Return a span that ends now, in complete intervals; `None` for all.
 
-        Where the newest day is by the hour, ten minutes are answered by the last whole hour: what
-        held over all of it held at its end, and nothing is known of the hour that runs.
+        If the newest day is hourly, short spans are answered by the last whole hour: what held over
+        all of it held at its end, and nothing is known of the current hour.
         """
         step = self.days[-1].frame.grid.step if self.days else 0
         if step != COARSE_STEP:
@@ -239,12 +239,12 @@ class SubjectDays:
 
     @cached_property
     def last_present(self) -> Nanoseconds | None:
-        """When the last interval ends in which it was there."""
+        """End of the last interval in which it was present."""
         return self._last(lambda day: day.present_seconds)
 
     @cached_property
     def last_profiled(self) -> Nanoseconds | None:
-        """When the last interval ends that was read with profiling; `None` where none was."""
+        """End of the last interval read with profiling, or `None`."""
         return self._last(lambda day: day.frame.column(_PROFILED))
 
     def _last(self, seconds: Callable[[SummedDay], Floats | None]) -> Nanoseconds | None:
@@ -256,7 +256,7 @@ class SubjectDays:
         return None
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
-        """Since when nothing is on it; `None` where something is. What is unknown is passed over.
+        """Return since when nothing is on it, or `None`. Unknown time is skipped.
 
         `left` is when its last holder left.
         """
@@ -272,7 +272,7 @@ class SubjectDays:
         return since
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
-        """The blocks that begin in a span of time."""
+        """Return the blocks that begin in a span."""
         if end <= start:
             return Blocks()
         if (start, end) not in self._blocks:
@@ -280,16 +280,15 @@ class SubjectDays:
         return self._blocks[start, end]
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
-        """Seconds that are known of a span of time."""
+        """Return the known seconds of a span."""
         parts = (day.known[first:last].sum() for day, first, last in self._in(start, end))
         return float(sum(parts))
 
     def window(self, subject: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """What is known of a span of time: all intervals that begin in it.
+        """Return the window of all intervals that begin in a span.
 
-        It begins with the first interval of which anything is known; all of it that has no state
-        is unknown, days that are not cached included. A workload's time is that of the devices
-        that it had.
+        It begins with the first known interval; time without state, including days that are not
+        cached, is unknown. A workload's time is that of the devices it had.
         """
         parts = list(self._in(start, end))
         known = (
@@ -348,7 +347,7 @@ class SubjectDays:
 def _observed(
     states: Mapping[State, Nanoseconds], layouts: Iterable[FrameLayout]
 ) -> dict[Observation, Nanoseconds]:
-    """Ranks were compared where imbalance would show; no store has the load of each second."""
+    """Ranks were compared if imbalance would show; stores lack the load of each second."""
     ranks = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
     if not any(ranks in layout.places for layout in layouts):
         return {}
@@ -356,6 +355,6 @@ def _observed(
 
 
 def _longest(frame: DayFrame) -> Floats:
-    """Seconds that each interval has, all its devices together."""
+    """Return the length of each interval in seconds, over all devices."""
     devices, step = frame.column(DEVICES), frame.grid.step / NANOSECONDS_PER_SECOND
     return np.full(frame.grid.count, step) if devices is None else step * devices.astype(float)

@@ -1,1 +1,1 @@
-"""Workloads as cases: read in batches, evaluated by the node's rules, added up to a fleet view."""
+"""Workloads as cases: read in batches, judged by the node's rules, summed to a fleet view."""

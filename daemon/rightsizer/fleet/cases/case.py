@@ -45,41 +45,41 @@ from rightsizer.model.workload import Holding, Workload
 
 @dataclass(frozen=True, slots=True)
 class CaseSettings:
-    """How cached days become cases."""
+    """Settings that turn cached days into cases."""
 
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     demands: DemandSettings = field(default_factory=DemandSettings)
     absent_seconds: float = 3600.0
-    """How long a device may be silent before it counts as gone."""
+    """Silence after which a device counts as gone."""
 
     @property
     def gap(self) -> Nanoseconds:
-        """How long a GPU may stand empty before its holder has left it."""
+        """How long a GPU may be empty before its holder counts as gone."""
         return nanoseconds(self.accounting.holder_gap_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Workloads, and devices without one, at a moment; small, for it goes to another process."""
+    """Workloads, and devices without one, at one time; small, since it is sent to processes."""
 
     occupancy: Occupancy
-    """Of the batch alone."""
+    """Of the batch only."""
     devices: Mapping[str, FleetDevice]
-    """By uuid, those that are there now."""
+    """Present devices by uuid."""
     workloads: Mapping[str, Workload]
     """By key."""
     first_day: int
     now: Nanoseconds
-    """Where every span ends."""
+    """End of all spans."""
     sources: tuple[str, ...] = ()
-    """The preferred ones first."""
+    """In order of preference."""
 
 
 class FleetCases:
-    """The cases of a batch.
+    """Cases of a batch.
 
-    `frames` has the days of the batch's devices by uuid, former ones included, `rows` who held
-    them; both are in the order of time.
+    `frames` are the days of the batch's devices by uuid, former devices included, `rows` their
+    holders; both in time order.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class FleetCases:
     ) -> None:
         self.now, self.settings = request.now, settings or CaseSettings()
         self.devices = request.devices
-        """Of the fleet, those that belong to the batch, whether they are still there or not."""
+        """Devices of the batch within the fleet, present or not."""
         ever = request.occupancy.ever
         grids = [row.grid for row in chain(rows, *ever.values())]
         grids += [frame.grid for found in frames.values() for frame in found]
@@ -117,13 +117,13 @@ class FleetCases:
         self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
-        """The cases over the last span of time; `None` for all there is."""
+        """Return the cases over the latest span; `None` for everything."""
         found = {key: self._case(key, span) for key in self._held}
         nodes = self._neighbors.nodes(found)
         return tuple(case.on(self._read(case, nodes.get(key))) for key, case in found.items())
 
     def _read(self, case: Case, node: Node | None) -> Node:
-        """A case's node with what was read last of its GPUs, or those of all its nodes."""
+        """Return a case's node with the last readings of its GPUs, or of all its nodes' GPUs."""
         places = {place_of(self.devices[each.uuid]) for each in case.devices}
         there = [each for place in sorted(places) for each in self._places[place]]
         boards = {each.device.board_uuid: each for each in there} | {
@@ -146,19 +146,19 @@ class FleetCases:
         )
 
     def days(self, uuid: str) -> SubjectDays:
-        """The days of a device."""
+        """Return the days of a device."""
         return self._days.get(uuid) or SubjectDays(())
 
     def days_of(self, key: str) -> SubjectDays:
-        """The days of a case's subject."""
+        """Return the days of a case's subject."""
         return self._past[key].days
 
     def rows(self, uuid: str) -> Sequence[HoldingRow]:
-        """Who held a device, oldest first."""
+        """Return the holders of a device, oldest first."""
         return self._rows.get(uuid, ())
 
     def is_present(self, uuid: str) -> bool:
-        """Whether a device is still there: it had samples lately, to the hour."""
+        """Whether a device is present: it has recent samples, to the hour."""
         days = self.days(uuid)
         if days.last_present is None:
             return False
@@ -167,7 +167,7 @@ class FleetCases:
         return self.now - days.last_present <= longest
 
     def _add(self, key: str, uuids: Sequence[str], ever: Sequence[HoldingRow] | None) -> None:
-        """Prepare what is the same for a case of any span, unless its devices are gone."""
+        """Prepare what a case shares over all spans, unless its devices are gone."""
         if not uuids:
             return
         holder, gap = (None if ever is None else key), self.settings.gap
@@ -234,11 +234,11 @@ class FleetCases:
 
 _PEERS: Final = 32
 _DEVICES: Final = 32
-"""In one batch, unless one workload has more; a device's fortnight takes half a megabyte."""
+"""Devices per batch, unless one workload has more; two weeks of one take 0.5 MB."""
 
 
 def batches_of(request: BatchRequest, devices: int = _DEVICES) -> Iterator[BatchRequest]:
-    """The batches of a fleet, in a stable order, each of so many devices or a few more."""
+    """Yield a fleet's batches in a stable order, each of about the same number of devices."""
     keys: list[str] = []
     size = 0
     for group in _groups(request):
@@ -254,7 +254,7 @@ def batches_of(request: BatchRequest, devices: int = _DEVICES) -> Iterator[Batch
 def read_batch(
     day_cache: DayCache, request: BatchRequest, settings: CaseSettings | None = None
 ) -> FleetCases:
-    """The cases of a batch, from all that the cache has of it."""
+    """Read the cases of a batch from the cache."""
     occupancy, last = request.occupancy, request.now // DAY
     uuids = sorted({uuid for key in occupancy.present for uuid in occupancy.devices_of(key)})
     cached = day_cache.frames(uuids, request.first_day, last)
@@ -264,7 +264,7 @@ def read_batch(
 
 
 def _groups(request: BatchRequest) -> Iterator[list[str]]:
-    """What must be in one batch: workloads of one GPU on one node, which may share them."""
+    """Yield groups that need one batch: workloads with one GPU on a node may share it."""
     neighbors: dict[tuple[str, str], list[str]] = {}
     for key, uuids in sorted(request.occupancy.present.items()):
         if len(uuids) == 1 and key in request.occupancy.ever:
@@ -293,14 +293,14 @@ def case_measurement(
     keys: Iterable[str],
     settings: CaseSettings | None = None,
 ) -> Measured:
-    """What is measured of some workloads, and of some others to compare them with.
+    """Measure some workloads, and others for comparison.
 
-    `request` is of the whole fleet; workloads that have gone are left out.
+    `request` is of the whole fleet; workloads that are gone are skipped.
     """
     present = request.occupancy.present
     asked = [key for key in dict.fromkeys(keys) if key in present]
     others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))
-    # Evenly from the alphabet, so that they stay the same from run to run.
+    # Evenly spaced by key, so that they are stable between runs.
     step = max(1, len(others) // _PEERS)
     wanted = sorted([*asked, *others[::step][:_PEERS]]) if asked else []
     occupancy = replace(request.occupancy, present={key: present[key] for key in wanted})

@@ -1,4 +1,4 @@
-"""Evaluates the node's rules batch by batch, then the fleet's rules over the whole."""
+"""Evaluation of the node's rules batch by batch, then of the fleet's rules over all."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 
 class VerdictKind(NamedTuple):
-    """A kind of verdict."""
+    """A kind of judgement."""
 
     rule: str
     finding: FindingKind
     abstained: Reason | None
-    """Why the rule abstained, `None` where it did not."""
+    """Why the rule abstained, or `None`."""
     missing: str = ""
-    """What the telemetry lacks, in words; empty where that is not why."""
+    """Missing telemetry as text; empty for other reasons."""
 
     @classmethod
     def of(cls, judgement: Judgement) -> Self:
-        """The kind of a verdict."""
+        """Return the kind of a judgement."""
         finding = judgement.finding
         why = finding.reasons[0] if finding.abstained is not None else None
         missing = finding.abstained or "" if why is Reason.UNSUPPORTED_TELEMETRY else ""
@@ -53,18 +53,18 @@ class RuleFault(NamedTuple):
 
 @dataclass(slots=True)
 class BatchVerdicts:
-    """What the rules say of some workloads."""
+    """Judgements on some workloads."""
 
     judgements: list[Judgement] = field(default_factory=list)
-    """Complaints and what is open; all others only where they are asked for."""
+    """Complaints, and judgements on open advice; others only on request."""
     tallies: Counter[VerdictKind] = field(default_factory=Counter)
-    """How many verdicts there were of each kind, those that are not kept included."""
+    """Number of judgements by kind, including those not kept."""
     faults: list[RuleFault] = field(default_factory=list)
     parts: BatchContribution = field(default_factory=BatchContribution)
     first_key: str = ""
 
     def merge(self, other: BatchVerdicts) -> None:
-        """Add those on other workloads."""
+        """Add the judgements on other workloads."""
         self.judgements += other.judgements
         self.tallies.update(other.tallies)
         self.faults += other.faults
@@ -77,31 +77,31 @@ def _as_configured(rule: Rule[Any], _: object) -> Rule[Any]:
 
 @dataclass(frozen=True, slots=True)
 class BatchEvaluation:
-    """How batches are judged; picklable for worker processes."""
+    """Judge of batches; picklable for worker processes."""
 
     path: Path
-    """Of the day cache."""
+    """Path of the day cache."""
     rules: Sequence[Rule[Any]] = RULES
     tuned: Tuned = _as_configured
     settings: CaseSettings = field(default_factory=CaseSettings)
     open_now: AbstractSet[tuple[str, str]] = frozenset()
-    """Key and rule of the advice that is open."""
+    """Key and rule of open advice."""
     owners: Mapping[str, WorkloadOwner] = field(default_factory=dict)
-    """Of all workloads that held a device, by key."""
+    """Owners of all workloads that held a device, by key."""
     lookback: Nanoseconds = 0
-    """Over which it is summed up who used what; a view of the fleet is made of it."""
+    """Span over which usage is summed, and of the main fleet view."""
     spans: tuple[Nanoseconds, ...] = ()
-    """Of further views."""
+    """Spans of further views."""
     keeps_all: bool = False
-    """Keep every verdict; a fleet has very many that ask for nothing."""
+    """Keep every judgement; a fleet has very many without consequence."""
 
     def begin(self) -> Callable[[BatchRequest], BatchVerdicts]:
-        """The judge of one batch after the other, for a worker process."""
+        """Return the judge of batches in a worker process."""
         day_cache = DayCache(self.path, read_only=True)
         return lambda request: self.judge(day_cache, request)
 
     def judge(self, day_cache: DayCache, request: BatchRequest) -> BatchVerdicts:
-        """The verdicts on one batch."""
+        """Judge one batch."""
         batch = read_batch(day_cache, request, self.settings)
         cases = cache(batch.cases)
         found = BatchVerdicts(first_key=min(request.occupancy.present))
@@ -120,7 +120,7 @@ class BatchEvaluation:
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:
-    """Whether a verdict is a complaint, or about advice that is open."""
+    """Whether a judgement is a complaint, or about open advice."""
     finding = judgement.finding
     return finding.is_complaint or (judgement.key, finding.rule) in open_now
 
@@ -131,7 +131,7 @@ def evaluate_batches(
     pool: ProcessPool,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> BatchVerdicts:
-    """What the rules say of all workloads of a fleet, by the order of their keys."""
+    """Judge all workloads of a fleet, in the order of their keys."""
     batches = list(batches_of(request))
     found = BatchVerdicts()
     progress(0, len(batches))
@@ -139,7 +139,7 @@ def evaluate_batches(
     for verdicts in pool.run(judging.begin, batches):
         judged.append(verdicts)
         progress(len(judged), len(batches))
-    # In one order, for sums depend on it in their last digit.
+    # Fixed order: sums depend on it in the last digit.
     for verdicts in sorted(judged, key=lambda each: each.first_key):
         found.merge(verdicts)
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
@@ -149,11 +149,11 @@ def evaluate_batches(
 
 
 Views = Callable[[Nanoseconds], FleetView]
-"""The view of the fleet over the last span of time."""
+"""Returns the view of the fleet over the latest span of a length."""
 
 
 def spans_of(rules: Sequence[FleetRule[Any]]) -> tuple[Nanoseconds, ...]:
-    """The spans that rules of the fleet look back over."""
+    """Return the spans that the fleet's rules look back over."""
     policies = [rule.conduct() for rule in rules]
     spans = {each for policy in policies for each in (policy.long_seconds, policy.short_seconds)}
     return tuple(sorted(map(nanoseconds, spans), reverse=True))
@@ -165,16 +165,16 @@ def evaluate_fleet(
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdicts on the fleet, over its long span and the short one at its end.
+    """Judge the fleet by every rule, over its long span and the short one at its end.
 
-    `open_now` has key and rule of the advice that is open; `failed` is called with a rule that
-    raises, which costs it its verdicts and nothing else.
+    `open_now` are key and rule of open advice; `failed` is called with a rule that raises, which
+    only loses its judgements.
     """
     found: list[Judgement] = []
     for rule in rules:
         try:
             found += _judged(rule, views, open_now)
-        except Exception as error:  # noqa: BLE001 - Whatever it is, it is the rule's fault.
+        except Exception as error:  # noqa: BLE001 - any fault is the rule's.
             failed(rule.name, "", error)
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""SubjectHistory: what is known of a case beyond its windows, from cached days."""
+"""History of a case beyond its windows, from cached days."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rightsizer.model.window import Window
 
 
 class SubjectHistory(LoadHistory):
-    """All that is cached of a workload, or of an only device; all spans share it.
+    """All cached days of a workload or a single device, shared by all spans.
 
     Args:
-        days: Of the workload, or of the only device.
-        subject: A workload's subject, or the device's uuid.
-        since: From when on the case's holder has the device.
-        now: Where all spans end.
-        settings: What patterns rest on.
+        days: Days of the workload or device.
+        subject: Subject of a workload, or uuid of the device.
+        since: When the case's holder took the device.
+        now: End of all spans.
+        settings: Settings of patterns.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class SubjectHistory(LoadHistory):
         self.known_peaks = cache(partial(_known_peaks, days))
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """What was done over a span of time."""
+        """Return the window of a span."""
         start = max(start, self._since)
         return self.days.window(self._subject, start, max(start, end))
 
     def blocks(self) -> Blocks:
-        """All of them."""
+        """Return all blocks."""
         return self.days.blocks(self._since, self._end)
 
 
@@ -57,7 +57,7 @@ def _effective_means(days: SubjectDays, blocks: Blocks, measure: Measure) -> flo
 def _known_peaks(
     days: SubjectDays, blocks: Blocks, measure: Measure
 ) -> tuple[Sequence[float], float]:
-    """An upper bound where an hour stands for its blocks."""
+    """Return peaks, with an upper bound of their number where hours stand for blocks."""
     series = blocks.series(measure)
     effective = _independent(days, series, series.peaks, max) if series.peaks else 0.0
     return series.peaks, effective
@@ -69,7 +69,7 @@ def _independent(
     values: Sequence[float],
     one: Callable[[Sequence[float]], float],
 ) -> float:
-    """Where an hour stands for twelve blocks, hours are counted."""
+    """Count hours where an hour stands for twelve blocks."""
     if not series.numbers or series.numbers[0] * BLOCK_SPAN >= days.fine_since:
         return effective_samples(grid(series, values))
     hours = {hour: one(values[inside]) for hour, inside in series.parts(COARSE_STEP)}

@@ -23,12 +23,12 @@ _HOURS: Final = DAY // COARSE_STEP
 
 
 class HourlyFigures(Sequence[float | None]):
-    """Numbers of which some are unknown, in four bytes each."""
+    """Sequence of optional numbers, four bytes each."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: ArrayLike) -> None:
-        """Of numbers, `nan` where one is unknown."""
+        """Create it from numbers, with `nan` for unknown ones."""
         self._values = np.asarray(values, np.float32)
 
     @overload
@@ -58,9 +58,9 @@ class HourlyFigures(Sequence[float | None]):
 def hours_of(
     days: SubjectDays, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
 ) -> HourlySeries:
-    """A measure by the hour, times a factor: the largest of its peaks, the mean of its means.
+    """Return a measure by hour, times a factor: maximum of peaks, or mean of means.
 
-    `column` is a name as in `mean:busy`.
+    `column` is a name like `mean:busy`.
     """
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
@@ -78,7 +78,7 @@ def hours_of(
 
 
 def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
-    """The same from a later time on."""
+    """Return the series from a later time on."""
     first = start // COARSE_STEP
     values = hours.values[first - hours.start // COARSE_STEP :]
     return HourlySeries(first * COARSE_STEP, values)
@@ -86,7 +86,7 @@ def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
 
 @dataclass(slots=True)
 class GpuCounts:
-    """GPUs by interval of a day, or of some days."""
+    """GPUs by interval of one or several days."""
 
     grid: Grid
     figures: Floats
@@ -94,28 +94,28 @@ class GpuCounts:
 
     @property
     def present(self) -> Floats:
-        """Those that were there."""
+        """GPUs that were present."""
         return self.figures[0]
 
     @property
     def held(self) -> Floats:
-        """Those that were in use or given away."""
+        """GPUs that were in use or allocated."""
         return self.figures[1]
 
     @property
     def active(self) -> Floats:
-        """Those that were neither idle nor unknown."""
+        """GPUs that were neither idle nor unknown."""
         return self.figures[2]
 
     def add(self, other: GpuCounts) -> None:
-        """Add those of others at the same moments; where one knows hours only, by the hour."""
+        """Add simultaneous counts; by hour if one of them is hourly."""
         mine = self
         if self.grid.step != other.grid.step:
             mine, other = self.by_the_hour(), other.by_the_hour()
         self.grid, self.figures = mine.grid, mine.figures + other.figures
 
     def by_the_hour(self) -> GpuCounts:
-        """Means over the hours."""
+        """Return hourly means."""
         if self.grid.step == COARSE_STEP:
             return self
         means = self.figures.reshape(len(self.figures), -1, COARSE_STEP // self.grid.step).mean(-1)
@@ -123,18 +123,18 @@ class GpuCounts:
 
     @property
     def each_day(self) -> Iterable[GpuCounts]:
-        """The same, day by day."""
+        """Split into days."""
         parts = np.split(self.figures, self.grid.days, axis=1)
         return map(GpuCounts, self.grid.parts(), parts)
 
     @property
     def free(self) -> Floats:
-        """Those that are present and not held."""
+        """GPUs that were present and not held."""
         return np.maximum(0.0, self.present - self.held)
 
     @property
     def held_peaks(self) -> Floats:
-        """The most that were held at once, by the hour; where only hours are known, their mean."""
+        """Maximum held at once, by hour; the mean if only hours are known."""
         return self.held.reshape(-1, COARSE_STEP // self.grid.step).max(axis=1)
 
 
@@ -142,7 +142,7 @@ _Key = TypeVar("_Key")
 
 
 def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> None:
-    """Add counts to those of the same key; the given ones stay as they are."""
+    """Add counts under a key; the arguments are not changed."""
     if key in found:
         found[key].add(counts)
     else:
@@ -151,17 +151,17 @@ def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> No
 
 @dataclass(slots=True)
 class NodeSums:
-    """By node and time."""
+    """Counts by node and time."""
 
     found: dict[tuple[str, str, str], dict[tuple[int, int], GpuCounts]] = field(
         default_factory=dict
     )
-    """By pool, cluster and node; those of the same first day and number of days are together."""
+    """By pool, cluster and node; then by first day and number of days."""
 
     def add_device(
         self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
     ) -> None:
-        """Count a device in."""
+        """Add a device."""
         by_day = by_first_day(rows)
         mine = self.found.setdefault((device.pool, device.cluster, device.node), {})
         for day in days.days:
@@ -177,7 +177,7 @@ class NodeSums:
                 add_counts(mine, days, counts)
 
     def days_of(self, pool: str) -> Iterator[tuple[str, dict[int, GpuCounts]]]:
-        """Each node of a pool, day by day."""
+        """Yield each node of a pool with its counts by day."""
         for (own, _, node), found in sorted(self.found.items()):
             if own == pool:
                 by_day: dict[int, GpuCounts] = {}
@@ -188,7 +188,7 @@ class NodeSums:
 
 
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
-    """Held is what a scheduler gave away, and what is in use without its knowledge."""
+    """Count as held what a scheduler allocated, and what is in use otherwise."""
     grid, step = day.frame.grid, day.frame.grid.step / NANOSECONDS_PER_SECOND
     columns = map(day.frame.column, ("state:idle_empty", "state:idle_held"))
     empty, idle = (0.0 if each is None else zero_where_unknown(each) for each in columns)

@@ -16,15 +16,15 @@ from rightsizer.model.workload import Holding
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Cases by their keys, with the devices that they need."""
+    """Cases by key, with their devices."""
 
     present: Mapping[str, tuple[str, ...]]
-    """By key, the devices that it has now; a device without a holder is a key of its own."""
+    """Present devices by key; a device without a holder has a key of its own."""
     ever: Mapping[str, tuple[HoldingRow, ...]] = field(default_factory=dict)
-    """By workload, all that it held."""
+    """By workload, everything it held."""
 
     def devices_of(self, key: str) -> tuple[str, ...]:
-        """All the devices that a case looks at, former ones included."""
+        """Return all devices of a case, former ones included."""
         former = {row.uuid for row in self.ever.get(key, ())}
         return tuple(dict.fromkeys((*self.present[key], *sorted(former))))
 
@@ -32,9 +32,9 @@ class Occupancy:
 def occupancy_of(
     uuids: Iterable[str], rows: Sequence[HoldingRow], now: Nanoseconds, gap: Nanoseconds
 ) -> Occupancy:
-    """Which workload has which of the present devices: the one that was seen with it last.
+    """Assign present devices to the workloads last seen with them.
 
-    A holder was seen at most `gap` ago. Rows are by device, in the order of time.
+    The last sighting is at most `gap` ago. Rows are by device, in time order.
     """
     latest: dict[str, HoldingRow] = {}
     ever: dict[str, list[HoldingRow]] = {}
@@ -57,10 +57,10 @@ def occupancy_of(
 def held_since(
     rows: Sequence[HoldingRow], holder: str | None, days: SubjectDays, gap: Nanoseconds
 ) -> Nanoseconds:
-    """When the holder took a device, or the last one left it; 0 where that is not known.
+    """Return when the holder took a device, or the last one left it; 0 if unknown.
 
-    A holder who was away for no longer than the gap never left, nor one that was not seen while
-    nothing was known of the device. Rows are of the device, oldest first.
+    An absence up to the gap, or while nothing is known of the device, does not count as leaving.
+    Rows are of the device, oldest first.
     """
     if holder is None:
         return max((row.end for row in rows), default=0)
@@ -85,12 +85,12 @@ Place = tuple[str, str]
 
 
 def place_of(device: FleetDevice) -> Place:
-    """The cluster and node of a device."""
+    """Return the cluster and node of a device."""
     return device.cluster, device.node
 
 
 class NodeNeighbors:
-    """The workloads of each node and what they hold there, which is the same over any span."""
+    """Workloads of each node with their devices there; independent of the span."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class NodeNeighbors:
         }
 
     def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
-        """By their keys, the nodes of cases of one span; none of a case that has none."""
+        """Return the nodes of cases of one span, by key; absent for cases without one."""
         nodes = {
             place: replace(node, cases=tuple(cases[key] for key in keys))
             for place, (node, keys) in self._nodes.items()

@@ -1,4 +1,4 @@
-"""Builds the fleet view from slim contributions of each batch."""
+"""Builder of the fleet view from slim contributions of each batch."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ from rightsizer.model.window import Window
 
 @dataclass(slots=True)
 class BatchContribution:
-    """Parts of a fleet's views, which add up."""
+    """Additive parts of a fleet's views."""
 
     sums: NodeSums = field(default_factory=NodeSums)
     workloads: dict[Nanoseconds, list[FleetWorkload]] = field(default_factory=dict)
     """By span."""
     present: list[FleetDevice] = field(default_factory=list)
-    """Devices that are there now."""
+    """Present devices."""
     free: set[str] = field(default_factory=set)
-    """Uuids of those without a holder now."""
+    """Uuids of devices without a holder."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
-    """By span, of all devices."""
+    """Over all devices, by span."""
     empty: dict[str, Nanoseconds] = field(default_factory=dict)
-    """Since when those are empty, by uuid; what is in use by no known holder is not among them."""
+    """Since when those are empty, by uuid; without devices used by unknown holders."""
     lost: list[LostDevice] = field(default_factory=list)
     """GPUs that are gone, or have lost their profiling."""
     uses: Uses = field(default_factory=dict)
     """Over the lookback."""
 
     def merge(self, other: BatchContribution) -> None:
-        """Add those of other workloads."""
+        """Add the parts of other workloads."""
         self.sums.merge(other.sums)
         for span, found in other.workloads.items():
             self.workloads.setdefault(span, []).extend(found)
@@ -78,7 +78,7 @@ def contribution_of(
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
 ) -> BatchContribution:
-    """What a batch contributes, by its cases over each span that a view is made of."""
+    """Return the contribution of a batch for each span of a view."""
     found = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
@@ -116,26 +116,26 @@ def contribution_of(
 
 
 def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanoseconds]]:
-    """Since when devices without a holder are empty, of those that are."""
+    """Yield since when empty devices are empty."""
     for uuid in uuids:
         left = max((row.end for row in cases.rows(uuid)), default=0)
         days = cases.days(uuid)
         since = days.empty_since(left)
-        # What nothing tells the quality of is not believed.
+        # Time without a known tier is not trusted.
         if since is None or days.window(uuid, cases.now - DAY, cases.now).tier is Tier.NONE:
             continue
         yield uuid, since
 
 
 def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
-    """What is lost of a device; instances of MIG come and go as their GPU is divided."""
+    """Yield what is lost of a device; MIG instances may come and go with their GPU's division."""
     uuid = device.device.uuid
     days = cases.days(uuid)
     if device.device.mig is not None or days.last_present is None:
         return
     if not cases.is_present(uuid):
         last = max(cases.rows(uuid), key=lambda row: row.end, default=None)
-        # One who left it before it went is not concerned.
+        # A holder that left earlier is not affected.
         is_held = last is not None and last.end >= days.last_present - COARSE_STEP
         yield LostDevice(device, days.last_present, last.workload if is_held and last else "")
         return
@@ -173,7 +173,7 @@ _SLIM: Final = tuple(each.name for each in fields(Window) if each.name not in _W
 
 
 def _slim_case(case: Case) -> Case:
-    """A case without distributions, blocks, past and node: a fleet has very many of them."""
+    """Remove distributions, blocks, history and node from a case: fleets have very many."""
     windows = (Window(**{name: getattr(each, name) for name in _SLIM}) for each in case.windows)
     return Case(case.key, case.workload, case.devices, tuple(windows), case.provisioning)
 
@@ -188,7 +188,7 @@ def view_of(
     now: Nanoseconds,
     waiting: Sequence[WaitingWork] = (),
 ) -> FleetView:
-    """The fleet over the last span of time, one that the parts of all batches were made for."""
+    """Build the view over the latest span, which all parts must have."""
     by_pool: defaultdict[str, list[FleetDevice]] = defaultdict(list)
     for device in sorted(parts.present, key=lambda each: each.device.uuid):
         by_pool[device.pool].append(device)
@@ -245,7 +245,7 @@ def _pool(
 def _hours(
     hourly: Iterable[GpuCounts], figures: Iterable[Floats], start: Nanoseconds, end: Nanoseconds
 ) -> HourlySeries:
-    """Figures of some days; nothing is known of an hour in which no GPU was present."""
+    """Return figures of some days; hours without any present GPU are unknown."""
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
     for counts, of_day in zip(hourly, figures, strict=True):
@@ -257,7 +257,7 @@ def _hours(
 
 
 def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
-    """By node, whole GPUs; one counts as soon as all its parts are among them."""
+    """Count whole GPUs by node; a GPU counts once all its parts are included."""
     found: dict[str, float] = defaultdict(float)
     for device in devices:
         found[device.node] += device.device.capacity_ratio
