@@ -1,1 +1,1 @@
-"""Edges to the outside: clock, files, YAML, SQLite, HTTP, sockets, worker threads, protobuf."""
+"""External interfaces: clock, files, YAML, SQLite, HTTP, sockets, worker threads, protobuf."""

@@ -1,4 +1,4 @@
-"""The two clocks that the program lives by, and a fast one for demonstrations and tests."""
+"""Clock protocol, the system's clocks, and a fast clock for demonstrations and tests."""
 
 import threading
 import time
@@ -8,33 +8,33 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 
 class Clock(Protocol):
-    """A steady clock for durations and a wall clock for people."""
+    """Monotonic clock for durations and wall clock for display."""
 
     @property
     def speed(self) -> float:
-        """Seconds of this clock in one second of the world."""
+        """Seconds of this clock per real second."""
 
     def time(self) -> Nanoseconds:
-        """The steady clock, which never steps."""
+        """Monotonic time, which never steps."""
 
     def wall_time(self) -> Nanoseconds:
-        """The wall clock, since the epoch."""
+        """Wall time since the epoch."""
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
-        """Wait for a point on the steady clock; whether `stop` was set before."""
+        """Wait for a monotonic time; return whether `stop` was set before."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clocks of the machine."""
 
     speed = 1.0
 
     def time(self) -> Nanoseconds:
-        """The monotonic clock, suspended time included where the system counts it."""
+        """Monotonic time, including suspended time."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def wall_time(self) -> Nanoseconds:
-        """The real-time clock."""
+        """Real-time clock."""
         return time.time_ns()
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
@@ -43,10 +43,10 @@ class SystemClock:
 
 
 class FastClock:
-    """A clock that stands still while work is done and jumps when it is waited on.
+    """Clock that stands still during work and jumps on waits.
 
-    It passes `speed` seconds for each second of the world, or fewer where the work takes
-    longer: no tick is ever skipped, and two runs see the same times.
+    Advances at most `speed` seconds per real second, less if the work takes longer: no tick is
+    skipped, and two runs see the same times.
     """
 
     def __init__(self, start: Nanoseconds, speed: float = float("inf")) -> None:
@@ -55,15 +55,15 @@ class FastClock:
         self._woken = time.monotonic()
 
     def time(self) -> Nanoseconds:
-        """The simulated time."""
+        """Simulated time."""
         return self._now
 
     def wall_time(self) -> Nanoseconds:
-        """The simulated time too."""
+        """Simulated time too."""
         return self._now
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
-        """Jump to the deadline, after the part of its wait that work has not used up."""
+        """Jump to the deadline, after sleeping for the part of the wait not used by work."""
         step = max(0, deadline - self._now) / NANOSECONDS_PER_SECOND
         due = self._woken + step / self.speed
         stopped = stop.wait(max(0.0, due - time.monotonic()))

@@ -1,4 +1,4 @@
-"""JSON of frozen dataclasses, both ways: what is only stored is mirrored, not spelled out."""
+"""JSON codec of frozen dataclasses, derived from their fields, for data that is only stored."""
 
 from typing import Any, TypeVar
 
@@ -6,23 +6,23 @@ _Value = TypeVar("_Value")
 
 
 def encode(value: object) -> str:
-    """A value as JSON: dataclasses as mappings by their fields' names, what is not finite as null.
+    """Encode a value: dataclasses as objects by field name, non-finite numbers as null.
 
-    What JSON has no word for is written as its text.
+    Types unknown to JSON are encoded as their text.
     """
-    # A process that stores nothing does not load it.
+    # Imported on use, for processes that store nothing.
     import msgspec  # noqa: PLC0415
 
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def decode(text: str | bytes, kind: type[_Value]) -> _Value:
-    """The value of a type that a JSON text stands for; keys that the type does not know are left.
+    """Decode a JSON text to a type; ignores unknown keys.
 
     Raises:
-        ValueError: the text is no JSON, or not of this type; it says where.
+        ValueError: invalid JSON, or not of this type; the message has the position.
     """
-    import msgspec  # noqa: PLC0415 - as said above.
+    import msgspec  # noqa: PLC0415 - as above.
 
     try:
         return msgspec.json.decode(text, type=kind)
@@ -31,8 +31,8 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
 
 
 def convert(value: Any, kind: type[_Value]) -> _Value:
-    """The value of a type that parsed JSON stands for, as `decode` reads a text."""
-    import msgspec  # noqa: PLC0415 - as said above.
+    """Convert parsed JSON to a type, by the rules of `decode`."""
+    import msgspec  # noqa: PLC0415 - as above.
 
     try:
         return msgspec.convert(value, kind, str_keys=True)

@@ -1,4 +1,4 @@
-"""SQLite database of one writer, safe against kills, power loss and broken files."""
+"""SQLite database with a single writer, safe against kills, power loss and corrupt files."""
 
 import contextlib
 import os
@@ -14,47 +14,47 @@ from rightsizer.io.files import HISTORY, Called, Ownership, private_file, privat
 from rightsizer.model.errors import HistoryError
 
 DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What any call may raise; the second where SQLite's own message quotes an overwritten page."""
+"""Errors of any call; the second if SQLite's message quotes an overwritten page."""
 _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
-"""Nothing too big for SQLite is written here: only overwritten pages claim to hold it."""
+"""TOOBIG too: nothing that large is written, so only overwritten pages claim it."""
 _PRIMARY: Final = 0xFF
-"""The part of an extended result code that tells its kind."""
+"""Mask of the primary result code in an extended one."""
 _HEADER: Final = struct.Struct(">16s12xI4xII16xI")
 _HEADER_PRAGMAS: Final = ("page_count", "freelist_count", "schema_version", "user_version")
 _MAGIC: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm")
 _KEPT_ASIDE: Final = 3
-"""Broken files that are kept; a disk that breaks one after the other must not fill up."""
+"""Corrupt files to keep; bounded, since a failing disk may produce many."""
 _LOG_BYTES: Final = 4 * 2**20
-"""What the log is cut down to once it was folded into the file."""
+"""Size to which the log is truncated after a checkpoint."""
 _BUSY_SECONDS: Final = 5.0
-"""How long to wait while another process has the file locked."""
+"""Maximum wait for a lock of another process."""
 
 
 class UnsoundDatabase(sqlite3.DatabaseError):
-    """A file that opens and whose pages contradict one another."""
+    """File that opens but has inconsistent pages."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 class LostDatabase(UnsoundDatabase):
-    """A file that was deleted, replaced or overwritten under its connection."""
+    """File that was deleted, replaced or overwritten while open."""
 
 
 def is_broken(error: Exception) -> bool:
-    """Whether the file is to blame for an error of a call."""
-    # Errors of the module itself carry no code.
+    """Whether an error means that the file is corrupt."""
+    # Errors raised by the module itself have no code.
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     return code in _BROKEN or isinstance(error, UnicodeDecodeError)
 
 
 def text_of(raw: bytes) -> str:
-    """A text of a row; one that broke is left to its parser."""
+    """Decode a text column; leave invalid UTF-8 to its parser."""
     return raw.decode(errors="replace")
 
 
 class Database:
-    """An open database file. One connection, for any thread that holds `transaction()`."""
+    """Open database file. One connection, for any thread within `transaction()`."""
 
     def __init__(
         self,
@@ -65,29 +65,29 @@ class Database:
         is_durable: bool = True,
         called: Called = HISTORY,
     ) -> None:
-        """Open, check and migrate the file; create it where it does not exist.
+        """Open, check and migrate the file; create it if missing.
 
-        Its folder is created; without a path it is in memory. The n-th migration is the SQL that
-        leads from version n-1 to n. `read_only`: no lock, no new file, and what is old is migrated
-        in memory. `is_durable`: whether a change is on the disk itself when it is made; without it,
-        a power loss may undo the latest ones, though never by half.
+        Creates the directory; without a path the database is in memory. Migration n is the SQL from
+        version n-1 to n. `read_only` takes no lock, creates no file, and migrates an old one in
+        memory. `is_durable` syncs every change to disk; without it, a power loss may revert the
+        latest ones, though never partially.
 
         Raises:
-            HistoryError: another process writes it, a newer program wrote it, or the place
-                cannot be read or written.
+            HistoryError: the file is locked by another process, of a newer version, or cannot be
+                read or written.
         """
         self.is_kept = path is not None
-        """Whether what is written outlasts the process."""
+        """Whether changes outlast the process."""
         self.path, self._called = path or Path(), called
         self._name = f"{called.what} '{path}'" if path else f"{called.what} in memory"
         self.set_aside: Path | None = None
-        """Where the last file went that was broken."""
+        """Path that the last corrupt file was moved to."""
         self.breaks = 0
-        """How many files were broken or lost."""
+        """Number of corrupt or lost files."""
         self.break_reason = ""
-        """Why the last of them was given up."""
+        """Why the last of them was abandoned."""
         self.size_bytes = 0
-        """What the file and its log took on disk after the last change; asks no disk."""
+        """Size of file and log after the last change, without a system call."""
         self._migrations = migrations
         self._is_durable = is_durable
         self._lock = threading.RLock()
@@ -95,7 +95,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._file: _ConnectedFile | None = None
         self._unused_changes: int | None = None
-        """Changes that a file made here has seen before its first row, `None` for other files."""
+        """Change count of a file created here, before its first row; `None` for other files."""
         if path is None:
             self._connection = sqlite3.connect(":memory:", check_same_thread=False)
             self._migrate(self._connection)
@@ -107,10 +107,10 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection for one change, which is made whole or not at all.
+        """Provide the connection for one atomic change.
 
         Raises:
-            HistoryError: the disk is full, or the file broke and a new one was begun.
+            HistoryError: the disk is full, or the file was corrupt and replaced.
         """
         with self._lock:
             try:
@@ -131,9 +131,9 @@ class Database:
             return connection.execute(query, parameters).fetchall()
 
     def close(self) -> None:
-        """Fold the log into the file and let others write.
+        """Checkpoint the log and release the file.
 
-        A file that was made here and holds nothing is taken away again.
+        Deletes a file that was created here and is still empty.
         """
         with self._lock:
             if self._connection is None:
@@ -173,7 +173,7 @@ class Database:
         try:
             connection = self._connect()
         except DATABASE_ERRORS as error:
-            # While it is opened nothing else is asked that could be wrong.
+            # SQLITE_ERROR while opening also means a corrupt file, since only fixed statements run.
             is_refused = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR
             if not (is_refused or is_broken(error)):
                 raise
@@ -186,7 +186,7 @@ class Database:
         return connection
 
     def _own(self) -> None:
-        """Take the right to write, also where the lock was deleted with all that was beside it."""
+        """Take the write lock, again if it was deleted together with the file."""
         if self._owner is None or not self._owner.holds:
             former, self._owner = self._owner, Ownership(self.path, self._called)
             if former is not None:
@@ -202,25 +202,25 @@ class Database:
             file.close()
 
     def _opened(self) -> sqlite3.Connection:
-        """The connection; a new one where the last file broke and no other could be begun."""
+        """Connection, reopened if replacing the last corrupt file had failed."""
         if self._connection is None:
             if self._owner is None:
                 raise sqlite3.ProgrammingError("it is closed")
             try:
                 self._connection = self._open()
-            except OSError as error:  # The broken file cannot be moved away.
+            except OSError as error:  # The corrupt file cannot be moved away.
                 raise HistoryError(f"{self._name}: {error}") from None
         elif self._file is not None:
             self._file.check(self._connection)
         return self._connection
 
     def _verdict(self, error: Exception) -> str:
-        """What went wrong; a file that turns out to be broken is set aside."""
+        """Describe an error; moves a corrupt file aside and starts a new one."""
         if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
         try:
             if isinstance(error, LostDatabase) and self._file is not None:
-                # Moved before it is closed: SQLite folds no log into a file that was moved.
+                # Drop the log before closing, since SQLite skips the checkpoint of a moved file.
                 self._file.drop_log()
             else:
                 self._disconnect()
@@ -241,7 +241,7 @@ class Database:
             if is_there:
                 _moved(beside, Path(f"{aside}{suffix}"))
             else:
-                # The log of a file that is gone would be taken for the next one's.
+                # The log of a lost file would be applied to the next one.
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     beside.unlink()
         self.set_aside = aside if is_there else None
@@ -302,7 +302,7 @@ class Database:
             ) from None
 
     def _migrated_copy(self, old: sqlite3.Connection) -> sqlite3.Connection:
-        """What an older program wrote, in memory and up to date."""
+        """Copy of an older version's database, migrated in memory."""
         copy = sqlite3.connect(":memory:", check_same_thread=False)
         copy.text_factory = text_of
         with _closed_on_error(copy):
@@ -321,9 +321,9 @@ class Database:
 
 
 class _ConnectedFile:
-    """The file of a connection, to see that it is still there and what we left.
+    """File of a connection, to detect that it was lost or changed by others.
 
-    Its descriptor is closed after the connection: closing it frees the locks of the process.
+    Close it after the connection: closing the descriptor releases the process's locks.
     """
 
     def __init__(self, path: Path) -> None:
@@ -333,22 +333,22 @@ class _ConnectedFile:
         self._header = self._read_header()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def drop_log(self) -> None:
-        """Delete our log, which the next to open the file would fold into it."""
+        """Delete our log, which otherwise the next process would apply to the file."""
         if self._log_inode is not None and _inode(self._log) == self._log_inode:
             for suffix in _BESIDE:
                 Path(f"{self._path}{suffix}").unlink(missing_ok=True)
 
     def note_header(self) -> None:
-        """Remember how our last change left it."""
+        """Record the header after our last change."""
         with contextlib.suppress(OSError):
             self._header = self._read_header()
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """See that the connection writes where the next start will read.
+        """Check that the connection still writes to the file at its path.
 
         Raises:
             LostDatabase: it does not.
@@ -358,7 +358,7 @@ class _ConnectedFile:
             header = self._read_header()
             is_log_in_place = _inode(self._log) == self._log_inode
         except OSError:
-            return  # A disk that does not answer has lost nothing yet.
+            return  # A disk that does not respond has lost nothing yet.
         if found is None:
             raise LostDatabase("it was deleted or moved away while it was open")
         if found != (own.st_dev, own.st_ino):
@@ -373,7 +373,7 @@ class _ConnectedFile:
 
 
 def _agrees(header: bytes, connection: sqlite3.Connection) -> bool:
-    """Whether it is of the database that is open: another program may have folded its log in."""
+    """Whether the header belongs to the open database, perhaps checkpointed by another process."""
     if len(header) < _HEADER.size:
         return False
     magic, *stored = _HEADER.unpack(header)
@@ -403,8 +403,8 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         if Path(f"{path}-wal").exists():
             raise
-        # Reading a log's index writes to the folder. Where there is no log, no process writes the
-        # file, and it can be read without.
+        # Reading the index of a log writes to the directory. Without a log no process is writing,
+        # and the file can be read as immutable.
         return _connect_in_mode(path, "mode=ro&immutable=1")
 
 
@@ -419,7 +419,7 @@ def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close a connection that is not handed out, before its file is moved away from under it."""
+    """Close a connection on error, before its file is moved away."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and files owned by one process."""
+"""Atomically written files, private files, and files locked by one process."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ _GROUP_MAY_READ: Final = 0o040
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """How messages call a file, its writer, and the setting that names it."""
+    """Name of a file in messages, its writer, and its setting."""
 
     what: str
     setting: str
@@ -30,16 +30,16 @@ HISTORY: Final = Called("history", "history.path", "agent")
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder and those above it where they are not there; ours, it is closed to others."""
+    """Create a directory and its parents if missing; the directory itself is private."""
     with contextlib.suppress(FileExistsError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(_FOLDER_MODE | (_GROUP_MAY_ENTER if _has_state_folder() else 0))
 
 
 def private_file(path: Path) -> None:
-    """Make an empty file where there is none, which is closed to others whatever the umask.
+    """Create an empty private file if missing, regardless of the umask.
 
-    Of a systemd service its group may read it: the service's folder admits that group alone.
+    As a systemd service, let its group read the file: the state directory admits only that group.
     """
     if not path.exists():
         mode = _FILE_MODE | (_GROUP_MAY_READ if _has_state_folder() else 0)
@@ -47,19 +47,19 @@ def private_file(path: Path) -> None:
 
 
 def _has_state_folder() -> bool:
-    """Whether systemd made this process a folder, with the mode that its unit asks for."""
+    """Whether systemd created a state directory with the mode of the unit."""
     return bool(os.environ.get("STATE_DIRECTORY"))
 
 
 class Ownership:
-    """The right to write a file, held by one process at a time."""
+    """Exclusive lock for writing a file."""
 
     def __init__(self, path: Path, called: Called = HISTORY) -> None:
-        """Take it.
+        """Acquire the lock.
 
         Raises:
-            HistoryError: another process has it.
-            OSError: the place cannot be written.
+            HistoryError: locked by another process.
+            OSError: the lock file cannot be written.
         """
         self._path, self._called = path, called
         self._lock_path = Path(f"{path}.lock")
@@ -67,11 +67,11 @@ class Ownership:
 
     @property
     def holds(self) -> bool:
-        """Whether others still find the lock: it was not deleted along with what it guards."""
+        """Whether the lock file is still in place, and was not deleted with what it guards."""
         return self._file is not None and self._is_the_file(self._file)
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others write; take the lock file away too where nothing is left to own."""
+        """Release the lock; with `remove` also delete the lock file."""
         if self._file is None:
             return
         if remove:
@@ -80,7 +80,7 @@ class Ownership:
         self._file = None
 
     def _take(self) -> IO[str]:
-        # Between opening and locking, the former owner may have taken its file away.
+        # Between opening and locking, the former owner may have deleted the file.
         while not self._is_the_file(file := self._locked()):
             file.close()
         file.seek(0)
@@ -113,25 +113,25 @@ class Ownership:
 
 @contextlib.contextmanager
 def whole_file(path: Path, what: str) -> Iterator[IO[bytes]]:
-    """A file written beside its place and put there in the end; on any error, nowhere.
+    """Write a file atomically: under a temporary name, renamed at the end, removed on error.
 
     Raises:
-        RightsizerError: the place cannot be written, or the disk is full; it says what it is.
+        RightsizerError: the file cannot be written, or the disk is full; `what` names it.
     """
     try:
-        if path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
+        if path.is_dir():  # For example `.`, which has no sibling name.
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         file = partial.open("wb")
         try:
             yield file
             file.flush()
-            # A rename may reach the disk before what was written.
+            # The rename may reach the disk before the data.
             os.fsync(file.fileno())
             file.close()
             partial.replace(path)
         finally:
-            # What a full disk did not take is of no use.
+            # Discard a partial file, e.g. after a full disk.
             with contextlib.suppress(OSError):
                 file.close()
             partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Client of unary gRPC calls over a Unix socket."""
+"""Client for unary gRPC calls over a Unix socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MESSAGE_LENGTH: Final = 200
 
 
 class GrpcCallError(Exception):
-    """A call that brought no answer, in words for an operator."""
+    """Failed call, with a message for operators."""
 
     def __init__(self, message: str, status: int = _UNKNOWN) -> None:
         super().__init__(message)
@@ -32,12 +32,12 @@ class GrpcCallError(Exception):
 
 
 def unary_call(path: Path, method: str, *, timeout_seconds: float, maximum_bytes: int) -> bytes:
-    """The answer to an empty request of a method like `/v1.PodResourcesLister/List`.
+    """Call a method such as `/v1.PodResourcesLister/List` with an empty request.
 
-    The timeout is for all of it; an answer beyond the maximum is refused.
+    The timeout covers the whole call; larger answers than the maximum are refused.
 
     Raises:
-        GrpcCallError: there is no answer, or it says no.
+        GrpcCallError: no answer, or an error status.
     """
     try:
         from h2.exceptions import H2Error  # noqa: PLC0415 - 6 MB that most nodes never need.
@@ -83,7 +83,7 @@ class _Exchange:
         self._send()
         while not self._has_ended:
             self._take(connection.receive_data(self._received()))
-            # A peer that has said all it will may hang up before it is thanked.
+            # The peer may close the connection right after its answer.
             with contextlib.suppress(BrokenPipeError):
                 self._send()
         return self._message()
@@ -97,7 +97,7 @@ class _Exchange:
         if not (data := self._peer.recv(_CHUNK_BYTES)):
             raise GrpcCallError("the peer hung up before it had answered")
         self._received_bytes += len(data)
-        # Frames add less than the message itself has, unless the peer means harm.
+        # Honest framing adds less overhead than the message's own size.
         if self._received_bytes > 2 * self._maximum_bytes + _CHUNK_BYTES:
             raise GrpcCallError(self._too_long)
         return data

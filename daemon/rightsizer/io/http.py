@@ -1,4 +1,4 @@
-"""HTTP client for JSON and text: few retries, failures as values."""
+"""HTTP client for JSON and text, with few retries and failures as values."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _MESSAGE_LENGTH: Final = 300
 _ANSWER_LENGTH: Final = 65536
 _CHUNK_BYTES: Final = 65536
 _PLAIN_ANSWER: Final = "wrong_version_number"
-"""What OpenSSL says of an answer that is no TLS."""
+"""OpenSSL's error for an answer that is not TLS."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
 def form_text(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """What `urlencode(pairs)` gives, in a fifth of the time where values are long.
+    """Encode as `urlencode(pairs)` does, five times as fast for long values.
 
-    `urlencode` looks at each character for itself where one needs quoting; a question about
-    thousands of devices has 200 KB.
+    `urlencode` handles each character separately; a query about thousands of devices has
+    200 KB.
     """
     return b"&".join(_quoted(name) + b"=" + _quoted(value) for name, value in pairs)
 
@@ -60,28 +60,28 @@ def _quoted(text: str) -> bytes:
 
 
 class HttpClient:
-    """Talks to one peer, JSON by default.
+    """Client for one server, JSON by default.
 
     Args:
-        base_url: The address that every path is appended to; a path of its own may be in it.
-        settings: How patient the client is.
-        accept: What its answers are; anything but JSON is given as the text that it is.
-        token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
-            `ValueError` from it becomes a failure.
-        headers: Gives further headers at each request, secrets like the token.
-        open_headers: Further headers that messages may hold.
-        parse: Makes the body of a success from its bytes, whatever `accept` says; what it raises
-            reaches the caller.
-        certificate: Files of the certificate to show and of its key, or nothing.
-        connections: How many are kept, for callers in as many threads.
-        has_secret_paths: Whether paths and queries are secrets too, as with many webhooks.
-        sleep: Waits between tries; where it returns true, as an event's `wait` does when the
-            event is set, there are no more tries.
-        jitter: A random number from 0 to 1.
-        wall_seconds: The time since the epoch, for a `Retry-After` that is a date.
+        base_url: Address that every path is appended to; may have a path itself.
+        settings: Timeouts and retries.
+        accept: Expected content type; anything but JSON is returned as text.
+        token: Returns the bearer token for each request, so that it may rotate; its `OSError`
+            or `ValueError` becomes a failure.
+        headers: Returns further headers for each request, secret like the token.
+        open_headers: Further headers that messages may contain.
+        parse: Converts the bytes of a successful body, regardless of `accept`; its exceptions
+            reach the caller.
+        certificate: Files of the client certificate and its key, if any.
+        connections: Number of pooled connections, for as many calling threads.
+        has_secret_paths: Whether paths and queries are secret too, as for many webhooks.
+        sleep: Waits between attempts; if it returns true, like the `wait` of a set event, no
+            more attempts are made.
+        jitter: Returns a random number from 0 to 1.
+        wall_seconds: Time since the epoch, for a `Retry-After` date.
 
     Raises:
-        ValueError: the address is not an `http` or `https` one, or has a password in it.
+        ValueError: the address is not `http` or `https`, or contains a password.
     """
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
@@ -123,10 +123,10 @@ class HttpClient:
     ) -> Result:
         """Send a request and read its answer.
 
-        The path, which starts with a slash, is appended to the base address; keys of pairs may
-        repeat; the body is sent as JSON unless `None`. `idempotent`: whether sending it twice does
-        what once does; by the method if `None`. What is not is tried again only if nothing was
-        sent.
+        `path` starts with a slash and is appended to the base address; keys of pairs may repeat;
+        the body is sent as JSON unless `None`. `idempotent` states whether repeating the request is
+        harmless; by default it depends on the method. Other requests are retried only if nothing
+        was sent.
         """
         try:
             headers = self._headers(_JSON if body is not None else _FORM if form else None)
@@ -153,14 +153,14 @@ class HttpClient:
             return result
         parts = urlsplit(url)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
-        # A peer may have echoed a secret; a message has a line or two.
+        # Redact secrets that the server may have echoed; messages have only a line or two.
         message, answer = result.message, result.answer
         for secret in self._secrets(headers, target):
             message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
         return replace(result, message=message[:_MESSAGE_LENGTH], answer=answer)
 
     def close(self) -> None:
-        """Let go of idle connections; the next request makes new ones."""
+        """Close idle connections; the next request opens new ones."""
         if self._pool is not None:
             self._pool.clear()
 
@@ -179,7 +179,7 @@ class HttpClient:
         return headers
 
     def _secrets(self, headers: Mapping[str, str], target: str) -> list[str]:
-        """What no message may hold, longest first."""
+        """Strings that no message may contain, longest first."""
         authorization = headers.get("Authorization", "")
         known = _OWN_HEADERS | self._open_headers.keys()
         found = {value for name, value in headers.items() if name not in known}
@@ -216,7 +216,7 @@ class HttpClient:
             if _PLAIN_ANSWER in cause(error).lower():
                 message = f"{peer} speaks no TLS; write http for https in its address"
                 return Failure(FailureKind.MALFORMED, message)
-            # A file of authorities that cannot be read is an OSError too.
+            # An unreadable CA file is an OSError too.
             return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
         except exceptions.HTTPError as error:
             if is_about_a_file(error):
@@ -289,6 +289,6 @@ class HttpClient:
 def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT001 - private.
     if failure.kind is FailureKind.AWAY:
         return True
-    # One that took too long would take as long again.
+    # A request that timed out would probably time out again.
     is_broken_off = failure.kind is FailureKind.INTERRUPTED and failure.excess is None
     return may_repeat and (is_broken_off or failure.status in _RETRIED_STATUSES)

@@ -1,4 +1,4 @@
-"""Result of an HTTP request: an answer, or a failure and what may have happened."""
+"""Result of an HTTP request: a response, or a failure with its possible effects."""
 
 import re
 from datetime import UTC
@@ -9,24 +9,24 @@ from rightsizer.model.frozen import dataclass, field
 
 
 class FailureKind(StrEnum):
-    """What kept a request from being answered well."""
+    """Why a request did not succeed."""
 
     AWAY = "away"
     """No connection: nothing was sent."""
     UNTRUSTED = "untrusted"
-    """TLS could not be agreed upon: nothing was sent."""
+    """TLS handshake failed: nothing was sent."""
     CREDENTIAL = "credential"
-    """The token could not be read: nothing was sent."""
+    """Token unreadable: nothing was sent."""
     INTERRUPTED = "interrupted"
-    """The request was sent and no whole answer came: it may have been carried out."""
+    """Sent, but no complete answer: it may have been carried out."""
     REFUSED = "refused"
-    """An answer with a status that is not a success."""
+    """Answered with an error status."""
     MALFORMED = "malformed"
-    """A success whose body is not what was asked for."""
+    """Success with an unexpected body."""
 
 
 class Excess(StrEnum):
-    """Which of the client's own bounds an answer went beyond."""
+    """Limit of the client that the answer exceeded."""
 
     TIME = "time"
     SIZE = "size"
@@ -34,42 +34,42 @@ class Excess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that was not answered well, and why."""
+    """Failed request, with the reason."""
 
     kind: FailureKind
     message: str
     status: int | None = None
     retry_after_seconds: float | None = None
-    """How long the peer asked to be left alone."""
+    """Delay requested by the server."""
     excess: Excess | None = None
-    """Where the answer took too long or is too large."""
+    """Set if the answer took too long or was too large."""
     answer: str = field(default="", repr=False)
-    """What a refusal says, longer than a message has room for."""
+    """Body of a refusal, longer than the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A successful answer; `body` is parsed JSON, `None` where that was empty, or plain text.
+    """Successful answer; `body` is parsed JSON, `None` if empty, or plain text.
 
-    For a client with a parser it is what that made of it.
+    With a parser, `body` is the parser's result.
     """
 
     status: int
     body: Any
     size_bytes: int = field(default=0, compare=False)
-    """Of the body, unpacked."""
+    """Size of the body, uncompressed."""
 
 
 Result: TypeAlias = Response | Failure
 
 
 def retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
-    """How long a peer asks to be left alone, in seconds or as a date; `None` if it does not."""
+    """Delay requested by a server, in seconds or as a date; `None` without one."""
     if header is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", header.strip()):
         return float(header)
-    # 1 MB for the few that give a date.
+    # Takes 1 MB, and few servers send a date.
     from email.utils import parsedate_to_datetime  # noqa: PLC0415
 
     try:
@@ -80,13 +80,13 @@ def retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
 
 
 def is_about_a_file(error: BaseException) -> bool:
-    """Whether a certificate or its key cannot be read, which is met while connecting."""
+    """Whether a certificate or its key is unreadable, an error raised while connecting."""
     found = error.args[-1] if error.args else None
     return isinstance(found, OSError) and found.filename is not None
 
 
 def cause(error: BaseException) -> str:
-    """What the operating system said, without urllib3's words around it."""
+    """Message of the operating system, without urllib3's wrapping."""
     inner = error.__cause__ or (error.args[-1] if error.args else None)
     found = inner if isinstance(inner, OSError) else error
     if isinstance(found, OSError):

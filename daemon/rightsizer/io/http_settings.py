@@ -1,4 +1,4 @@
-"""Settings of HTTP clients: timeout, retries; addresses and tokens."""
+"""Settings of HTTP clients: timeout and retries; addresses and tokens."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class ServerSettings:
 
 
 def checked_url(url: str, key: str = "") -> str:
-    """The same address, if a client can use it.
+    """Return the address if a client can use it.
 
     Raises:
-        ValueError: it is not an `http` or `https` one, or has a password in it; `key` stands first.
+        ValueError: not `http` or `https`, or contains a password; `key` prefixes the message.
     """
     if fault := _fault_of(url):
         raise ValueError(key + fault)
@@ -65,14 +65,14 @@ def checked_url(url: str, key: str = "") -> str:
 
 def _fault_of(url: str) -> str:
     parts = urlsplit(url)
-    # What may hold a secret is not repeated.
+    # Do not repeat what may be a secret.
     shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         is_bare = "@" not in url and re.fullmatch(r"[\w.-]+(:\d+)?(/[\w./-]*)?", url)
         meant = f"http://{url}" if is_bare else "https://prometheus.example.org"
         return f"{shown} is not an address; write it like '{meant}'"
     try:
-        parts.port  # noqa: B018 - looking at it is what checks it.
+        parts.port  # noqa: B018 - reading it validates it.
     except ValueError:
         return f"{shown} has no port after its last colon; write it like 'http://node:9400'"
     if parts.username is not None or parts.password is not None:
@@ -83,11 +83,11 @@ def _fault_of(url: str) -> str:
 
 
 def read_token_file(path: Path, hint: str = "it must be one line") -> str:
-    """The bearer token in a file.
+    """Read the bearer token in a file.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it does not hold a token; the message ends with the hint.
+        ValueError: no valid token in it; the message ends with the hint.
     """
     token = path.read_text(encoding="utf-8", errors="replace").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:

@@ -1,4 +1,4 @@
-"""Scheduler of jobs that run at intervals; the only importer of APScheduler."""
+"""Scheduler of periodic jobs; the only importer of APScheduler."""
 
 import logging
 import random
@@ -20,16 +20,16 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
 
 _SHORTEST_SECONDS: Final = 1.0
-"""The shortest interval in the world's seconds, however fast the agent's clock goes."""
+"""Shortest interval in real seconds, even with a fast clock."""
 _SHARED: Final = "default"
 _THREADS: Final = 2
 
 
 class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no types.
-    """A trigger that counts no runs that were missed.
+    """Interval trigger that ignores missed runs.
 
-    The library's own goes through all of them one by one, and keeps them: a node that boots in
-    1970 and then learns the time would need gigabytes for it.
+    The library's trigger iterates over all of them and keeps them in memory: a node that boots in
+    1970 and then gets the time would need gigabytes.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         self._due: datetime | None = None
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """The next run: on the beat where that lies ahead, else an interval from now."""
-        # The shift of the run before is none of the beat.
+        """Next run: on the regular beat if in the future, else an interval from now."""
+        # The beat excludes the jitter of the previous run.
         base = self._due if previous_fire_time is not None and self._due is not None else now
         due = base + self._interval
         if not now < due <= now + self._interval:
@@ -56,19 +56,19 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do every so often."""
+    """Periodic job."""
 
     name: str
     run: Callable[[], None]
     interval_seconds: float
-    """On the agent's clock."""
+    """Measured by the agent's clock."""
     jitter_seconds: float = 0.0
     has_own_thread: bool = False
-    """Whether it waits for no other job; the others share a few threads."""
+    """Whether it has its own thread; the others share a few."""
 
 
 class Jobs:
-    """Runs jobs on a schedule, one run of each at a time, and remembers how they went."""
+    """Runs jobs on a schedule, one run of each at a time, and records their results."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Jobs:
         self._reports = {job.name: JobReport(job.name) for job in jobs}
         self._lock = threading.Lock()
         self._log = logger("jobs")
-        # A run that is still under way when the next is due is counted, not warned of.
+        # A run that is still active when the next is due is counted, not logged.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler = BackgroundScheduler(
             timezone="UTC",
@@ -96,13 +96,13 @@ class Jobs:
         self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
 
     def start(self) -> None:
-        """Begin; the first runs come after a whole interval."""
+        """Start; the first runs take place after a whole interval."""
         for job in self._jobs.values():
             self._add(job)
         self._scheduler.start()
 
     def change(self, job: Job) -> None:
-        """Run a job at another interval, from now on; one that stays as it is keeps its turn."""
+        """Change the interval of a job; an unchanged job keeps its schedule."""
         if self._jobs[job.name] == job:
             return
         self._jobs[job.name] = job
@@ -110,12 +110,12 @@ class Jobs:
             self._add(job)
 
     def stop(self) -> None:
-        """Start no more runs; those under way end by themselves, within their own timeouts."""
+        """Start no more runs; active ones end within their own timeouts."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
     def run(self, name: str) -> None:
-        """Run a job now, in this thread; a failure is logged and counted, never raised."""
+        """Run a job now in this thread; failures are logged and counted, never raised."""
         job, started = self._jobs[name], time.monotonic()
         with self._lock:
             before = self._reports[name]
@@ -123,8 +123,8 @@ class Jobs:
         try:
             job.run()
             report = replace(before, last_success=self._clock.wall_time(), last_error=None)
-        except Exception as error:  # noqa: BLE001 - a job's fault is the job's alone.
-            if isinstance(error, RightsizerError):  # Something to mend, not a fault of the program.
+        except Exception as error:  # noqa: BLE001 - a job's failure must not affect others.
+            if isinstance(error, RightsizerError):  # For the operator to fix, not a bug.
                 self._log.error("job_failed", job=name, error=str(error))
             else:
                 self._log.exception("job_failed", job=name)
@@ -139,14 +139,14 @@ class Jobs:
             )
 
     def reports(self) -> tuple[JobReport, ...]:
-        """How each job went."""
+        """Last run of each job."""
         with self._lock:
             return tuple(self._reports.values())
 
     def supervise(self) -> None:
-        """Reschedule a job whose next run is far away or whose pace is another by now.
+        """Reschedule jobs with a next run too far ahead or an outdated interval.
 
-        The wall clock steps back, and a fast clock falls into step with the world.
+        Needed after the wall clock stepped back, or when a fast clock slows to real time.
         """
         now = self._now()
         for scheduled in self._scheduler.get_jobs():

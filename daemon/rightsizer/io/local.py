@@ -20,7 +20,7 @@ _START: Final = (
     "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
 )
 _UNKNOWN: Final = "there is no "
-"""How the agent begins to say that what a path names is not there, where the path is known."""
+"""Start of the agent's message for a known path with an unknown item."""
 
 
 _ERRORS: Final = {
@@ -31,7 +31,7 @@ _ERRORS: Final = {
 
 
 class LocalClient:
-    """Asks one agent, a connection a request; every fault is an error with its remedy."""
+    """Client of one agent with one connection per request; every error has a remedy."""
 
     def __init__(self, path: Path, timeout_seconds: float = 10.0) -> None:
         self._path = path
@@ -39,27 +39,27 @@ class LocalClient:
 
     @property
     def path(self) -> Path:
-        """Of the socket, which distinguishes agents on one machine."""
+        """Path of the socket, which identifies the agent on this machine."""
         return self._path.resolve()
 
     def get(self, target: str) -> Any:
-        """The answer to a GET; raises as `post` does."""
+        """Answer to a GET; raises as `post` does."""
         return self._ask("GET", target)
 
     def post(self, target: str, body: Any) -> Any:
-        """The answer to a POST of a value.
+        """Answer to a POST of a value.
 
         Raises:
-            AgentAbsentError: no agent runs here.
-            RefusedError: the agent does not do it.
-            EndedError: the thing it is about was ended meanwhile.
-            UsageError: the agent does not take the value, or the thing it is about is not there.
-            RightsizerError: there is no answer, or not one that was asked for.
+            AgentAbsentError: no agent is running.
+            RefusedError: the agent declines.
+            EndedError: the item has ended in the meantime.
+            UsageError: invalid value, or unknown item.
+            RightsizerError: no answer, or an unexpected one.
         """
         return self._ask("POST", target, json.dumps(body).encode())
 
     def delete(self, target: str) -> Any:
-        """The answer to a DELETE; raises as `post` does."""
+        """Answer to a DELETE; raises as `post` does."""
         return self._ask("DELETE", target)
 
     def _ask(self, method: str, target: str, body: bytes | None = None) -> Any:
@@ -77,7 +77,7 @@ class LocalClient:
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
             raise AgentAbsentError(self._remedy(error)) from None
         except (BlockingIOError, ConnectionError) as error:
-            # Its queue is full, or it made room for another.
+            # Its queue is full, or it dropped this connection for another.
             raise AgentBusyError(self._remedy(error)) from None
         except OSError as error:
             raise RightsizerError(self._remedy(error)) from None
@@ -120,14 +120,14 @@ class LocalClient:
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP connection to a Unix socket."""
+    """HTTP connection over a Unix socket."""
 
     def __init__(self, path: Path, timeout_seconds: float) -> None:
         super().__init__("localhost", timeout=timeout_seconds)
         self._path = path
 
     def connect(self) -> None:
-        """Connect to the path."""
+        """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))

@@ -1,4 +1,4 @@
-"""Logging: one line an event, in the form that its reader expects."""
+"""Logging: one line per event, in the format for its reader."""
 
 import logging
 import os
@@ -30,43 +30,43 @@ Logger: TypeAlias = FilteringBoundLogger
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 _FAULT_LEVELS: Final = ("warning", "error", "critical")
 _REMEMBERED: Final = 256
-"""Different faults at a time; beyond, the one that was quiet for longest is forgotten."""
+"""Maximum of distinct faults tracked; the least recently logged is dropped."""
 _PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 _FAULTS: Final = (logging.WARNING, logging.ERROR, logging.CRITICAL)
 _FIRST_KEYS: Final = ("ts", "level", "event", "component")
 
 
 class Threshold:
-    """A processor that drops what is less severe than its level.
+    """Processor that drops messages below its level.
 
-    A bound logger that filters by itself would do, but every caller that has logged once keeps it.
+    Filtering bound loggers do not suffice, since callers cache them after their first message.
     """
 
     def __init__(self, level: int) -> None:
         self.level = level
 
     def __call__(self, _wrapped: Any, name: str, event: EventDict) -> EventDict:
-        """Pass a message on, or drop it; raises `DropEvent` where it is not severe enough."""
+        """Pass a message on; raises `DropEvent` if below the level."""
         if logging.getLevelNamesMapping()[name.upper()] < self.level:
             raise structlog.DropEvent
         return event
 
 
 class LogCounter:
-    """A processor that counts what passes, repetitions that are suppressed later included."""
+    """Processor that counts messages, including repetitions suppressed later."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(_LEVELS, 0)
         self._lock = threading.Lock()
 
     def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
-        """Count one message and pass it on."""
+        """Count a message and pass it on."""
         with self._lock:
             self._counts[event["level"]] += 1
         return event
 
     def by_level(self) -> Mapping[str, int]:
-        """Messages since the start; every level is there from the first."""
+        """Messages since the start, with all levels present."""
         with self._lock:
             return MappingProxyType(self._counts.copy())
 
@@ -78,9 +78,9 @@ class _Repetition:
 
 
 class Repeater:
-    """A processor that drops a fault which says exactly what was said within the interval.
+    """Processor that drops a fault identical to one logged within the interval.
 
-    The next one after the interval carries `suppressed=N`, how many were dropped since.
+    The next one after the interval has `suppressed=N`, the number dropped in between.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Repeater:
         self._lock = threading.Lock()
 
     def pace(self, interval_seconds: float) -> None:
-        """Log a fault that goes on once in another interval."""
+        """Change the interval at which a persistent fault is logged."""
         self._interval = nanoseconds(interval_seconds)
 
     def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
-        """Pass a message on, or drop it; raises `DropEvent` where it was logged a moment ago."""
+        """Pass a message on; raises `DropEvent` for a recent repetition."""
         if event["level"] not in _FAULT_LEVELS:
             return event
         with self._lock:
@@ -106,7 +106,7 @@ class Repeater:
         return {**event, "suppressed": suppressed} if suppressed else event
 
     def _admit(self, identity: Hashable) -> int | None:
-        """How many were dropped since the last one; `None` where this one is to be dropped."""
+        """Number dropped since the last one; `None` to drop this one."""
         now = self._clock()
         known = self._seen.get(identity)
         if known is not None and now - known.logged < self._interval:
@@ -122,7 +122,7 @@ class Repeater:
 def _identity(event: EventDict) -> Hashable:
     described = dict(event)
     if given := event.get("exc_info"):
-        # `True`, the exception itself, or what `sys.exc_info` gives.
+        # `True`, the exception itself, or the result of `sys.exc_info`.
         is_exception = isinstance(given, BaseException)
         found = given if isinstance(given, tuple) else sys.exc_info()
         described["exc_info"] = given if is_exception else found[1]
@@ -137,8 +137,8 @@ def configure(
     repeat_interval_seconds: float = LogSettings().repeat_interval,
     environ: Mapping[str, str] = os.environ,
 ) -> LogCounter:
-    """Set logging up for the whole process; the counter that comes back feeds the metrics."""
-    # Standard error as it is now: this module may be loaded while it is another one.
+    """Configure logging for the whole process; return the counter for metrics."""
+    # Present standard error, which may differ from that at import.
     stream = sys.stderr if stream is None else stream
     counter = LogCounter()
     structlog.configure(
@@ -149,7 +149,7 @@ def configure(
             Repeater(repeat_interval_seconds),
             *_renderers(_detect(format, stream, environ), stream, environ),
         ],
-        # What is logged less severely than the threshold goes by it, for it may change.
+        # Pass everything to the threshold, which may change at run time.
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
@@ -162,7 +162,7 @@ def configure(
 
 
 def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
-    """Let the chain that is set up tell more or less from now on."""
+    """Change level and repeat interval of the configured chain."""
     for processor in structlog.get_config()["processors"]:
         if isinstance(processor, Threshold):
             processor.level = _severity(level)
@@ -171,7 +171,7 @@ def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
 
 
 def logger(component: str) -> Logger:
-    """A logger whose messages name the part of the program that speaks."""
+    """Logger for a component of the program."""
     return cast(Logger, structlog.get_logger(component=component))
 
 
@@ -180,7 +180,7 @@ def _severity(level: LogLevel) -> int:
 
 
 class _Bridge(logging.Handler):
-    """Hands what libraries log to our own chain."""
+    """Handler that forwards messages of libraries to our chain."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log a record under the name of its logger."""
@@ -197,7 +197,7 @@ def _detect(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) -> Lo
 
 
 def _is_journal(stream: TextIO, journal: str) -> bool:
-    """Whether this is the stream that systemd means; a child may inherit the variable alone."""
+    """Whether this is systemd's journal stream; a child may inherit only the variable."""
     try:
         status = os.fstat(stream.fileno())
     except OSError:
@@ -213,13 +213,13 @@ def _renderers(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) ->
         formatter = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=formatter)
         return [TimeStamper("%H:%M:%S", utc=False), console]
-    # Local variables may hold what must not leave the process.
+    # Local variables may contain secrets.
     exceptions = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
     return [exceptions, TimeStamper("iso", utc=True, key="ts"), _in_order, JSONRenderer()]
 
 
 class _JournalRenderer(LogfmtRenderer):
-    """The journal takes the priority from the start of the line."""
+    """Renderer for the journal, which takes the priority from the start of the line."""
 
     def __call__(self, wrapped: Any, name: str, event: EventDict) -> str:
         return f"<{_PRIORITIES[event['level']]}>{super().__call__(wrapped, name, event)}"

@@ -7,18 +7,18 @@ from rightsizer.model.settings import setting
 
 
 class LogFormat(StrEnum):
-    """Who reads the log."""
+    """Format of the log, for its reader."""
 
     AUTO = "auto"
-    """The journal where it listens, else the console on a terminal, else JSON."""
+    """Journal if connected to it, else console on a terminal, else JSON."""
     JOURNAL = "journal"
-    """`key=value` with the priority prefix of sd-daemon(3); the journal has its own clock."""
+    """`key=value` with the priority prefix of sd-daemon(3); the journal adds the time."""
     CONSOLE = "console"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """How much is told."""
+    """Minimum severity of messages."""
 
     DEBUG = "debug"
     INFO = "info"

@@ -1,4 +1,4 @@
-"""A program run to its end: a list of words, in a group of its own, for so long and no longer."""
+"""Runner of programs, without a shell, in their own process group and with a time limit."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from rightsizer.model.frozen import dataclass, replace
 _LOOK_SECONDS: Final = 0.05
 _MEASURE_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
-"""Between asking a program to end and ending it: it may close its files."""
+"""Time between SIGTERM and SIGKILL, for a program to close its files."""
 _SAID_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 65536
 _GATE: Final = """\
@@ -36,8 +36,8 @@ if os.read(gate, 1):
         os.write(gate, b"%d" % error.errno)
 os._exit(127)
 """
-"""Becomes the program once a byte comes through a socket, and ends where that is closed before: by
-the end of this process too, however it ends."""
+"""Executes the program when a byte arrives on the socket, and exits if it is closed before, also
+by the end of this process, however it ends."""
 _OWN: Final = """\
 import contextlib, runpy, sys
 with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -45,15 +45,15 @@ with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as scor
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
-"""Where memory runs out in all, this process goes and the one that started it stays."""
+"""If memory runs out, the kernel kills this process rather than its parent."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def own_module(name: str) -> list[str]:
-    """The words that run a module of this package in a process of its own.
+    """Command line to run a module of this package in its own process.
 
-    Neither the environment nor the folder it runs in add modules, and a package of a distribution
-    is found though the interpreter looks elsewhere.
+    Neither environment nor working directory add modules, and the package is found even if it is
+    not on the interpreter's default path.
     """
     site = ["-S"] if sys.flags.no_site else []
     root = Path(__file__).parents[2]
@@ -64,47 +64,47 @@ class Ending(StrEnum):
     """How a program ended."""
 
     ENDED = "ended"
-    """By itself, with a status."""
+    """Exited by itself, with a status."""
     ABSENT = "absent"
-    """It never ran."""
+    """Never ran."""
     TOO_MUCH = "too_much"
-    """It was ended for what it had used up."""
+    """Killed for excessive resource use."""
     TIMED_OUT = "timed_out"
     STOPPED = "stopped"
-    """It was ended because its result was no longer needed."""
+    """Killed because its result was no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a program."""
+    """Result of a program."""
 
     ending: Ending
     status: int | None = None
-    """With which it ended; below 0 the signal that ended it, `None` where it was ended by us."""
+    """Exit status, or minus the signal that killed it; `None` if we killed it."""
     detail: str = ""
-    """What went wrong, in our words; empty where nothing did."""
+    """What went wrong, in our words; empty on success."""
     said: str = ""
-    """The beginning of what it said, in one line: it may name whatever it likes."""
+    """Start of its output in one line; may contain anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a program is ended before it ends."""
+    """Conditions for killing a program."""
 
     seconds: float
     stop: threading.Event
-    """Set where its result is no longer needed."""
+    """Set when its result is no longer needed."""
     why_too_much: Callable[[], str | None]
-    """What it has used up, `None` while it has not; asked again and again."""
+    """Returns the exceeded resource, or `None`; called repeatedly."""
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a program is given of the agent's environment: where programs are, and no more."""
+    """Environment of programs: only the search path and a locale."""
     return {"PATH": environ.get("PATH") or _PATH, "LANG": "C.UTF-8"}
 
 
 def program_of(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where a program is; raises `ValueError` where it is nowhere, or may not be run."""
+    """Find a program; raises `ValueError` if missing or not executable."""
     if (program := shutil.which(name, path=environment(environ)["PATH"])) is None:
         raise ValueError(f"there is no program '{name}'; install it, or name its whole path")
     return program
@@ -117,10 +117,10 @@ def run_program(
     *,
     note: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Run a program, without a shell, and end it with all of its group.
+    """Run a program without a shell, and kill its whole process group at the end.
 
-    `note` takes the number of its process and group before it runs; where that raises a
-    RightsizerError, or this process ends meanwhile, it never runs.
+    `note` receives the pid, also of the group, before the program runs; if it raises a
+    RightsizerError, or this process ends, the program never runs.
     """
     known = environment()
     try:
@@ -150,7 +150,7 @@ def run_program(
 def _waiting_at(
     gate: socket.socket, words: Sequence[str], folder: Path, environ: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
-    """The process that becomes the program."""
+    """Start the process that becomes the program."""
     number = gate.fileno()
     return subprocess.Popen(  # noqa: S603 - a list of words, no shell.
         [sys.executable, "-I", "-S", "-c", _GATE, str(number), *words],
@@ -166,7 +166,7 @@ def _waiting_at(
 
 def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> None:
     gate.settimeout(longest_seconds)
-    # One that was ended at the gate, or hangs there, is seen by those that wait for its end.
+    # A process killed at the gate, or hanging there, is detected by the wait for its end.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
         gate.sendall(b"1")
         if failure := gate.recv(16):
@@ -207,7 +207,7 @@ def _ended_at_last(process: "subprocess.Popen[bytes]") -> Iterator[None]:
             deadline = time.monotonic() + _GRACE_SECONDS
             while not _has_ended(process) and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
-        # Its children may be there still. Until it is waited for, the number is not reused.
+        # Children may still run. Until the wait, the process group id cannot be reused.
         _signal(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -223,7 +223,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 class _Said:
-    """Takes all that a program says, so that it never waits for a reader, and keeps the start."""
+    """Drains a program's output, so that it never blocks, and keeps the start."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         self._pipe = pipe
@@ -235,17 +235,17 @@ class _Said:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A child that got out of the group may hold the pipe open for ever.
+        # A child that left the group may hold the pipe open forever.
         self._thread.join(_GRACE_SECONDS)
 
     @property
     def text(self) -> str:
-        """The beginning, in one line of printable characters."""
+        """Start of the output as one printable line."""
         text = " ".join(self._kept.decode(errors="replace").split())
         return "".join(each if each.isprintable() else "?" for each in text)
 
     def _read(self) -> None:
-        assert self._pipe is not None  # noqa: S101 - it is started with one.
+        assert self._pipe is not None  # noqa: S101 - started with a pipe.
         with self._pipe as pipe, contextlib.suppress(OSError, ValueError):
             while data := os.read(pipe.fileno(), _CHUNK_BYTES):
                 self._kept += data[: _SAID_BYTES - len(self._kept)]

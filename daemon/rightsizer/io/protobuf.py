@@ -1,4 +1,4 @@
-"""Protobuf wire format in memory: tags, integers of variable length, fields of a message."""
+"""Protobuf wire format in memory: tags, varints, fields of a message."""
 
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -9,7 +9,7 @@ LENGTH: Final = 2
 FIXED32: Final = 5
 
 MORE: Final = 0x80
-"""The bit of a byte that says that an integer goes on."""
+"""Continuation bit of a varint."""
 _MASK: Final = 2**64 - 1
 _LONGEST_SHIFT: Final = 63
 _SIZES: Final = {FIXED64: 8, FIXED32: 4}
@@ -18,9 +18,9 @@ _Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 class ProtobufError(ValueError):
-    """Bytes that are no such message, as any function here meets them.
+    """Invalid message, raised by all functions here.
 
-    `at` counts from where the message begins.
+    `at` is the offset from the start of the message.
     """
 
     def __init__(self, what: str, at: int = 0) -> None:
@@ -29,12 +29,12 @@ class ProtobufError(ValueError):
 
 
 def signed(value: int) -> int:
-    """An `int64` as it travels: negative ones have the highest bit."""
+    """Convert a varint to a signed `int64`, whose negative values have the highest bit set."""
     return value - 2**64 if value >> _LONGEST_SHIFT else value
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """An integer of variable length, and where it ends."""
+    """Read a varint; return it with its end."""
     try:
         value = data[at]
         at += 1
@@ -53,7 +53,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
-    """Tag of the field at a place, an integer's value or the size of all else, and its end."""
+    """Read a field's header: tag, value of a varint or size of the rest, and end."""
     tag, at = read_varint(data, at)
     if (wire_type := tag & 7) in {VARINT, LENGTH}:
         return tag, *read_varint(data, at)
@@ -63,7 +63,7 @@ def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
 
 
 def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
-    """Number, wire type and value of each field; bytes for all but integers."""
+    """Iterate over number, wire type and value of each field; bytes except for varints."""
     at, end = 0, len(data)
     while at < end:
         tag, value, at = read_header(data, at)
@@ -77,15 +77,15 @@ def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
 
 
 class ProtobufFields:
-    """Reads messages and counts what it reads, since an empty field takes but two bytes."""
+    """Reader of messages with a limit on fields, since an empty field takes only two bytes."""
 
     def __init__(self, fields_maximum: int) -> None:
-        """Refuses to read more than so many fields over all messages."""
+        """Limit the fields read over all messages."""
         self._fields_maximum = fields_maximum
         self._left = fields_maximum
 
     def messages(self, data: memoryview, number: int) -> Iterator[memoryview]:
-        """The values of a field that holds messages, texts or bytes, in their order."""
+        """Values of a field of messages, texts or bytes, in order."""
         for found, wire_type, value in fields(data):
             self._left -= 1
             if self._left < 0:
@@ -94,7 +94,7 @@ class ProtobufFields:
                 yield value
 
     def text(self, data: memoryview, number: int) -> str:
-        """The last value of a field that holds a text, empty where there is none."""
+        """Last value of a text field; empty if absent."""
         value = ""
         for found in self.messages(data, number):
             try:

@@ -1,4 +1,4 @@
-"""Records of one kind in a table of a database, and the cache of one process over it."""
+"""Records of one kind in a database table, and a process's cache over it."""
 
 import contextlib
 import threading
@@ -10,36 +10,36 @@ from rightsizer.io.database import Database
 
 
 class Record(Protocol):
-    """What a table keeps: a frozen dataclass with an id."""
+    """Frozen dataclass with an id, as stored in a table."""
 
     @property
     def id(self) -> str:
-        """What no other record is called."""
+        """Unique id."""
 
 
 _Record = TypeVar("_Record", bound=Record)
 
 
 class RecordTable(Generic[_Record]):
-    """Records as JSON in a table of `id`, a time, and `data`; safe for threads.
+    """Records as JSON in a table of `id`, a time, and `data`; thread-safe.
 
-    Each method raises a HistoryError where the database cannot be read or written.
+    Every method raises a HistoryError if the database cannot be read or written.
     """
 
     def __init__(self, database: Database, table: str, time: str, kind: type[_Record]) -> None:
-        """Over a table that is there.
+        """Use an existing table.
 
-        `time` is the column, and the record's attribute, that records are ordered by.
+        `time` is the column and record attribute that orders the records.
         """
         self._database, self._table, self._time, self._kind = database, table, time, kind
 
     @property
     def is_kept(self) -> bool:
-        """Whether a record outlasts the process."""
+        """Whether records outlast the process."""
         return self._database.is_kept
 
     def records(self) -> Sequence[_Record]:
-        """All that are kept, oldest first; a row that cannot be understood is passed over."""
+        """All records, oldest first; skips undecodable rows."""
         query = f"SELECT data FROM {self._table} ORDER BY {self._time}, id"  # noqa: S608 - our own names.
         found = []
         for (text,) in self._database.rows(query):
@@ -48,7 +48,7 @@ class RecordTable(Generic[_Record]):
         return found
 
     def put(self, record: _Record) -> None:
-        """Keep one, in place of what it was before; on the disk when this returns."""
+        """Insert or update a record; durable on return."""
         statement = (
             f"INSERT INTO {self._table} VALUES (?, ?, ?) "  # noqa: S608
             "ON CONFLICT (id) DO UPDATE SET data = excluded.data"
@@ -58,11 +58,11 @@ class RecordTable(Generic[_Record]):
             connection.execute(statement, row)
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Drop records; an unknown one does no harm."""
+        """Delete records; ignores unknown ids."""
         self._drop(f"DELETE FROM {self._table} WHERE id = ?", ids)  # noqa: S608
 
     def ordered(self, records: Iterable[_Record]) -> list[_Record]:
-        """Records in the order that the table gives them in."""
+        """Sort records in the table's order."""
         return sorted(records, key=lambda each: (getattr(each, self._time), each.id))
 
     def _drop(self, statement: str, keys: Iterable[str]) -> None:
@@ -72,10 +72,10 @@ class RecordTable(Generic[_Record]):
 
 
 class RecordCache(Generic[_Record]):
-    """Over a table that may break or be full: what this process did, it never forgets.
+    """Cache over a table that may break or be full; never loses records of this process.
 
-    Each method raises a HistoryError where the table does. `outlives`: whether a record of an
-    earlier process is written again where the table has lost it.
+    Every method raises a HistoryError if the table does. `outlives` selects records of earlier
+    processes that are rewritten if the table has lost them.
     """
 
     def __init__(
@@ -88,17 +88,17 @@ class RecordCache(Generic[_Record]):
 
     @property
     def is_kept(self) -> bool:
-        """Whether a record outlasts the process."""
+        """Whether records outlast the process."""
         return self._table.is_kept
 
     def records(self) -> Sequence[_Record]:
-        """All records, oldest first; nothing is written."""
+        """All records, oldest first, without writing."""
         kept = {each.id: each for each in self._table.records()}
         with self._lock:
             return self._ordered(kept)
 
     def mended(self) -> Sequence[_Record]:
-        """All records, oldest first; those that the table has lost are written again."""
+        """All records, oldest first; rewrites those lost by the table."""
         with self._lock:
             kept = {each.id: each for each in self._table.records()}
             for key, each in kept.items():
@@ -111,13 +111,13 @@ class RecordCache(Generic[_Record]):
             return self._ordered(kept)
 
     def begin(self, record: _Record) -> None:
-        """Remember what is not done before it is; on the disk when this returns, or forgotten."""
+        """Record an intent before its action; durable on return, or dropped on error."""
         with self._lock:
             self._table.put(record)
             self._own[record.id] = record
 
     def keep(self, record: _Record) -> None:
-        """Remember what became of one; what cannot be written is when all are next looked at."""
+        """Record a result; on failure, the next `mended` writes it."""
         with self._lock:
             self._own[record.id] = record
             self._unwritten.add(record.id)
@@ -125,7 +125,7 @@ class RecordCache(Generic[_Record]):
             self._unwritten.discard(record.id)
 
     def forget(self, ids: Collection[str]) -> None:
-        """Drop records."""
+        """Delete records."""
         with self._lock:
             for each in ids:
                 self._own.pop(each, None)

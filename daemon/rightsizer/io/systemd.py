@@ -1,4 +1,4 @@
-"""Service manager: notifications to systemd (sd_notify(3)), stop signals."""
+"""Notifications to systemd (sd_notify(3)), and stop signals."""
 
 import os
 import signal
@@ -14,44 +14,44 @@ _NANOSECONDS_PER_MICROSECOND: Final = 1000
 
 
 class Notifier:
-    """Tells systemd how the agent is."""
+    """Client of systemd's notification socket."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         path = environ.get("NOTIFY_SOCKET", "")
-        # A leading @ stands for the NUL of Linux's abstract addresses.
+        # A leading @ denotes the NUL of Linux's abstract addresses.
         self._address = path.replace("@", "\0", 1) if path.startswith("@") else path
         self._is_ready = False
         self.watchdog_interval: Final[Nanoseconds | None] = _watchdog_interval(environ)
-        """How often to call `watchdog`: half of what the manager allows, `None` for never."""
+        """Interval of `watchdog` calls, half of what systemd allows; `None` for never."""
 
     def ready(self) -> bool:
-        """Start-up is complete."""
+        """Report the end of start-up."""
         self._is_ready = True
         return self._send("READY=1")
 
     def reloading(self) -> bool:
-        """The configuration is being read again, which a service that is not ready does not say."""
+        """Report a reload; ignored until the service is ready."""
         microseconds = time.monotonic_ns() // _NANOSECONDS_PER_MICROSECOND
         return self._is_ready and self._send(f"RELOADING=1\nMONOTONIC_USEC={microseconds}")
 
     def reloaded(self) -> bool:
-        """It has been, with success or without."""
+        """Report the end of a reload, successful or not."""
         return self._is_ready and self._send("READY=1")
 
     def stopping(self) -> bool:
-        """Shutdown has begun."""
+        """Report the start of shutdown."""
         return self._send("STOPPING=1")
 
     def watchdog(self) -> bool:
-        """The coordinator still ticks."""
+        """Report that the coordinator still ticks."""
         return self._send("WATCHDOG=1")
 
     def status(self, text: str) -> bool:
-        """One line for `systemctl status`."""
+        """Set the status line of `systemctl status`."""
         return self._send(f"STATUS={' '.join(text.split())}")
 
     def _send(self, message: str) -> bool:
-        """Whether the message was handed over; a manager that is away is no reason to fail."""
+        """Send a message; return whether it was sent. An absent manager is no error."""
         if not self._address.startswith(("/", "\0")):
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
@@ -71,7 +71,7 @@ def _watchdog_interval(environ: Mapping[str, str]) -> Nanoseconds | None:
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
+    """Event that is set by SIGTERM and SIGINT."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

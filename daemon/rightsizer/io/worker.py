@@ -1,4 +1,4 @@
-"""Threads with a deadline, threads that poll in the background, and acts that may each fail."""
+"""Threads with a deadline, threads that poll in the background, and independent calls."""
 
 import contextlib
 import threading
@@ -17,30 +17,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stuck(Generic[S]):
-    """The job is still under way."""
+    """Job that is still running."""
 
     state: S | None
-    """What its thread works on; `None` before it has that."""
+    """State that its thread works on; `None` before it exists."""
     seconds: float
-    """Since the job was asked for."""
+    """Since the job was requested."""
     still_seconds: float = 0.0
-    """Since there was a last sign that it gets on."""
+    """Since the last sign of progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The job raised, or the state that it works on could not be made."""
+    """Job that raised, or could not create its state."""
 
     error: BaseException
 
 
 class Worker(Generic[S, T]):
-    """A thread with a state of its own, replaced when it hangs for too long.
+    """Thread with its own state, replaced when it hangs for too long.
 
-    The state is entered before its first job and left after its last, and what it owns is touched
-    by one thread at a time. A thread that hangs is left behind; if it comes back, the state is
-    left and it ends. All are daemons: none keeps the process alive.
-    Everything here is for one caller's thread, but for `join`.
+    The state is entered before the first job and left after the last, and only one thread at a
+    time uses it. A thread that hangs is abandoned; if it returns, it leaves the state and ends.
+    All are daemon threads, so none keeps the process alive.
+    Not thread-safe, except for `join`.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Worker(Generic[S, T]):
         abandoned_maximum: int,
         moved_at: Callable[[S], float] = lambda _: 0.0,
     ) -> None:
-        """A worker that starts its thread with its first job.
+        """Create a worker; its thread starts with the first job.
 
-        `enter` makes the state that a thread works on. `abandon_after_seconds`: how long a job may
-        give no sign that it gets on; `abandoned_maximum`: how many threads may be left behind in a
-        job. `moved_at`: when the state last gave such a sign, on the monotonic clock, asked by
-        another thread; without it the start of the job is the only one.
+        `enter` creates a thread's state. `abandon_after_seconds` is the maximum time without
+        progress, `abandoned_maximum` the number of threads that may be abandoned. `moved_at`
+        returns the monotonic time of the state's last progress, and is called by another thread; by
+        default only the start of a job counts.
         """
         self._name, self._enter, self._moved_at = name, enter, moved_at
         self._abandon_after_seconds = abandon_after_seconds
@@ -67,16 +67,16 @@ class Worker(Generic[S, T]):
         self._left: list[_WorkerThread[S, T]] = []
 
     def ask(self, job: Callable[[S], T]) -> bool:
-        """Start a job, unless a former one hangs; whether it was started.
+        """Start a job unless the previous one hangs; return whether it was started.
 
-        An answer that was not fetched is dropped.
+        An answer not yet fetched is dropped.
         """
         if (prepared := self.prepare(job)) is not None:
             prepared.start()
         return prepared is not None
 
     def prepare(self, job: Callable[[S], T]) -> "WorkerJob[S, T] | None":
-        """A job that has yet to be started, or run by another thread; `None` as `ask` refuses."""
+        """Job to be started later, or run by another thread; `None` if `ask` would refuse."""
         if self._lane is not None and self._lane.is_busy:
             still_seconds = self._lane.still_seconds(self._moved_at)
             if still_seconds < self._abandon_after_seconds or not self._may_abandon(1):
@@ -90,10 +90,10 @@ class Worker(Generic[S, T]):
         return self._lane.prepare(job)
 
     def answer(self, deadline: float) -> T | Stuck[S] | Crashed:
-        """The answer to the last job, waited for until a point on the monotonic clock.
+        """Answer of the last job, awaited until a monotonic time.
 
         Raises:
-            LookupError: nothing was asked.
+            LookupError: no job was requested.
         """
         job = self._last.job if self._last is not None else None
         if job is None:
@@ -102,19 +102,19 @@ class Worker(Generic[S, T]):
         return self.stuck() if answer is None else answer[0]
 
     def stuck(self) -> Stuck[S]:
-        """Where the last job is, and since when."""
+        """Progress of the last job."""
         if self._last is None:
             return Stuck(None, 0.0)
         last = self._last
         return Stuck(last.state, last.busy_seconds, last.still_seconds(self._moved_at))
 
     def renew(self, enter: Callable[[], AbstractContextManager[S]]) -> None:
-        """Work on another state from the next job on."""
+        """Replace the state from the next job on."""
         self.close()
         self._enter = enter
 
     def close(self) -> None:
-        """Let the thread leave its state and end, after the job under way."""
+        """Let the thread leave its state and end after the current job."""
         if self._lane is not None:
             self._lane.end()
             self._left.append(self._lane)
@@ -122,11 +122,11 @@ class Worker(Generic[S, T]):
 
     @property
     def abandoned(self) -> int:
-        """How many threads were left behind in a job that hangs."""
+        """Number of abandoned threads that still hang in a job."""
         return sum(lane.is_busy for lane in self._left)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the threads of a closed worker; whether all have ended in time."""
+        """Wait for the threads of a closed worker; return whether all ended in time."""
         ended = [lane.join(deadline) for lane in tuple(self._left)]
         return all(ended)
 
@@ -136,7 +136,7 @@ class Worker(Generic[S, T]):
 
 
 class WorkerJob(Generic[S, T]):
-    """Something to do with a worker's state, and what came of it; lighter than a future."""
+    """Job on a worker's state, with its answer; lighter than a future."""
 
     __slots__ = ("_act", "_answer", "_lane", "_pending")
 
@@ -147,15 +147,15 @@ class WorkerJob(Generic[S, T]):
         self._pending.acquire()
 
     def start(self) -> None:
-        """Have the worker's own thread do it."""
+        """Run it on the worker's own thread."""
         self._lane.post(self)
 
     def run(self) -> None:
-        """Do it on this thread; whatever is raised is the answer."""
+        """Run it on this thread; any exception becomes the answer."""
         try:
             with self._lane.in_use:
                 answer: T | Crashed = self._act(self._lane.entered())
-        except BaseException as error:  # noqa: BLE001 - the caller gets it as the answer.
+        except BaseException as error:  # noqa: BLE001 - returned to the caller.
             answer = Crashed(error)
         self._answer = (answer,)
         self._lane.finish()
@@ -167,25 +167,25 @@ class WorkerJob(Generic[S, T]):
         return self._answer is not None
 
     def answer(self, timeout_seconds: float) -> tuple[T | Crashed] | None:
-        """The answer by itself in a tuple; `None` where it does not come in time."""
+        """Answer wrapped in a tuple; `None` if not available in time."""
         if self._answer is None:
             self.wait(timeout_seconds)
         return self._answer
 
     def wait(self, timeout_seconds: float) -> None:
-        """Wait until it has ended, and the state is left where this was the last."""
+        """Wait for the end of the job, and of the state if it was the last."""
         if self._pending.acquire(timeout=timeout_seconds):
             self._pending.release()
 
 
 class _WorkerThread(Generic[S, T]):
-    """A state of a worker, its last job, and a thread once one is needed."""
+    """State of a worker, its last job, and a thread started on demand."""
 
     def __init__(self, name: str, enter: Callable[[], AbstractContextManager[S]]) -> None:
         self.state: S | None = None
         self.job: WorkerJob[S, T] | None = None
         self.in_use = threading.Lock()
-        """Held by the thread that works on the state."""
+        """Held by the thread that uses the state."""
         self._posted, self._is_ended = 0.0, False
         self._enter, self._entered = enter, contextlib.ExitStack()
         self._found: list[S] = []
@@ -215,7 +215,7 @@ class _WorkerThread(Generic[S, T]):
 
     def entered(self) -> S:
         if not self._found:
-            # Within a job: a state that cannot be made is an answer, and tried again.
+            # Inside a job, so that a failed state becomes the answer and is retried.
             self._found.append(self._entered.enter_context(self._enter()))
             self.state = self._found[0]
         return self._found[0]
@@ -227,7 +227,7 @@ class _WorkerThread(Generic[S, T]):
 
     def end(self) -> None:
         self._is_ended = True
-        # What another thread does for it ends there.
+        # A job run by another thread ends there.
         if self._thread.ident is not None or not self.is_busy:
             self.post(None)
 
@@ -252,26 +252,26 @@ class _WorkerThread(Generic[S, T]):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult(Generic[T]):
-    """What stands of a fetched value."""
+    """Current value of a polled source."""
 
     value: T | None
-    """The last that was fetched; `None` before the first and past its time."""
+    """Last fetched value; `None` before the first and after it expired."""
     error: str | None = None
-    """Why the last attempt failed, `None` where it did not."""
+    """Why the last attempt failed, or `None`."""
     duration_seconds: float = 0.0
-    """Of the last attempt that ended."""
+    """Duration of the last completed attempt."""
 
     @property
     def outcome(self) -> CollectorOutcome:
-        """How the last attempt went."""
+        """Outcome of the last attempt."""
         return CollectorOutcome(self.error is None, self.duration_seconds)
 
 
 class PollingThread(Generic[T]):
-    """Fetches on a thread of its own whenever that is due and the value is asked for.
+    """Fetches a value on its own thread when it is due and requested.
 
-    A fetch that hangs costs its own thread alone; after a failure the former value holds until
-    its time is up. Everything here is for one caller's thread.
+    A fetch that hangs blocks only its own thread; after a failure the previous value remains
+    valid until it expires. Not thread-safe.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class PollingThread(Generic[T]):
         hold_seconds: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Fetches nothing before it is asked; a value holds for a time without a newer one."""
+        """Fetch nothing before the first request; a value expires without a newer one."""
         self.name, self._fetch, self._now = name, fetch, now
         self._interval_seconds, self._hold_seconds = interval_seconds, hold_seconds
         self._duration_seconds = 0.0
@@ -299,7 +299,7 @@ class PollingThread(Generic[T]):
         self._last: FetchResult[T] = FetchResult(None, "nothing was fetched yet")
 
     def latest(self, wait_seconds: float = 0.0) -> FetchResult[T]:
-        """What stands now; starts the next fetch when it is due, and may wait for one."""
+        """Current value; starts the next fetch when due, optionally waiting for it."""
         if self._is_waiting:
             self._take(0.0)
         now = self._now()
@@ -314,15 +314,15 @@ class PollingThread(Generic[T]):
         return self._last
 
     def refresh(self) -> None:
-        """Fetch at the next chance, due or not."""
+        """Fetch on the next request, due or not."""
         self._due = self._now()
 
     def close(self) -> None:
-        """Let the thread end; one that hangs is left behind."""
+        """Stop the thread; abandon it if it hangs."""
         self._worker.close()
 
     def _timed(self, _: None) -> tuple[T, float]:
-        """The value and when it was there: it may be asked for later."""
+        """Fetch the value with its time, since it may be collected later."""
         started = time.perf_counter()
         try:
             return self._fetch(), self._now()
@@ -335,7 +335,7 @@ class PollingThread(Generic[T]):
             if answer.seconds > self._interval_seconds:
                 error = f"no answer within {self._interval_seconds:.0f} s"
                 self._last = FetchResult(self._last.value, error, answer.seconds)
-                # Past its patience, the worker tries the same on a fresh thread.
+                # When the next fetch is due, the worker may retry on a new thread.
                 if self._now() >= self._due:
                     self._is_waiting = self._worker.ask(self._timed) or self._is_waiting
             return
@@ -349,12 +349,12 @@ class PollingThread(Generic[T]):
 
 
 def attempt_all(acts: Iterable[Callable[[], object]]) -> None:
-    """Do all of it; the first failure, whatever it is, is raised after the last."""
+    """Call all; raise the first failure at the end."""
     failures = []
     for act in acts:
         try:
             act()
-        except Exception as failure:  # noqa: BLE001 - one act's fault is its own.
+        except Exception as failure:  # noqa: BLE001 - the others must still run.
             failures.append(failure)
     if failures:
         raise failures[0]

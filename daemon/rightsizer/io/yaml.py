@@ -1,4 +1,4 @@
-"""YAML with the place of every value, so that an error can point at it."""
+"""YAML with the position of every value, for error messages."""
 
 import pathlib
 import re
@@ -10,51 +10,51 @@ import yaml
 from rightsizer.model.frozen import dataclass, field
 
 Path: TypeAlias = Sequence[str | int]
-"""The keys and indices that lead to a value."""
+"""Keys and indices of a value."""
 _ONE: Final = "; keep one of them"
 _LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
 _DEEPEST: Final = 100
 _MOST_VALUES: Final = 100_000
-"""A few lines of aliases to aliases can stand for more than any memory holds."""
+"""A few lines of nested aliases can expand beyond any memory."""
 _QUOTED: Final = 60
-# Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
+# Line breaks in YAML that pyyaml writes unquoted and reads back as spaces.
 _RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
-# The C parser is ten times as fast and refuses and builds the same.
+# The C parser is ten times as fast, with the same results and errors.
 _Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A line and a column, both from 1."""
+    """Line and column, both from 1."""
 
     line: int
     column: int
 
 
 class YamlError(ValueError):
-    """Text that is not YAML; the message starts with `name:line:column`."""
+    """Invalid YAML; the message starts with `name:line:column`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed YAML file: its data as plain Python values, and where each of them stands."""
+    """Parsed YAML file: plain Python data, and the position of each value."""
 
     name: str
     data: Any
     places: dict[tuple[str | int, ...], Place]
     files: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
-    """Of a document merged of several, in which file a value stands."""
+    """File of each value, for a document merged from several."""
 
     def place(self, path: Path) -> Place:
-        """Where a value stands, or the nearest thing around it that is there."""
+        """Position of a value, or of its nearest existing ancestor."""
         return self.places.get(self._known(path), Place(1, 1))
 
     def file(self, path: Path) -> str:
-        """The name of the file in which a value stands, or the nearest thing around it."""
+        """File name of a value, or of its nearest existing ancestor."""
         return self.files.get(self._known(path), self.name)
 
     def where(self, path: Path) -> str:
-        """`name:line:column` of a value, or of the nearest thing around it that is there."""
+        """`name:line:column` of a value, or of its nearest existing ancestor."""
         place = self.place(path)
         return f"{self.file(path)}:{place.line}:{place.column}"
 
@@ -66,7 +66,7 @@ class Document:
 
 
 class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
-    """Turns the exceptions that pyyaml lets through, as for the date 2026-13-45, into its own."""
+    """Converts exceptions that pyyaml lets through, e.g. for the date 2026-13-45."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's.
         try:
@@ -82,7 +82,7 @@ class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
 
 class _Dumper(yaml.SafeDumper):
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Quote what pyyaml itself would spoil."""
+        """Quote text that pyyaml would not read back unchanged."""
         style = '"' if _RARE_BREAKS.search(text) else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -91,22 +91,22 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def load_yaml(text: str, name: str) -> Document:
-    """Parse YAML text; `name` is what errors call it.
+    """Parse YAML text; `name` identifies it in errors.
 
     Raises:
-        YamlError: the text is not YAML, repeats a key, or nests into itself.
+        YamlError: invalid YAML, a repeated key, or recursion.
     """
     documents = _load(text, name, is_single=True)
     return documents[0] if documents else Document(name, None, {})
 
 
 def load_beside(module_file: str, name: str) -> Any:
-    """The data of a packaged file that lies beside a module, by the module's `__file__`."""
+    """Load the data of a packaged file in the directory of a module's `__file__`."""
     return load_yaml(pathlib.Path(module_file).with_name(name).read_text("utf-8"), name).data
 
 
 def merge_documents(documents: Sequence[Document]) -> Document:
-    """Documents over one another: mappings key by key, and of all else the last that has it."""
+    """Merge documents: mappings by key, otherwise the last value wins."""
     first, *others = documents
     data, places = first.data, dict(first.places)
     files = dict.fromkeys(first.places, first.name)
@@ -118,17 +118,17 @@ def merge_documents(documents: Sequence[Document]) -> Document:
 
 
 def _over(under: Any, over: Any) -> Any:
-    """A key without a value takes no mapping away: all below it may be commented out."""
+    """An empty value does not replace a mapping, since its contents may be commented out."""
     if not isinstance(under, dict) or not isinstance(over, dict):
         return under if over is None and isinstance(under, dict) else over
     return {**under, **{key: _over(under.get(key), value) for key, value in over.items()}}
 
 
 def load_yaml_documents(text: str, name: str) -> list[Document]:
-    """Parse YAML text of any number of documents; `name` is what errors call it.
+    """Parse YAML text with any number of documents; `name` identifies it in errors.
 
     Raises:
-        YamlError: the text is not YAML, repeats a key, or nests into itself.
+        YamlError: invalid YAML, a repeated key, or recursion.
     """
     return _load(text, name, is_single=False)
 
@@ -168,12 +168,12 @@ def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
 
 
 def dump_yaml(data: Any) -> str:
-    """Plain Python values as YAML text, keys in their own order."""
+    """Dump plain Python values as YAML, with keys in their order."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 
 def _refuse_depth(text: str, name: str) -> None:
-    """Both parsers recurse, and the one in C overruns its stack where Python's would not."""
+    """Limit the depth, since both parsers recurse and the C parser overflows its stack."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
