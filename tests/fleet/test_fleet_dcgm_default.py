@@ -128,7 +128,7 @@ def test_broken_hardware_is_named_with_its_node(
     assert "Xid 79 once, last 3 h ago" in bad[gpu(FALLEN)]
     assert "on node-0" in bad[gpu(FALLEN)]
     assert "remapping a memory row has failed" in bad[gpu(WORN)]
-    assert "5000 PCIe replays" in bad[gpu(WORN)]
+    assert "5,000 PCIe replays" in bad[gpu(WORN)]
 
 
 def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudge]) -> None:

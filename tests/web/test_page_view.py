@@ -116,11 +116,12 @@ def rated_report() -> Report:
 def test_the_headline_counts_gpus_and_lost_time() -> None:
     """MIG instances are no GPUs more; idle, stalled and held-up time is what was wasted."""
     view = view_of(node_report())
-    assert view.headline == "8 GPUs, 55% of the last 24 hours wasted"
+    assert view.headline == "8 GPUs, 1 not answering; 55% of the last 24 hours wasted"
     month = node_view(
         node_report(), NOW, FreshnessSettings(), FitSettings(), PageQuery(span=SPANS[-1])
     )
-    assert re.fullmatch(r"8 GPUs, \d+% of [0-9.]+ GPU-hours wasted", month.headline)
+    pattern = r"8 GPUs, 1 not answering; \d+% of [0-9.]+ GPU-hours wasted"
+    assert re.fullmatch(pattern, month.headline)
     tiles = tiles_of(page_of(node_report()))
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",

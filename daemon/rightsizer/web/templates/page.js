@@ -29,7 +29,7 @@
     // Without a socket a command needs the agent's address.
     const agent = new URL(".", location.href);
     const address = (agent.origin + agent.pathname).replace(/\/$/, "");
-    for (const command of all("[data-command]", within)) command.textContent += " --url " + address;
+    if (agent.protocol !== "file:") for (const command of all("[data-command]", within)) command.textContent += " --url " + address;
     for (const box of all(".code", within)) {
       const button = document.createElement("button");
       button.type = "button";

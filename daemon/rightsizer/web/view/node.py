@@ -320,4 +320,6 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selecte
         text = f"{percent_text(waste.wasted_ratio)} of {known} wasted"
         if waste.wasted.dollars_typical:
             text += f": {dollars_text(waste.wasted.dollars_typical)}"
+    if counts.silent:
+        text = f"{counts.silent} not answering; {text}"
     return f"{selected}: {text}" if selected else f"{gpus}, {text}"
