@@ -1,18 +1,29 @@
 # Rightsizer as an image. It needs the devices of the host's driver, and nothing else of the host:
 #   docker run --runtime=nvidia -p 19400:19400 -v rightsizer:/var/lib/rightsizer rightsizer
-# Another base, or this one for good: --build-arg PYTHON=python:3.12-slim@sha256:...
+# With the commands' libraries, and for the fleet: --build-arg LIBRARIES=tools
+# Of another base: --build-arg PYTHON=registry.internal/python:3.12
 
-ARG PYTHON=python:3.12-slim
+ARG PYTHON=base
+
+# The index of all architectures; it stands here in words so that dependabot finds and renews it.
+FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS base
 
 FROM ${PYTHON} AS build
-ARG EXTRAS=kubernetes,fleet
+ARG LIBRARIES=agent
+ENV INSTALL="pip install --no-cache-dir --no-compile --no-deps --only-binary :all:"
 WORKDIR /source
-RUN python -m venv /opt/rightsizer
-COPY constraints.txt ./
+COPY config/packages/requirements ./requirements
+# Whatever comes from an index is of a known hash; what builds the program stays in this stage.
+RUN python -m venv /opt/rightsizer \
+    && python -m venv /opt/build \
+    && /opt/rightsizer/bin/${INSTALL} --require-hashes --requirement "requirements/${LIBRARIES}.txt" \
+    && /opt/build/bin/${INSTALL} --require-hashes --requirement requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY config/packages/rightsizer.8 ./config/packages/
 COPY daemon ./daemon
 # Compiled files that go by what they are made from, not by when, are the same in each build.
-RUN /opt/rightsizer/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt ".[${EXTRAS}]" \
+RUN /opt/build/bin/hatchling build --target wheel --directory /source/wheel \
+    && /opt/rightsizer/bin/${INSTALL} --no-index /source/wheel/*.whl \
     && /opt/rightsizer/bin/pip uninstall --yes pip setuptools \
     && rm /opt/rightsizer/lib/python*/site-packages/*.dist-info/direct_url.json \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/rightsizer/lib

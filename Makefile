@@ -16,7 +16,8 @@ MEMORY = $(shell file=$$(mktemp -p /dev/shm 2>/dev/null) && chmod +x "$$file" &&
 	"$$file"; rm -f "$$file")
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test oldest compiled lint bench reliability eval shape golden docs dist deb rpm sbom
+.PHONY: help run demo test oldest compiled lint bench reliability eval shape golden docs dist deb rpm image \
+	requirements sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -84,13 +85,19 @@ docs: $(INSTALLED) ## The documentation as a site in site/
 	$(BIN)/mkdocs build --quiet --strict
 
 dist: $(INSTALLED) ## Wheel and source archive in dist/
-	$(BIN)/python -m build
+	PYTHON=$(BIN)/python config/packages/build dist
 
 deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all libraries at tested versions
 	PYTHON=$(BIN)/python config/packages/build deb
 
 rpm: $(INSTALLED) ## The same for Fedora and Red Hat
 	PYTHON=$(BIN)/python config/packages/build rpm
+
+image: $(INSTALLED) ## Both images, built and run without network; needs root, buildah, mmdebstrap, bubblewrap
+	$(BIN)/pytest -m image -n 0 -s
+
+requirements: $(INSTALLED) ## Hashes of all that packages and images contain, from the package index
+	$(BIN)/python config/packages/requirements.py
 
 sbom: $(INSTALLED) ## A bill of materials of the agent in dist/, CycloneDX
 	$(BIN)/python config/packages/sbom.py dist/rightsizer.cdx.json

@@ -31,7 +31,7 @@ def test_a_fleet_without_the_extra_names_the_remedy(arguments: tuple[str, ...]) 
     assert ended.stdout == ""
     assert ended.stderr == (
         "rightsizer: fleet needs numpy and orjson (numpy is missing); install them with: pip "
-        "install 'gpu-rightsizer[fleet]'\n"
+        "install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools\n"
     )
 
 

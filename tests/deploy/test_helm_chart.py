@@ -1,15 +1,17 @@
-"""The chart: what it makes is what kustomize makes, and its values are held to their schema."""
+"""The chart in a real Helm: it makes what kustomize makes, and refuses what is no value."""
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
-from helm_chart import CHART, rendered, values_of
+from helm_chart import CHART, refusal, rendered, values_of
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built, built_from, named
+from kubernetes_programs import KUBERNETES_VERSIONS, complaints, helm
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
@@ -21,6 +23,21 @@ OF_TOOLS: Final = frozenset(
         *("app.kubernetes.io/managed-by", "app.kubernetes.io/version"),
     }
 )
+EVERYTHING: Final = {
+    "dashboards": {"enabled": True},
+    "env": [{"name": "RIGHTSIZER_TOKEN", "value": "x"}],
+    "fleet": {"enabled": True, "env": [{"name": "RIGHTSIZER_TOKEN", "value": "x"}]},
+    "grafana": {"url": "http://grafana.monitoring.svc:3000"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "mig": {"enabled": True},
+    "networkPolicy": {"egress": [{"ports": [{"port": 3000, "protocol": "TCP"}]}]},
+    "nodeLabels": {"enabled": True},
+    "nodeSelector": {"pool": "gpu"},
+    "podAnnotations": {"team": "platform"},
+    "podLabels": {"team": "platform"},
+    "podMonitor": {"enabled": True},
+    "priorityClassName": "system-node-critical",
+}
 SITE: Final = {"image": {"repository": "registry.internal/gpu/rightsizer", "tag": "1.2.3"}}
 
 
@@ -107,7 +124,7 @@ def test_grafana_is_told_by_one_value() -> None:
 
 
 def test_a_site_sets_its_registry_and_labels() -> None:
-    """The image of agent and fleet alike."""
+    """The fleet's image lies beside the agent's, unless it is named."""
     labels = {"release": "kube-prometheus-stack"}
     site = {
         **SITE,
@@ -121,11 +138,19 @@ def test_a_site_sets_its_registry_and_labels() -> None:
     pods = [
         named(objects, kind)["spec"]["template"]["spec"] for kind in ("DaemonSet", "Deployment")
     ]
+    images = [pod["containers"][0]["image"] for pod in pods]
+    assert images == [f"registry.internal/gpu/rightsizer{end}:1.2.3" for end in ("", "-tools")]
     for pod in pods:
-        assert pod["containers"][0]["image"] == "registry.internal/gpu/rightsizer:1.2.3"
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert pods[0]["priorityClassName"] == "system-node-critical"
     assert named(objects, "PrometheusRule")["metadata"]["labels"]["release"] == labels["release"]
+
+
+def test_the_image_of_the_fleet_may_lie_elsewhere() -> None:
+    """Its tag is that of the agent's."""
+    fleet = {"enabled": True, "image": {"repository": "registry.internal/fleet"}}
+    pod = named(rendered({**SITE, "fleet": fleet}), "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "registry.internal/fleet:1.2.3"
 
 
 def test_a_pod_monitor_takes_the_place_of_the_other() -> None:
@@ -150,7 +175,7 @@ def test_dashboards_come_as_the_sidecar_wants_them() -> None:
     assert max(len(text.encode()) for text in mounted.values()) < 900_000  # An object holds 1 MiB.
 
 
-def test_the_configuration_loads(tmp_path: Any) -> None:
+def test_the_configuration_loads(tmp_path: Path) -> None:
     """And what a site adds to it is merged."""
     objects = rendered({"config": {"web": {"metrics": {"level": "standard"}}}})
     maps = [each for each in objects if each["kind"] == "ConfigMap"]
@@ -163,11 +188,29 @@ def test_the_configuration_loads(tmp_path: Any) -> None:
 
 
 def test_values_are_as_their_schema_wants_them() -> None:
-    """Every value has its place in it, and what is not known is refused."""
+    """Every value has its place in it, and Helm refuses what is not known, by its name."""
     assert faults(SCHEMA, values_of()) == []
     assert SCHEMA["properties"].keys() - {"global"} == values_of().keys()
-    assert faults(SCHEMA, {"image": {"repositry": "x"}})
-    assert faults(SCHEMA, {"podMonitor": {"interval": "15"}})
+    assert "'repositry' not allowed" in refusal({"image": {"repositry": "x"}})
+    assert "/podMonitor/interval" in refusal({"podMonitor": {"interval": "15"}})
+
+
+def test_helm_has_no_complaint() -> None:
+    """Of the chart as it is, every warning taken for an error."""
+    done = helm("lint", "--strict", CHART)
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kubernetes_takes_every_object(version: str, tmp_path: Path) -> None:
+    """Strictly: of the chart as it comes, and with everything on."""
+    objects = [
+        each
+        for each in (*rendered(EVERYTHING), *rendered())
+        if not each["apiVersion"].startswith("monitoring.coreos.com")
+    ]
+    assert complaints(objects, version, tmp_path) == []
 
 
 def test_the_chart_is_of_this_version() -> None:

@@ -56,15 +56,11 @@ def test_every_python_that_is_supported_is_tested_on_both_architectures() -> Non
     assert {runner.endswith("-arm") for runner in matrix["runner"]} == {True, False}
 
 
-def test_the_images_of_a_release_have_extras_that_exist() -> None:
+def test_the_images_of_a_release_have_lists_of_libraries() -> None:
     """Each by its name, and the Dockerfile takes them."""
     images = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["images"]
-    extras = {
-        extra
-        for each in images["strategy"]["matrix"]["include"]
-        for extra in each["extras"].split(",")
-    }
-    declared = (ROOT / "pyproject.toml").read_text("utf-8").partition("optional-dependencies]")[2]
+    lists = {each["libraries"] for each in images["strategy"]["matrix"]["include"]}
+    folder = ROOT / "config" / "packages" / "requirements"
 
-    assert extras <= set(re.findall(r"^([a-z]+) = \[", declared, re.MULTILINE))
-    assert "ARG EXTRAS=" in (ROOT / "Dockerfile").read_text("utf-8")
+    assert lists == {path.stem for path in folder.glob("*.txt")} - {"build"}
+    assert "ARG LIBRARIES=" in (ROOT / "Dockerfile").read_text("utf-8")

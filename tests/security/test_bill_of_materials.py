@@ -4,8 +4,13 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution, version
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
@@ -22,6 +27,7 @@ PINS: Final = {
         line.partition("==") for line in (ROOT / "constraints.txt").read_text().split()
     )
 }
+LISTS: Final = ROOT / "config" / "packages" / "requirements"
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +87,81 @@ def test_all_that_is_installed_is_pinned() -> None:
 
 def test_nothing_is_pinned_that_nobody_needs() -> None:
     """A pin that was left behind would look like a part."""
-    assert closure("gpu-rightsizer[kubernetes,fleet]", *development()) == PINS.keys()
+    needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
+    assert needed | hashed("build").keys() == PINS.keys()
+
+
+def hashed(name: str) -> dict[str, tuple[str, list[str]]]:
+    """The version and the hashes of each part of a list."""
+    text = (LISTS / f"{name}.txt").read_text()
+    found = re.findall(
+        r"^(\S+)==(\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE
+    )
+    assert text.count("==") == len(found)
+    return {part: (pin, re.findall(r"[0-9a-f]{64}", hashes)) for part, pin, hashes in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("agent", "gpu-rightsizer[kubernetes]"), ("tools", "gpu-rightsizer[kubernetes,fleet,cli]")],
+)
+def test_all_that_an_image_contains_has_hashes(name: str, wanted: str) -> None:
+    """Every part at the version that was tested, those of compiled ones for each architecture."""
+    parts = hashed(name)
+    assert parts.keys() == closure(wanted)
+    assert {part: version for part, (version, _) in parts.items()} == {
+        part: PINS[part] for part in parts
+    }
+    for part in parts.keys() & {"bcrypt", "markupsafe", "msgspec", "numpy", "orjson", "pyyaml"}:
+        assert len(set(parts[part][1])) >= 2
+
+
+def test_the_build_back_end_is_pinned() -> None:
+    """By its version for everyone, by hashes for what is released."""
+    project = (ROOT / "pyproject.toml").read_text()
+    (asked,) = re.findall(r'^requires = \["(\S+)"\]', project, re.MULTILINE)
+    assert asked == f"hatchling=={PINS[canonicalize_name('hatchling')]}"
+    assert {part: pin for part, (pin, _) in hashed("build").items()}.items() <= PINS.items()
+
+
+def test_a_list_is_made_of_what_an_index_says(tmp_path: Path) -> None:
+    """Wheels for Linux that a supported Python takes, of the pinned version alone."""
+    files = {
+        "h2-4.4.1-py3-none-any.whl": "a",
+        "h2-4.4.0-py3-none-any.whl": "b",
+        "h2-4.4.1.tar.gz": "c",
+        "h2-4.4.1-cp312-cp312-manylinux_2_28_aarch64.whl": "d",
+        "h2-4.4.1-cp312-cp312-macosx_11_0_arm64.whl": "e",
+        "h2-4.4.1-cp310-cp310-manylinux_2_28_x86_64.whl": "f",
+        "h2-4.4.1-cp39-abi3-musllinux_1_2_x86_64.whl": "0",
+        "h2-4.4.1-cp314-cp314t-manylinux_2_28_x86_64.whl": "1",
+    }
+    (folder := tmp_path / "h2").mkdir()
+    entries = [{"filename": name, "hashes": {"sha256": each}} for name, each in files.items()]
+    (folder / "index.html").write_text(json.dumps({"files": entries}))
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import requirements\n"
+        "print(*requirements.hashes('h2', '4.4.1', sys.argv[2]))"
+    )
+    with served(tmp_path) as index:
+        program = str(ROOT / "config" / "packages")
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script, program, index],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout.split() == ["a", "d", "0"]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A folder on loopback, by its URL."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def test_the_bill_names_what_a_package_contains(bill: Any) -> None:

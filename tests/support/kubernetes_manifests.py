@@ -1,16 +1,13 @@
 """The manifests of `config/kubernetes`, as they are written and as kustomize puts them together."""
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from kubernetes_programs import kubectl
 from rightsizer.io.yaml import load_yaml_documents
 
 __all__ = [
@@ -36,15 +33,14 @@ def documents(file: Path) -> list[Any]:
 
 
 def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
-    """What `kubectl apply -k` would send; the test is skipped where there is no kubectl for it.
+    """What `kubectl apply -k` would send; the test is skipped where no kubectl can be had.
 
     Args:
         overlay: Its folder's name.
         components: What is added to it, as a site's own kustomization does.
     """
-    kustomize = _kustomize()
     if not components:
-        return _run(kustomize, KUBERNETES / "overlays" / overlay)
+        return _run(KUBERNETES / "overlays" / overlay)
     with tempfile.TemporaryDirectory() as folder:
         # kustomize takes no absolute paths.
         there = os.path.relpath(KUBERNETES, Path(folder).resolve())
@@ -53,12 +49,12 @@ def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
             f"resources:\n  - {there}/overlays/{overlay}\ncomponents:\n{listed}"
         )
-        return _run(kustomize, Path(folder))
+        return _run(Path(folder))
 
 
 def built_from(folder: Path) -> list[Any]:
-    """What `kubectl apply -k` of a folder would send; skipped where there is no kubectl for it."""
-    return _run(_kustomize(), folder)
+    """What `kubectl apply -k` of a folder would send; skipped where no kubectl can be had."""
+    return _run(folder)
 
 
 def named(objects: Iterable[Any], kind: str) -> Any:
@@ -72,22 +68,9 @@ def pod_of(objects: Iterable[Any]) -> Any:
     return named(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
-@cache
-def _kustomize() -> str:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("no kubectl on this machine, which puts the overlays together")
-    said = subprocess.run(
-        [kubectl, "version", "--client"], capture_output=True, text=True, timeout=30, check=False
-    )
-    if "Kustomize Version: v5" not in said.stdout:
-        pytest.skip("this kubectl's kustomize is older than 5.0")
-    return kubectl
-
-
-def _run(kubectl: str, folder: Path) -> list[Any]:
+def _run(folder: Path) -> list[Any]:
     done = subprocess.run(
-        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=False
+        [kubectl(), "kustomize", folder], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

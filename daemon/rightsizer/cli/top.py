@@ -24,7 +24,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if find_spec("rich") is None:
-        raise RightsizerError("top needs rich; install it with: pip install 'gpu-rightsizer[cli]'")
+        raise RightsizerError(
+            "top needs rich; install it with: pip install 'gpu-rightsizer[cli]', "
+            "or use the image rightsizer-tools"
+        )
     from rightsizer.console.node_screen import NodeScreen, print_node  # noqa: PLC0415 - extra.
 
     agent = RemoteAgent.of(arguments)

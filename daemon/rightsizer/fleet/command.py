@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         raise RightsizerError(
             f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
-            "pip install 'gpu-rightsizer[fleet]'"
+            "pip install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools"
         ) from None
     if arguments.action == "merge":
         _show(arguments, merged(read_answers(arguments.answers), [*map(str, arguments.answers)]))

