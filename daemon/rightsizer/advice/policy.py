@@ -210,10 +210,17 @@ class RecommenderSettings:
     Attributes:
         interval: Time between two runs.
             Source: the shortest span that a rule looks at
+        readings_per_run: Readings between two runs at least, where those of a recording are far
+            apart.
+            Source: fewer change no share of an hour
+        longest_interval: Time between two runs at most, however far apart the readings are.
+            Source: what most rules must be quiet for to close
         jitter: Random delay of a run, so that agents do not run simultaneously.
     """
 
     interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))
+    readings_per_run: int = setting(6, within=(1, 1000))
+    longest_interval: float = setting(1800.0, unit="seconds", within=(10.0, 86400.0))
     jitter: float = setting(30.0, unit="seconds", within=(0.0, 3600.0))
     rules: RuleTree = field(default_factory=RuleTree)
     market: MarketSettings = field(default_factory=MarketSettings)

@@ -31,10 +31,6 @@ from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
-_READINGS_PER_RUN: Final = 6
-"""Readings between two judgements, at least: fewer change no share of an hour."""
-_LONGEST_RUN_INTERVAL: Final[Nanoseconds] = 1800 * NANOSECONDS_PER_SECOND
-"""Upper bound for sparse readings: how long a finding must be absent to close."""
 _FOR_EVER: Final = 100 * 365 * 86400.0
 _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
@@ -135,8 +131,8 @@ class _ReplayRun:
         # No limit: advice opened at any time of a long recording stays in the result.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self.ledger = Ledger((), kept)
-        self._usual_interval = nanoseconds(settings.recommender.interval)
-        self._interval = self._usual_interval
+        self._settings = settings.recommender
+        self._interval = nanoseconds(self._settings.interval)
         self._reading_interval: Nanoseconds = 0
         self._due: Nanoseconds | None = None
         self._now: Nanoseconds = 0
@@ -147,8 +143,9 @@ class _ReplayRun:
         self._now = now
         if self._reading_interval != interval:
             self._reading_interval = interval
-            sparse = min(_READINGS_PER_RUN * interval, _LONGEST_RUN_INTERVAL)
-            self._interval = max(self._usual_interval, sparse)
+            sparse = self._settings.readings_per_run * interval
+            longest = nanoseconds(self._settings.longest_interval)
+            self._interval = max(nanoseconds(self._settings.interval), min(sparse, longest))
         if self._due is None:
             self._due = now + self._interval
         if now >= self._due:
