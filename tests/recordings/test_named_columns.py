@@ -131,8 +131,8 @@ def test_columns_of_the_host_are_not_the_gpus(replay: Replays, write: Writes) ->
     [
         ("time,gpu,util\n1614031442,0,1\n", "the unit of 'util' is not known"),
         ('"Time","GPU 0","GPU 1"\n1614031442,0,90\n', "of several GPUs in a row gpu0_util_pct"),
-        ('{"MetricDataResults": [{"Id": "g0"}]}\n', "like the jq commands of docs/recordings.md"),
-        ('{"timeSeries": [{"metric": {"type": "a"}}]}\n', "like the jq commands of"),
+        ('{"readings": [{"Id": "g0"}]}\n', "like the jq commands of docs/recordings.md"),
+        ('{"timeSeries": [{"metric": {"type": "a"}}]}\n', "jq -r '.timeSeries"),
     ],
 )
 def test_ambiguous_column_is_refused_with_the_remedy(

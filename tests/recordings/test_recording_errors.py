@@ -2,6 +2,8 @@
 
 import contextlib
 import gzip
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.main import main
 from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.source import open_recording
 
 Replays = Callable[..., Any]
@@ -124,3 +128,43 @@ def test_no_content_leads_to_a_traceback(
         while source.read() is not None:
             pass
         source.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "itemid;clock;value\n" + "".join(f"7;{1767571200 + i};5{i}\n" for i in range(9)),
+        "Wall time,Step,Value\n" + "".join(f"{1767571200 + i}.5,{i},5{i}\n" for i in range(9)),
+        ",Timestamp,Value\n" + "".join(f"{i},2026-01-05 00:00:0{i},5{i}\n" for i in range(9)),
+        "Full label,m\nId,m1\n" + "".join(f"2026/01/05 00:00:0{i},5{i}\n" for i in range(9)),
+        "Zeit;GPU;Last\n" + "".join(f"05.01.2026 00:00:0{i};0;5{i},0\n" for i in range(9)),
+    ],
+    ids=["Zabbix", "TensorBoard", "Neptune", "CloudWatch", "German"],
+)
+def test_bare_values_are_read_as_the_error_says(
+    capsys: pytest.CaptureFixture[str], write: Writes, text: str
+) -> None:
+    """The command that the error prints works as it stands."""
+    path = write(text, "values.csv")
+    assert main(["replay", str(path)]) == 1
+    command = re.search(r"'rightsizer (replay [^']+)'", capsys.readouterr().err)
+    assert command is not None
+    assert main([*command[1].split(), "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert device["signals"]["gpu_busy"]["mean"] == pytest.approx(0.545, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["MetricDataResults", "Datapoints", "timeSeries", "clock"])
+def test_json_of_stores_is_told_its_jq_filter(replay: Replays, write: Writes, kind: str) -> None:
+    """A line to paste, with the file's own name."""
+    with pytest.raises(RecordingError, match=r"jq -r '.* \| @csv' \S+answer.json\) > gpu.csv"):
+        replay(write(f'{{\n "{kind}": []\n}}\n', "answer.json"))
+
+
+def test_unit_that_nothing_shows_is_stated_by_a_flag(replay: Replays, write: Writes) -> None:
+    """GPUs that are idle all the time look alike in percent and as ratios."""
+    path = write("time,gpu,util\n" + "".join(f"{1767571200 + i},0,0\n" for i in range(9)))
+    with pytest.raises(RecordingError, match=r"--fields 'time,gpu,util_pct'"):
+        replay(path)
+    found = replay(path, fields="time,gpu,util_pct")
+    assert set(found.values("index:0", Signal.GPU_BUSY)) == {0.0}

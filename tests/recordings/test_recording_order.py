@@ -239,3 +239,18 @@ def test_the_median_is_exact_in_memory_and_on_disk(found: list[int], most: int) 
     assert gaps.median("other") == 1
     assert gaps.median("none") is None
     gaps.close()
+
+
+@pytest.mark.parametrize(("gap_seconds", "told"), [(1, ""), (7200, "b.csv begins 2 h after")])
+def test_file_that_begins_long_after_another_is_told(
+    replay: Replays, write: Writes, gap_seconds: int, told: str
+) -> None:
+    """A rotated log goes on at once; what begins much later may be of another node."""
+    heading = "timestamp, index, utilization.gpu [%]\n"
+    first, second = (
+        write(heading + "".join(f"{start + each}, 0, 50 %\n" for each in range(60)), name)
+        for start, name in ((1767571200, "a.csv"), (1767571259 + gap_seconds, "b.csv"))
+    )
+    warnings = replay(first, second).warnings
+    assert told in warnings
+    assert bool(told) == ("they are read as of one node" in warnings)

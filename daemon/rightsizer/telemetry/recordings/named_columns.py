@@ -22,7 +22,7 @@ from rightsizer.telemetry.recordings.table import (
     split_csv_line,
 )
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
-from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
 _WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -82,6 +82,7 @@ _INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", r
 _FOR_EXCEL: Final = "sep="
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
+_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)?")
 _SAMPLED: Final = 10_000
 """Rows by which missing units are inferred."""
 _BYTES_FROM: Final = 2**24
@@ -220,6 +221,33 @@ NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognize
 """Logs of scripts and exports of Grafana; a row per GPU, or all GPUs in one row."""
 
 
+def stated_fields(head: Sequence[str]) -> str:
+    """What `--fields` and `--device` state of a CSV whose headings tell no GPU metric.
+
+    A time and the last number beside it, as utilization; empty where no line has both.
+    """
+    headings = split_csv_line(head[0], delimiter_of(head[0]))
+    for line in head:
+        cells = [cell.strip() for cell in split_csv_line(line, delimiter_of(head[0]))]
+        time_at = next((at for at, cell in enumerate(cells) if _is_time(cell)), None)
+        numbers = [at for at, cell in enumerate(cells) if at != time_at and _NUMBER.fullmatch(cell)]
+        if time_at is None or not numbers:
+            continue
+        device_at = _place(headings, _DEVICES) if len(headings) == len(cells) else None
+        meanings = {time_at: "timestamp", device_at: "gpu_index", numbers[-1]: "util_pct"}
+        stated = ",".join(meanings.get(at, "x") for at in range(len(cells)))
+        return f"--fields {stated}" + (" --device 0" if device_at is None else "")
+    return ""
+
+
+def _is_time(cell: str) -> bool:
+    """Whether a cell is a date with its time, or an epoch as long as today's."""
+    try:
+        return parse_timestamp(cell) >= CLOCKS_SET
+    except ValueError:
+        return False
+
+
 class _Layout:
     """Columns of a file by device."""
 
@@ -243,7 +271,12 @@ class _Layout:
         for at, said in read.items():
             heading, unit = headings[at], said.unit or units[said.signal]
             if unit is None:
-                notes.remark(f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}")
+                ending = "_pct" if said.signal is Signal.GPU_BUSY else "_mib"
+                stated = ",".join([*headings[:at], f"{heading}{ending}", *headings[at + 1 :]])
+                notes.remark(
+                    f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}, or state "
+                    f"it with --fields '{stated}'"
+                )
                 continue
             if said.facts is not None and said.device is not None:
                 self._facts[said.device] = said.facts

@@ -139,6 +139,10 @@ _BY_INDEX: Final = "index:"
 _NEAR: Final[Nanoseconds] = 2 * NANOSECONDS_PER_SECOND
 _FEWEST: Final = 30
 """Minimum number of differing pairs of readings; some of one GPU differ while it changes."""
+_TAKEN_FOR_ONE: Final = "they are read as of one node; replay the logs of two nodes one by one"
+_ROTATED: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
+_ROTATED_STEPS: Final = 3
+"""A log goes on in the next file within so long, or so many of its readings."""
 _COMPARED: Final = ((Signal.MEMORY_USED_BYTES, 2.0**30), (Signal.GPU_BUSY, 0.5))
 """Signals with one value at a time, steadiest first, and the difference that matters."""
 
@@ -162,12 +166,17 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
     If nothing tells, the first file's notes remark that they count as one node's.
     """
     last: dict[str, dict[str, RecordingRow]] = {}
+    steps: dict[str, Nanoseconds] = {}
     pairs: dict[tuple[str, str, str], list[int]] = {}
     for row in rows:
         yield row
         if not row.device.startswith(_BY_INDEX) or row.rank == SUMMED:
             continue
         streams = last.setdefault(row.device, {})
+        if (before := streams.get(row.stream)) is not None:
+            steps[row.stream] = row.time - before.time
+        elif streams and row.stream != first.text.name:
+            _tell_gap(max(streams.values(), key=attrgetter("time")), row, steps, first.notes)
         for stream, other in streams.items():
             is_near = stream != row.stream and row.time - other.time <= _NEAR
             if is_near and (differs := _differs(row, other)) is not None:
@@ -183,9 +192,23 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
             )
         if alike >= _FEWEST:
             first.notes.remark(
-                f"{one} and {two} have GPUs of one index at the same times, and are read as of "
-                "one node; replay the logs of two nodes one by one"
+                f"{one} and {two} have GPUs of one index at the same times: {_TAKEN_FOR_ONE}"
             )
+
+
+def _tell_gap(
+    before: RecordingRow,
+    row: RecordingRow,
+    steps: Mapping[str, Nanoseconds],
+    notes: RecordingNotes,
+) -> None:
+    """Tell of a file that begins long after another one has ended, as of another node."""
+    gap = row.time - before.time
+    if gap > max(_ROTATED, _ROTATED_STEPS * steps.get(before.stream, 0)):
+        notes.remark(
+            f"{row.stream} begins {format_duration(seconds(gap))} after {before.stream} ends, and "
+            f"has GPUs of the same index: {_TAKEN_FOR_ONE}"
+        )
 
 
 def _differs(one: RecordingRow, other: RecordingRow) -> bool | None:

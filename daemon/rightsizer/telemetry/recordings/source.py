@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -18,12 +19,14 @@ from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
 from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
+from rightsizer.telemetry.recordings.influx import INFLUX
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
-from rightsizer.telemetry.recordings.named_columns import NAMED_CSV
+from rightsizer.telemetry.recordings.named_columns import NAMED_CSV, stated_fields
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
+from rightsizer.telemetry.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
 from rightsizer.telemetry.recordings.row import (
     MESSAGE,
@@ -45,13 +48,24 @@ from rightsizer.telemetry.recordings.text_file import (
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
-    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, PROMETHEUS_JSON, GPUSTAT_JSON, SYSTEM_METRICS_JSON),
-    *(PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NAMED_CSV, NVIDIA_SMI_LOG, SIGNAL_CSV),
+    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, GPUSTAT_JSON),
+    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NAMED_CSV),
+    *(NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In order of detection."""
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
+_JQ_FILTERS: Final = {
+    '"MetricDataResults"': ".MetricDataResults[] | .Label as $gpu | [.Timestamps, .Values] "
+    "| transpose[] | [.[0], $gpu, .[1]]",
+    '"Datapoints"': '.Datapoints[] | [.Timestamp, "0", .Average]',
+    '"timeSeries"': ".timeSeries[] | .metric.labels.gpu_number as $gpu | .points[] "
+    "| [.interval.endTime, $gpu, .value.doubleValue]",
+    '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
+    '"clock"': '.result[] | [.clock, "0", .value]',
+}
+"""By what only the answers of CloudWatch, Google Cloud, Azure and Zabbix hold."""
 _HOLD_INTERVALS: Final = 2.0
 """Intervals of its own file for which a value is valid, like for slower signals."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
@@ -84,9 +98,20 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     if column_map is not None:
         remedy = f"no pattern of {column_map.name} fits its name; add one under 'files'"
     elif first.startswith(("{", "[")):
+        of_kind = next((each for key, each in _JQ_FILTERS.items() if key in start), None)
         remedy = (
             f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
             "docs/recordings.md"
+            if of_kind is None
+            else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
+            f"{quote(text.name)}) > gpu.csv"
+        )
+    elif fields := stated_fields(text.head):
+        remedy = (
+            "where its last number is utilization in percent, use "
+            f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
+            "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
+            "--columns MAP.yaml takes any"
         )
     elif "," in first:
         remedy = (

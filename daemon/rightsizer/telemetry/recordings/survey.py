@@ -17,6 +17,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
 from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows, of_one_node, other_names
 from rightsizer.telemetry.recordings.text_file import Progress, show_read
+from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET
 
 _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
@@ -24,8 +25,6 @@ _MOST_PROCESSES: Final = 4096
 """Limit per device; later processes do not identify jobs."""
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
-_CLOCKS_SET: Final = 946_684_800 * NANOSECONDS_PER_SECOND
-"""The year 2000: a node without a clock starts in 1970."""
 
 
 class Load(StrEnum):
@@ -237,7 +236,7 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
                     file.sort()
                 continue
         names = other_names(found.facts)
-        since = _CLOCKS_SET if found.start < _CLOCKS_SET <= found.end else 0
+        since = CLOCKS_SET if found.start < CLOCKS_SET <= found.end else 0
         if not names and not since:
             return found
         for file in files:

@@ -25,6 +25,8 @@ _OF_DATE: Final = re.compile(
 _COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}$")
 """Zone names are ambiguous, so they are ignored."""
+CLOCKS_SET: Final[Nanoseconds] = 946_684_800 * NANOSECONDS_PER_SECOND
+"""The year 2000: a node without a clock begins in 1970."""
 _LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"[.,](\d+)")
 _DATE_MARKS: Final = ("-", "/")

@@ -1,0 +1,106 @@
+"""Telegraf's `nvidia_smi` plugin: InfluxDB's line protocol and annotated CSV, and JSON lines."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells, split_csv_line
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+
+_FIELDS: Final = {
+    spelling: CellColumn(0, spelling, column.signal, column.unit)
+    for name, column in SIGNAL_COLUMNS.items()
+    for flat in (name.replace(".", "_"),)
+    for spelling in (flat, f"nvidia_smi_{flat}", flat.replace("clocks_", "clocks_current_"))
+}
+_PART: Final = r"(?:\\.|[^\\, =])+"
+_POINT: Final = re.compile(
+    rf"(?P<tags>{_PART}(?:,{_PART}={_PART})+) "
+    rf'(?P<fields>{_PART}=(?:"(?:\\.|[^"\\])*"|[^ ,"]+)(?:,{_PART}=(?:"(?:\\.|[^"\\])*"|[^ ,"]+))*)'
+    r" (?P<time>\d+)"
+)
+_TAG: Final = re.compile(rf"({_PART})=({_PART})")
+_FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
+_JSON: Final = re.compile(r'\{.*"fields"\s*:.*\}')
+_LONG: Final = frozenset({"_time", "_value", "_field"})
+_Point = tuple[Nanoseconds, Mapping[str, Any], Mapping[str, Any]]
+"""The time, the tags, and the fields."""
+
+
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    headings: list[str] = []
+    for number, line in text.lines(notes):
+        if not (plain := line.strip()) or plain.startswith("#"):
+            continue
+        if _is_heading(plain):
+            headings = split_csv_line(plain)
+            continue
+        try:
+            time, tags, fields = _point(plain, headings)
+        except (ValueError, KeyError, TypeError):
+            notes.skip(number, line)
+            continue
+        cells = [(_FIELDS[name], value) for name, value in fields.items() if name in _FIELDS]
+        if not cells:
+            continue
+        device = _device(tags, notes)
+        if device is None:
+            notes.count("point without the tags 'uuid' or 'index'", number, plain)
+            continue
+        # A row of annotated CSV has one field: each is read at its own pace.
+        stream = text.name if not headings else f"{text.name} {next(iter(fields))}"
+        yield RecordingRow(time, device, *read_cells(cells, number, notes), stream)
+
+
+def _point(line: str, headings: list[str]) -> _Point:
+    """A line's; `ValueError`, `KeyError` or `TypeError` where it is none."""
+    if headings:
+        said = dict(zip(headings, split_csv_line(line), strict=True))
+        return parse_timestamp(said["_time"]), said, {said["_field"]: said["_value"]}
+    if line.startswith("{"):
+        point = json.loads(line)
+        return parse_timestamp(str(point["timestamp"])), point["tags"], point["fields"]
+    if (found := _POINT.fullmatch(line)) is None:
+        raise ValueError(f"'{line}' is no point")
+    tags = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _TAG.findall(found["tags"])}
+    fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
+    return parse_timestamp(found["time"]), tags, fields
+
+
+def _device(tags: Mapping[str, Any], notes: RecordingNotes) -> str | None:
+    index, uuid = str(tags.get("index") or ""), str(tags.get("uuid") or "")
+    host = str(tags.get("host") or "")
+    device = uuid or (f"{host} GPU {index}" if index else "")
+    if device and device not in notes.facts:
+        notes.learn(
+            device,
+            RecordingDeviceFacts(
+                index=int(index) if index.isdecimal() else None, name=str(tags.get("name") or "")
+            ),
+        )
+    return device or None
+
+
+def _is_heading(line: str) -> bool:
+    return "_field" in line and _LONG.issubset(split_csv_line(line))
+
+
+def _recognizes_line(line: str) -> bool:
+    if _is_heading(line):
+        return True
+    said = _POINT.fullmatch(line)
+    names = _FIELD.findall(said["fields"]) if said else ()
+    return any(name in _FIELDS for name, _ in names) or bool(
+        _JSON.fullmatch(line) and any(f'"{name}"' in line for name in _FIELDS)
+    )
+
+
+INFLUX: Final = RecordingFormat(
+    "points of Telegraf's nvidia_smi", lambda head: any(map(_recognizes_line, head)), _rows
+)
+"""Points with the fields that nvidia-smi queries, underscores for points, and tags for a GPU."""

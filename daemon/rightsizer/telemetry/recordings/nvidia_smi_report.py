@@ -1,0 +1,167 @@
+"""Reports of `nvidia-smi -q`, as text or XML (`-x`), one behind the other."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import CellColumn, missing_cell, read_cells
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+
+_TEXT: Final = re.compile(r"(?P<indent> *)(?P<name>\S.*?)(?:\s+:(?:\s(?P<value>.*))?)?")
+_NO_WORD: Final = re.compile(r"\W+")
+_XML: Final = re.compile(
+    r"\s*<(?P<end>/?)(?P<name>\w+)[^>]*?(?P<empty>/?)>(?:(?P<value>[^<]*)</\w+>)?"
+)
+_BEGINS: Final = re.compile(r"=+NVSMI LOG=+|<nvidia_smi_log>")
+_INDENT: Final = 4
+_COLUMNS: Final = {
+    ("fb_memory_usage", "total"): "memory.total",
+    ("fb_memory_usage", "used"): "memory.used",
+    ("fb_memory_usage", "reserved"): "memory.reserved",
+    **{
+        ("utilization", said + ending): f"utilization.{name}"
+        for said in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
+        for ending in ("", "_util")
+        for name in (said,)
+    },
+    **{
+        (f"{gpu}power_readings", said): name
+        for gpu in ("", "gpu_")
+        for said, name in (
+            ("power_draw", "power.draw"),
+            ("average_power_draw", "power.draw.average"),
+            ("instantaneous_power_draw", "power.draw.instant"),
+            ("instant_power_draw", "power.draw.instant"),
+            ("power_limit", "power.limit"),
+            ("current_power_limit", "power.limit"),
+            ("enforced_power_limit", "enforced.power.limit"),
+        )
+    },
+    **{
+        (section, said + ending): name
+        for section, said, name in (
+            ("clocks", "sm", "clocks.sm"),
+            ("max_clocks", "sm", "clocks.max.sm"),
+            ("clocks", "memory", "clocks.mem"),
+            ("clocks", "mem", "clocks.mem"),
+        )
+        for ending in ("", "_clock")
+    },
+    ("temperature", "gpu_current_temp"): "temperature.gpu",
+    ("temperature", "gpu_temp"): "temperature.gpu",
+}
+"""Columns of `--query-gpu` by section and name, which text and XML write alike but for case."""
+_CELLS: Final = {
+    place: CellColumn(0, name, *SIGNAL_COLUMNS[name][:2]) for place, name in _COLUMNS.items()
+}
+_RANKS: Final = {place: SIGNAL_COLUMNS[name].rank for place, name in _COLUMNS.items()}
+_OTHERS: Final = frozenset({"mig_devices", "accounted_processes", "module_power_readings"})
+"""Sections whose values are not the whole GPU's."""
+
+
+class _Report:
+    """One report while it is read: its time, and the GPU whose lines come."""
+
+    def __init__(self, line: int, stream: str) -> None:
+        self.time: Nanoseconds | None = None
+        self.line, self._stream = line, stream
+        self.begin_device()
+
+    def begin_device(self) -> None:
+        self.uuid = self.name = ""
+        self._cells: dict[tuple[str, str], str] = {}
+        self._processes: dict[int, ProcessKind] | None = None
+        self._pid: int | None = None
+
+    def take(self, sections: Sequence[str], name: str, value: str) -> None:
+        if not _OTHERS.isdisjoint(sections):
+            return
+        section = sections[-1] if sections else ""
+        if name in ("gpu_uuid", "uuid") and missing_cell(value) is None:
+            self.uuid = value
+        elif name == "product_name":
+            self.name = value
+        elif "processes" in sections and name in ("process_id", "pid") and value.isdecimal():
+            self._pid = int(value)
+            self._processes = {**(self._processes or {}), self._pid: ProcessKind.COMPUTE}
+        elif "processes" in sections and name == "type" and self._pid is not None:
+            if "C" not in value and self._processes is not None:
+                self._processes[self._pid] = ProcessKind.GRAPHICS
+        elif (section, name) in _CELLS:
+            self._cells.setdefault((section, name), value)
+
+    def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """The row of the GPU so far, and none of a report's head."""
+        if self._cells and self.time is not None and self.uuid:
+            notes.learn(self.uuid, RecordingDeviceFacts(name=self.name))
+            places = sorted(self._cells, key=_RANKS.__getitem__)
+            cells = ((_CELLS[place], self._cells[place]) for place in places)
+            values, missing = read_cells(cells, self.line, notes)
+            missing = {signal: why for signal, why in missing.items() if signal not in values}
+            found = self._processes
+            processes = None
+            if found is not None:
+                processes = tuple(Process(pid, None, kind) for pid, kind in found.items())
+            yield RecordingRow(
+                self.time, self.uuid, values, missing, self._stream, processes=processes
+            )
+        elif self._cells:
+            notes.count("GPU without a uuid, or report without a timestamp", self.line)
+        self.begin_device()
+
+
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    report, sections, said_by = _Report(0, text.name), [""], _said_by_text
+    for number, line in text.lines(notes):
+        if _BEGINS.search(line):
+            yield from report.rows(notes)
+            report, sections = _Report(number, text.name), []
+            said_by = _said_by_xml if "<" in line else _said_by_text
+            continue
+        name, value = said_by(line.rstrip(), sections)
+        if name == "gpu" and not value:
+            yield from report.rows(notes)
+        elif name == "timestamp":
+            try:
+                report.time = parse_timestamp(value)
+            except ValueError:
+                notes.count("unreadable timestamp", number, value)
+        else:
+            report.take(sections, name, value)
+    yield from report.rows(notes)
+
+
+def _said_by_xml(line: str, sections: list[str]) -> tuple[str, str]:
+    """Name and value of a line; `sections` become those that it stands in."""
+    if (found := _XML.fullmatch(line)) is None:
+        return "", ""
+    name, value = found["name"], found["value"]
+    if found["end"]:
+        del sections[-1:]
+        return "", ""
+    if value is None and not found["empty"]:
+        sections.append(name)
+    return name, value or ""
+
+
+def _said_by_text(line: str, sections: list[str]) -> tuple[str, str]:
+    """The same of a line whose indentation tells its sections."""
+    if (found := _TEXT.fullmatch(line)) is None:
+        return "", ""
+    is_device = line.startswith("GPU ")
+    name = "gpu" if is_device else _NO_WORD.sub("_", found["name"].lower())
+    del sections[len(found["indent"]) // _INDENT :]
+    if found["value"] is None:
+        sections.append(name)
+    return name, (found["value"] or "").strip()
+
+
+NVIDIA_SMI_REPORT: Final = RecordingFormat(
+    "nvidia-smi -q", lambda head: any(map(_BEGINS.search, head)), _rows
+)
+"""All that nvidia-smi knows of each GPU, under the time of the report."""
