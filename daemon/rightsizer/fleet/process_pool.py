@@ -1,4 +1,4 @@
-"""ProcessPool: worker processes for one kind of task after the other, without cyclic collection."""
+"""ProcessPool: worker processes for successive kinds of tasks, without cyclic collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rightsizer.model.errors import RightsizerError
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Collect cycles only afterwards: each collection would search all views of a fleet."""
+    """Postpone cyclic collection: each one would traverse all views of a fleet."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -32,7 +32,7 @@ def paused_collection() -> Iterator[None]:
 
 _MOST: Final = 8
 _GPUS_A_WORKER: Final = 1000
-"""A later look at them takes a few times what a process takes to start."""
+"""Later evaluations of them take a few times the startup time of a process."""
 _NEWS, _RESULT, _TROUBLE = range(3)
 
 Task = TypeVar("Task")
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 def worker_count(workers: int, gpus: int) -> int:
-    """How many processes a setting means: 0 is one a core, as far as there are GPUs for them."""
+    """Return the number of processes: 0 means one per core, limited by the number of GPUs."""
     return workers or max(1, min(_MOST, os.cpu_count() or 1, gpus // _GPUS_A_WORKER))
 
 
@@ -50,10 +50,10 @@ class _Worker(NamedTuple):
 
     @contextmanager
     def talking(self) -> Iterator[Connection[Any, Any]]:
-        """What it is talked to by.
+        """Connection to the worker.
 
         Raises:
-            RightsizerError: the process is gone.
+            RightsizerError: the process has exited.
         """
         try:
             yield self.connection
@@ -66,14 +66,14 @@ class _Worker(NamedTuple):
 
 
 class ProcessPool:
-    """Processes that start with the first tasks, and end with the pool.
+    """Processes that start with the first tasks, and exit with the pool.
 
-    With one worker, tasks are done in this process.
+    With one worker, tasks run in this process.
     """
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
-        """How many there are at most."""
+        """Maximum number."""
         self._started: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -97,12 +97,12 @@ class ProcessPool:
         tasks: Iterable[Task],
         listen: Callable[[Any], object] = lambda _: None,
     ) -> Iterator[Result]:
-        """What comes of the tasks, in the order in which they are done.
+        """Yield the results of tasks, in order of completion.
 
-        Where a task raises, what the others in hand came to is given before it is raised.
+        If a task raises, results of the other running tasks are yielded before the error is raised.
 
         Args:
-            begin: Makes what does a task; it is called in each process, so it must be picklable.
+            begin: Creates what does a task; it is called in each process, so it must be picklable.
             tasks: What to do.
             listen: Receives what tasks `tell` while they run.
         """
@@ -130,7 +130,7 @@ class ProcessPool:
                             listen(found)
                             continue
                         trouble = trouble or (found if kind == _TROUBLE else None)
-                        # It goes on before its result is looked at.
+                        # The worker continues before its result is handled.
                         if left and trouble is None:
                             with worker.talking():
                                 connection.send((None, left.pop()))
@@ -146,7 +146,7 @@ class ProcessPool:
 
 
 def _done_here(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """The tasks done by this process, which collects what each leaves as workers do."""
+    """Run the tasks in this process, collecting garbage after each as workers do."""
     with paused_collection():
         gc.freeze()
         try:
@@ -177,8 +177,8 @@ def tell(*news: object) -> None:
 
 
 def _serve(connection: Connection[Any, Any]) -> None:
-    """Do tasks in a worker process, until the pool ends."""
-    # A terminal interrupts all processes, and the first one ends the others.
+    """Do tasks in a worker process until the pool ends."""
+    # A terminal interrupts all processes; the parent ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     lock = threading.Lock()
@@ -198,7 +198,7 @@ def _serve(connection: Connection[Any, Any]) -> None:
         try:
             if begun is not None:
                 work = begun()
-                # What is loaded by now stays, and cycles are collected between tasks.
+                # Objects loaded so far stay; cycles are collected between tasks.
                 gc.freeze()
             found = work(task)
         except Exception as error:  # noqa: BLE001 - The caller raises it.
@@ -212,7 +212,7 @@ def _serve(connection: Connection[Any, Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """End once the parent is gone, however it ended."""
+    """Exit once the parent is gone, however it ended."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

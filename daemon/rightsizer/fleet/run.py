@@ -1,4 +1,4 @@
-"""A single run of the fleet: ledger, rules, answer; and the recovery of a lost ledger."""
+"""A single fleet run: ledger, rules, answer; and recovery of a lost ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -40,7 +40,7 @@ from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.advice_api import unknown_advice_message
 
 _FLEET: Final = "rightsizer_fleet_coverage_ratio"
-"""What only `rightsizer fleet --serve` exports, after each run that succeeded."""
+"""Exported only by `rightsizer fleet --serve`, after each successful run."""
 _MOMENT: Final[Nanoseconds] = 15 * NANOSECONDS_PER_SECOND
 _NARROWED: Final = (DAY, FINE_STEP, _MOMENT)
 """Each answer narrows the span of the next query: 14, 288 and 20 steps of one series."""
@@ -54,17 +54,17 @@ _STATES: Final = (
     "max by (id, state) (present_over_time(rightsizer_advice_info[{seconds}s]) "
     "and on (job, instance) present_over_time({fleet}[{seconds}s]))"
 )
-"""At each second of the moment, for the last state is the one that counts."""
+"""At each second of the moment, as the last state counts."""
 _SECOND: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 
 
 def scraped_last(
     store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[str, Scraped]:
-    """The advice that was open as the fleet was scraped last, by its id.
+    """Return the advice, by id, that was open when the fleet was last scraped.
 
-    What was closed before that stays closed. It takes five queries that bring little. They look
-    back over samples, for a service that ran for a minute is at no step of five minutes.
+    Advice closed before that stays closed. Requires five small queries. They look back over
+    samples, as a service that ran for a minute may miss every five-minute step.
 
     Raises:
         StoreError: the store does not answer.
@@ -72,7 +72,7 @@ def scraped_last(
     last = _last_scraped(store, now, lookback)
     if last is None:
         return {}
-    # When each piece was surely seen in its last state, and in which.
+    # Last known state of each piece of advice, and its time.
     states: dict[str, tuple[Nanoseconds, AdviceState]] = {}
     start, found = last - _MOMENT + _SECOND, {}
     opened = store.instant(_over(_OPENED, _MOMENT), last)
@@ -83,7 +83,7 @@ def scraped_last(
             states[key] = max(states.get(key, at), at)
     for series in opened:
         key = series.labels.get("id", "")
-        # A double of seconds knows no more; annotations are found again by the millisecond.
+        # Limited by the precision of doubles; annotations are matched by the millisecond.
         opened_at = round(nanoseconds(series.value), -3)
         if key and 0 < opened_at <= now:
             seen, known = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
@@ -94,7 +94,7 @@ def scraped_last(
 def _last_scraped(
     store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
 ) -> Nanoseconds | None:
-    """The end of the moment in which the service was scraped last."""
+    """Return the end of the moment in which the service was last scraped."""
     end, span = -(-now // NANOSECONDS_PER_SECOND) * NANOSECONDS_PER_SECOND, lookback
     for step in _NARROWED:
         steps = max(1, span // step)
@@ -111,9 +111,9 @@ def _over(query: str, span: Nanoseconds) -> str:
 
 
 _SPAN: Final[Nanoseconds] = nanoseconds(365 * 86400.0)
-"""Decisions that last for longer are rare."""
+"""Decisions that last longer are rare."""
 _MOST_REGIONS: Final = 2000
-"""Some 3 MB of an answer."""
+"""About 3 MB of an answer."""
 _AGENTS: Final = "rightsizer"
 
 Warn = Callable[[str, str], None]
@@ -121,7 +121,7 @@ Sleep = Callable[[float], object]
 
 
 def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
-    """What the store and Grafana know of a lost ledger, after a run of the judge.
+    """Return what the store and Grafana know of a lost ledger, after a run of the judge.
 
     Raises:
         StoreError: the store does not answer.
@@ -163,14 +163,14 @@ def _regions(
 
 
 class DeduplicatingSink:
-    """Passes on the fleet's own advice, without what a node's own agent exports."""
+    """Passes on the fleet's own advice, without that exported by node agents."""
 
     def __init__(self, sink: EventSink, judge: FleetJudge) -> None:
         self._judge, self._sink = judge, sink
         self.deliver = sink.deliver
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Pass on what is the fleet's own."""
+        """Pass on the fleet's own events."""
         node_ids = self._judge.node_advice_ids
         if own := [event for event in events if event.advice.finding.id not in node_ids]:
             self._sink.offer(own)
@@ -184,9 +184,9 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
     warn: Warn,
     sleep: Sleep,
 ) -> tuple[AdviceService, NotificationService]:
-    """The ledger's service over a judge, and what it notifies.
+    """Return the ledger's service for a judge, and its notification service.
 
-    `warn` receives the name of an event and a message; no more tries follow where `sleep` returns
+    `warn` receives the name of an event and a message; no more tries follow once `sleep` returns
     true.
     """
     notifications = NotificationService(
@@ -206,9 +206,9 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 def run_once(
     judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
-    """Run, and give the ledger as it is after that.
+    """Run once, and return the answer with the resulting ledger.
 
-    Only where it keeps it is the ledger saved, and are Grafana and webhooks notified.
+    Only with `keeps` is the ledger saved, and are Grafana and webhooks notified.
 
     Raises:
         StoreError: the store does not answer, or not wholly.
@@ -230,10 +230,10 @@ def run_once(
 
 
 def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonObject:
-    """The reasoning behind a recommendation, or behind a verdict that is none.
+    """Return the reasoning behind a recommendation, or behind a verdict without one.
 
     Raises:
-        UsageError: there is no verdict of that id.
+        UsageError: there is no verdict with that id.
         StoreError: the store does not answer, or not wholly.
     """
     ledger, found, _ = _unsaved(judge, settings)
@@ -251,14 +251,14 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonOb
         reason = unknown_advice_message(ledger.advice(), asked)
         raise UsageError(reason or f"there is no verdict '{asked}'")
     has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
-    # Queries are of what agents export.
+    # Queries apply to metrics exported by agents.
     return document if has_agents else document | {"queries": []}
 
 
 def _unsaved(
     judge: FleetJudge, settings: FleetConfig
 ) -> tuple[Ledger, RecommenderResult, list[str]]:
-    """The ledger as a run would leave it, the run's verdicts, and what was in the way."""
+    """Return the ledger as a run would leave it, the run's verdicts, and faults."""
     ledger, troubles = Ledger((), ledger_settings(settings)), list[str]()
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
@@ -273,14 +273,14 @@ def _unsaved(
 
 
 def _at_once(_: float) -> bool:
-    """Do not wait for a peer that is away: the next run tries again."""
+    """Do not wait for an unavailable peer: the next run tries again."""
     return True
 
 
 def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
-    """The recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual.
+    """Return the recording rules for dcgm-exporter's metrics, of a store or all usual ones.
 
-    Recorded series keep the labels that tell clusters apart, and those that every query matches.
+    Recorded series keep the labels that distinguish clusters, and those matched by every query.
 
     Raises:
         StoreError: the store does not answer, or has none of them.

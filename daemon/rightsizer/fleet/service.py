@@ -1,4 +1,4 @@
-"""The fleet recommender as a service: looks at intervals, `/metrics`, page, API, annotations."""
+"""Fleet recommender as a service: periodic looks, `/metrics`, page, API, annotations."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ _NO_NOTIFIER: Final = Notifier({})
 
 
 class FleetService:
-    """Everything that runs, wired. It never ends for a store that is away."""
+    """All parts of the service. It keeps running while a store is unavailable."""
 
     def __init__(  # noqa: PLR0913 - each is a part of the outside world.
         self,
@@ -81,24 +81,24 @@ class FleetService:
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """The ledger's, with what was decided since the last look."""
+        """Advice of the ledger, with decisions since the last look."""
         return self.advice_service.advice
 
     @property
     def answer(self) -> FleetAnswer | None:
-        """What the last look that succeeded came to, `None` before the first."""
+        """Result of the last successful look, `None` before the first."""
         found = self._found
         return None if found is None else replace(found, advice=self.advice)
 
     @property
     def is_looking(self) -> bool:
-        """Whether a look is under way."""
+        """Whether a look is running."""
         return self._looking.locked()
 
     def look(self) -> None:
-        """Look once, and publish the answer; the last answer stays where that fails.
+        """Look once, and publish the answer; on failure the last answer stays.
 
-        One look at a time: what is due while another goes on is left out.
+        One look at a time: a look due during another is skipped.
 
         Raises:
             RightsizerError: the store does not answer, or the ledger cannot be written.
@@ -121,7 +121,7 @@ class FleetService:
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
-        """Put advice into a state by hand; the metrics show it at once.
+        """Change the state of advice manually; metrics show it at once.
 
         Raises:
             UsageError: there is no such open advice.
@@ -131,14 +131,14 @@ class FleetService:
         return advice
 
     def run(self, stop: threading.Event) -> None:
-        """Listen, look at once and then at intervals, until `stop` is set.
+        """Listen, look at once and then periodically, until `stop` is set.
 
         Raises:
             RightsizerError: an address cannot be bound.
         """
 
         def look_first() -> None:
-            # At once, for the first turn of a job comes after a whole interval.
+            # At once, since the first turn of a job comes after a whole interval.
             self._jobs.run(_LOOK)
             self._refresh()
 
@@ -188,7 +188,7 @@ class FleetService:
         )
 
     def _exported(self) -> Report:
-        """For a scrape: what a node's own agent exports is not there twice."""
+        """Return the report for a scrape, without advice already exported by node agents."""
         ids, report = self._judge.node_advice_ids, self._report
         return replace(report, advice=tuple(each for each in report.advice if each.id not in ids))
 
@@ -225,12 +225,12 @@ class FleetService:
 
 
 def serve_fleet(settings: FleetConfig, config_file: Path | None = None) -> None:
-    """Run until SIGTERM or SIGINT; SIGHUP is answered with a line in the log.
+    """Run until SIGTERM or SIGINT; SIGHUP only logs a message.
 
     The planner behind the form at /plan reads `config_file`.
 
     Raises:
-        RightsizerError: it cannot start: no store is named, an address or a file is out of reach.
+        RightsizerError: it cannot start: no store is named, or an address or file is inaccessible.
     """
     log, clock = settings.log, SystemClock()
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
@@ -244,7 +244,7 @@ def serve_fleet(settings: FleetConfig, config_file: Path | None = None) -> None:
             warn("ledger_lost", message=sentence)
         service.run(stop_on_signals())
         if service.is_looking:
-            # What was read is kept; processes that still read or judge end with this one.
+            # State is saved; processes still reading or judging exit with this one.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)

@@ -119,7 +119,7 @@ _MOST_SHARDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of the clusters of a store."""
+    """Subset of a store's clusters."""
 
     index: int
     """Less than the count."""
@@ -127,7 +127,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The part that `3/16` names; `16/16` is `0/16`, so that all may be counted from 1 too.
+        """Parse a shard such as `3/16`; `16/16` is `0/16`, so that counting from 1 works too.
 
         Raises:
             ValueError: the text has another form.
@@ -142,11 +142,11 @@ class Shard:
         return cls(index % count, count)
 
     def has(self, cluster: str) -> bool:
-        """Whether a cluster is in it; where it is does not change as other clusters come."""
+        """Whether a cluster belongs to it, independent of other clusters."""
         return crc32(cluster.encode()) % self.count == self.index
 
     def path(self, path: Path) -> Path:
-        """A file of its own beside that of the whole."""
+        """Return the shard's own path beside that of the whole."""
         return path.with_name(f"{path.stem}-{self.index}-of-{self.count}{path.suffix}")
 
 
@@ -249,19 +249,19 @@ class FleetConfig:
 
 
 def rule_trees(settings: FleetConfig) -> Mapping[str, object]:
-    """The settings of a node's rules and of the fleet's own, by their keys in the file."""
+    """Return the settings of node and fleet rules, by key in the file."""
     return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
 
 
 def ledger_settings(settings: FleetConfig) -> LedgerSettings:
-    """The settings of a ledger, with a fleet's own bound."""
+    """Return the settings of a ledger, with the fleet's own limit."""
     return replace(settings.recommender.ledger, most_records=settings.fleet.most_records)
 
 
 def day_cache_path(settings: FleetConfig) -> Path:
-    """The file of days that were read; all of it can be read again.
+    """Return the path of the day cache; all of it can be fetched again.
 
-    In the user's cache where the service's own folder is out of reach; each shard has its own.
+    Falls back to the user's cache if the service's folder is inaccessible; each shard has its own.
     """
     fleet, history = settings.fleet, settings.history.path
     if fleet.path:
@@ -276,6 +276,6 @@ def day_cache_path(settings: FleetConfig) -> Path:
 
 
 def ledger_path(settings: FleetConfig) -> Path:
-    """The file of the ledger and of pending notifications."""
+    """Return the path of the ledger and of pending notifications."""
     days = day_cache_path(settings)
     return days.with_name(f"{days.stem}-advice{days.suffix}")

@@ -1,4 +1,4 @@
-"""Protocols of a store of samples and of a source of a fleet's metrics."""
+"""Protocols of a metric store and of a source of a fleet's metrics."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rightsizer.model.units import Nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class StoreUse:
-    """What a store was asked for so far; those of several processes add up."""
+    """Usage of a store so far; values of several processes add up."""
 
     queries: int = 0
-    """Requests that were sent, the further tries and the halves among them."""
+    """Requests sent, including retries and halves."""
     retries: int = 0
-    """Of these, the tries after one that failed."""
+    """Of these, tries after a failure."""
     halvings: int = 0
-    """How often a span was cut in two, as the store allows less."""
+    """How often a span was halved because of the store's limits."""
     series: int = 0
     samples: int = 0
     received_bytes: int = 0
-    """Unpacked."""
+    """Uncompressed."""
     store_seconds: float = 0.0
-    """Spent in requests, all threads together."""
+    """Spent in requests, summed over threads."""
     parse_seconds: float = 0.0
-    """Spent on answers once they were there, all threads together."""
+    """Spent parsing answers, summed over threads."""
 
     def since(self, before: StoreUse) -> StoreUse:
-        """What came on top of what there was before."""
+        """Return the difference from an earlier value."""
         return StoreUse(*map(sub, astuple(self), astuple(before)))
 
     def __add__(self, other: StoreUse) -> StoreUse:
@@ -46,20 +46,20 @@ class StoreUse:
 
 
 class StoreUseCounter:
-    """Counts for many threads."""
+    """Thread-safe counter."""
 
     def __init__(self) -> None:
         self._use = StoreUse()
         self._lock = threading.Lock()
 
     def add(self, more: StoreUse) -> None:
-        """Count this too."""
+        """Add to the counts."""
         with self._lock:
             self._use += more
 
     @property
     def use(self) -> StoreUse:
-        """All that was counted until now."""
+        """Counts so far."""
         with self._lock:
             return self._use
 
@@ -72,79 +72,79 @@ class SampledSeries:
     times: NDArray[np.int64]
     """Nanoseconds of wall time, ascending."""
     values: Floats
-    """As many as there are times; `NaN` samples are left out by the parser."""
+    """One per time; `NaN` samples are dropped by the parser."""
 
     @property
     def value(self) -> float:
-        """The latest; the only one of an instant query."""
+        """Latest value; the only one of an instant query."""
         return float(self.values[-1])
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
-        """Wall time of the first and of the last sample."""
+        """Wall time of the first and last sample."""
         return int(self.times[0]), int(self.times[-1])
 
 
 class MetricStore(Protocol):
-    """Prometheus's HTTP API, made safe to ask: both raise `StoreError`."""
+    """Safe access to Prometheus's HTTP API; both queries raise `StoreError`."""
 
     @property
     def use(self) -> StoreUse:
-        """What it was asked for so far."""
+        """Usage so far."""
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """A range query; samples at `start`, `start + step`, ... up to and with `end`.
+        """Run a range query; samples at `start`, `start + step`, ... up to and including `end`.
 
-        What a store refuses as too much is asked in halves of the time; `StoreLimitError` is
-        raised where a single step is too much, for the caller to ask about fewer devices.
+        Queries refused as too large are halved by time; `StoreLimitError` is raised if a single
+        step is too large, so that the caller asks about fewer devices.
         """
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-        """A query at one moment; each series has one sample."""
+        """Run a query at one moment; each series has one sample."""
 
     def within(self, matchers: str) -> MetricStore:
-        """The same store, of which no other series are asked for."""
+        """Return the same store, limited to matching series."""
 
 
 DAYS_AT_ONCE: Final = 7
-"""A week by the hour has fewer samples than a day by five minutes. A distribution is one of all
-days of a grid, and rules look at three and at fourteen days."""
+"""A week by the hour has fewer samples than a day by five minutes. A distribution covers all days
+of a grid, and rules use three and fourteen days."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What a probe found of one source."""
+    """Result of probing one source."""
 
     source: str
     """`rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`, `serving`."""
     devices: int = 0
-    """That have series now."""
+    """With current series."""
     oldest: Nanoseconds | None = None
-    """Of the first sample within the lookback, `None` where there is none."""
+    """Time of the first sample within the lookback, `None` without any."""
     resolution_seconds: float | None = None
-    """Between two samples, as a median."""
+    """Median time between two samples."""
     tier: Tier = Tier.NONE
     metrics: frozenset[str] = frozenset()
-    """Names that were found, recording rules included."""
+    """Names found, including recording rules."""
     can: tuple[str, ...] = ()
-    """What can be concluded, a sentence each."""
+    """What can be concluded, one sentence each."""
     cannot: tuple[str, ...] = ()
-    """What cannot, and why, a sentence each."""
+    """What cannot be concluded, and why, one sentence each."""
     names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Names that were there when a UTC day began, by its number; rules outlive what they record."""
+    """Names present at the start of each UTC day, by its number; rules outlive their inputs."""
     resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
-    """Seconds between two samples on a UTC day, by its number; older ones may be downsampled."""
+    """Seconds between two samples on each UTC day, by its number; old ones may be downsampled."""
     days_at_once: int = 1
-    """Days by the hour that it can be asked for with one grid."""
+    """Number of hourly days that one grid may cover."""
     warnings: tuple[str, ...] = ()
-    """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
+    """Duplicate scrapers, clock skew, gaps: problems for the operator."""
     cluster: Cluster = field(default_factory=Cluster)
 
     @property
     def key(self) -> str:
-        """By which its days are kept: the source, and its cluster where there are several."""
+        """Key of its cached days: the source, and its cluster if there are several."""
         return f"{self.source}@{self.cluster.prefix}" if self.cluster.prefix else self.source
 
 
@@ -153,17 +153,17 @@ class FleetSource(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `SourceReport.source`."""
+        """See `SourceReport.source`."""
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """What there is, how far back and at which resolution; raises `StoreError` alone."""
+        """Find what there is, how far back and at which resolution; raises only `StoreError`."""
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """The devices that had samples within the lookback, and their holders."""
+        """Return the devices with samples within the lookback, and their holders."""
 
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """A day of some devices, or several by the hour, duplicates of a scrape taken once."""
+        """Return a day of some devices, or several by the hour, with duplicate scrapes merged."""

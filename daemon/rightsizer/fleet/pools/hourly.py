@@ -1,4 +1,4 @@
-"""Figures of pools by the hour: what is known, how they repeat, and capacity over them."""
+"""Hourly figures of pools: known values, repetition, spare capacity and growth."""
 
 import math
 from collections.abc import Sequence
@@ -22,23 +22,23 @@ HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 
 
 def known_values(hours: HourlySeries) -> list[float]:
-    """What is known, in the order of time."""
+    """Return the known values, in time order."""
     return [value for value in hours.values if value is not None]
 
 
 def known_ratio(hours: HourlySeries) -> float:
-    """Known hours, of all of them."""
+    """Return the share of hours that are known."""
     return len(known_values(hours)) / len(hours.values) if hours.values else 0.0
 
 
 def mean_of(hours: HourlySeries | None) -> float | None:
-    """Over the hours that are known, `None` where none is."""
+    """Return the mean of the known hours, `None` if there are none."""
     known = known_values(hours) if hours else []
     return sum(known) / len(known) if known else None
 
 
 def filled(hours: HourlySeries) -> list[float] | None:
-    """An hour of which nothing is known counts as the worst that is; `None` where none is."""
+    """Return hours with unknown ones set to the highest known value; `None` without any."""
     known = known_values(hours)
     if not known:
         return None
@@ -47,20 +47,20 @@ def filled(hours: HourlySeries) -> list[float] | None:
 
 
 def series_of(hours: HourlySeries) -> Series:
-    """The known hours, each by the five minutes that it begins with."""
+    """Return the known hours as a series, each at its first five minutes."""
     first, each, values = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN, known_values(hours)
     starts = [first + at * each for at, value in enumerate(hours.values) if value is not None]
     return Series(starts, [HOUR_SECONDS] * len(starts), values, values)
 
 
 def covers_cycle(hours: HourlySeries) -> bool:
-    """Whether nearly every hour of a week was seen."""
+    """Whether nearly every hour of a week was observed."""
     numbered = enumerate(hours.values, start=hours.start // HOUR)
     return covers_week(hour for hour, value in numbered if value is not None)
 
 
 def independent_hours(values: Sequence[float | None]) -> float:
-    """How many independent hours they are worth."""
+    """Return the effective number of independent hours."""
     return effective_samples(values) if any(value is not None for value in values) else 0.0
 
 
@@ -81,20 +81,20 @@ class SpareSettings:
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """How many GPUs a pool could do without."""
+    """How many GPUs a pool does not need."""
 
     needed: int
-    """The most that were held at once, at any moment that is known."""
+    """Most GPUs held at once, at any known moment."""
     keep: int
-    """With the margin."""
+    """Including the margin."""
     gpus: int
-    """Beyond that."""
+    """Beyond `keep`."""
     nodes: tuple[str, ...]
-    """Whole nodes among those, the emptiest first."""
+    """Whole nodes among those, emptiest first."""
 
 
 def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
-    """What was never needed; nothing where it is not known what was."""
+    """Return the capacity that was never needed; none if the need is unknown."""
     size, known = pool.size, known_values(pool.held_peak)
     if not known:
         return SpareCapacity(size, size, 0, ())
@@ -103,7 +103,7 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     needed = math.ceil(round(max(known), _PLACES))
     keep = min(size, math.ceil(round(max(known) * (1 + settings.margin_ratio), _PLACES)))
     keep = max(keep, min(size, held_now))
-    # Nodes with the least to move off them, and free for longest.
+    # Nodes with the least work to move, free for longest.
     free = {node: mean_of(pool.node_free.get(node)) or 0.0 for node in held}
     nodes, left = [], size - keep
     for node in sorted(held, key=lambda each: (held[each], -free[each], each)):
@@ -131,16 +131,16 @@ class GrowthSettings:
 
 @dataclass(frozen=True, slots=True)
 class PoolGrowth:
-    """The line through the most that was held at once each day."""
+    """Linear trend of the daily maximum of held GPUs."""
 
     trend: Trend
     days_low: float | None
-    """Until it reaches the pool's size, at the earliest; `None` where it does not in time."""
+    """Days until it reaches the pool's size, at the earliest; `None` if not within the horizon."""
     days_high: float | None
 
 
 def is_filling(pool: FleetPool, settings: GrowthSettings) -> bool:
-    """Whether all of a pool will be held within the horizon, as far as its trend is known."""
+    """Whether the trend fills the pool within the horizon."""
     growth = growth_of(pool, settings)
     return growth is not None and growth.days_low is not None
 
@@ -148,9 +148,9 @@ def is_filling(pool: FleetPool, settings: GrowthSettings) -> bool:
 def growth_of(
     pool: FleetPool, settings: GrowthSettings, full_ratio: float = 1.0
 ) -> PoolGrowth | None:
-    """Where a pool is heading; `None` where too few days are known.
+    """Return the trend of a pool; `None` if too few days are known.
 
-    `full_ratio` is what the line must reach within the horizon, of all GPUs.
+    `full_ratio` is the ratio of all GPUs that the trend must reach within the horizon.
     """
     size = pool.size
     trend = trend_of(daily_peaks(series_of(pool.held_peak), settings.trend), settings.trend)

@@ -1,4 +1,4 @@
-"""Placement of waiting work: which pool serves it, what to do first, and why none does."""
+"""Placement of waiting work: which pool serves it, necessary steps, and why none does."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,24 +18,24 @@ from rightsizer.model.workload import WorkloadKind
 from rightsizer.report.labels import first_names
 
 _SLURM_QUEUE: Final = "slurm"
-"""The key of a queue whose partitions are unknown."""
+"""Key of a queue whose partitions are unknown."""
 
 
 class PoolObstacle(StrEnum):
-    """Why a pool cannot serve a piece of waiting work, whatever is free of it."""
+    """Why a pool cannot serve a piece of waiting work, regardless of its free capacity."""
 
     CLUSTER = "cluster"
-    """It is in another one."""
+    """It belongs to another cluster."""
     SCHEDULER = "scheduler"
-    """Another one allocates its GPUs."""
+    """Another scheduler allocates its GPUs."""
     MEMORY = "memory"
-    """Its GPUs have too little, or an unknown amount."""
+    """Its GPUs have too little memory, or an unknown amount."""
     NODE = "node"
-    """No node of it has as many GPUs as one part takes."""
+    """No node has enough GPUs for one part."""
 
 
 class PoolChoice:
-    """What waiting work needs of a pool, by what is known of its like."""
+    """Pools that can serve waiting work, by the requirements of similar workloads."""
 
     def __init__(self, view: FleetView) -> None:
         self._pools = {pool.name: pool for pool in view.pools}
@@ -48,12 +48,12 @@ class PoolChoice:
         }
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
-        """What more of the same holds at most on a GPU; else what its own pool's GPUs have."""
+        """Return the peak GPU memory of similar work; else the memory of its own pool's GPUs."""
         found = self._held.get(waiting.key)
         return self._memory.get(waiting.pool) if found is None else found
 
     def pools_for(self, waiting: WaitingWork) -> list[str]:
-        """Its own, then others: those whose GPUs are smallest first, which are missed least."""
+        """Return its own pool, then others, smallest GPUs first."""
         obstacles = self.obstacles(waiting)
         others = [name for name in self._pools if name != waiting.pool and name not in obstacles]
         others.sort(key=lambda name: (self._memory[name] or inf, name))
@@ -61,7 +61,7 @@ class PoolChoice:
         return [*([own.name] if own and own.name not in obstacles else ()), *others]
 
     def obstacles(self, waiting: WaitingWork) -> Mapping[str, PoolObstacle]:
-        """The pools that may not serve it, each with the first thing that is in the way."""
+        """Return the pools that cannot serve it, each with its first obstacle."""
         needed = self.memory_of(waiting)
         found = {name: self._obstacle(pool, waiting, needed) for name, pool in self._pools.items()}
         return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
@@ -73,7 +73,7 @@ class PoolChoice:
             return PoolObstacle.CLUSTER
         if pool.name != waiting.pool:
             kind, own = self._kinds[pool.name], self._kinds.get(waiting.pool)
-            # A scheduler allocates its own nodes alone.
+            # A scheduler allocates only its own nodes.
             if waiting.namespace:
                 own = WorkloadKind.KUBERNETES
             elif waiting.key in {waiting.pool, _SLURM_QUEUE, f"{waiting.cluster}/{_SLURM_QUEUE}"}:
@@ -88,7 +88,7 @@ class PoolChoice:
 
 
 def _smallest(pool: FleetPool) -> float | None:
-    """Memory of the smallest GPU of a pool, as far as it is known."""
+    """Return the memory of the smallest GPU of a pool, if known."""
     sizes = (each.device.memory_total_bytes for each in pool.devices if not each.device.mig)
     return min(filter(None, sizes), default=None)
 
@@ -102,14 +102,14 @@ def why_left(
     obstacles: Mapping[str, PoolObstacle],
     memory_bytes: float | None,
 ) -> str:
-    """Why the rest could not be placed: the pools that were tried, then the others.
+    """Explain why the rest could not be placed: pools tried, then the others.
 
-    Those of other clusters are not told of: they are no choice that one could have.
+    Pools of other clusters are omitted: they cannot be chosen.
     """
     reasons = []
     if tried:
         named = first_names([pool.name for pool in tried], _MOST_NAMED)
-        # Where the size of its parts is unknown, a part is what a node of its own pool has.
+        # If the part size is unknown, assume a node of its own pool.
         part = gpus_text(part_of(waiting, tried[0]))
         reasons.append(f"no node of {named} has {part} left, free or after any advice or move")
     each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
@@ -139,46 +139,46 @@ class PoolOffer:
     pool: str
     gpus: float
     is_now: bool
-    """Free at present; else after the steps."""
+    """Whether they are free now; otherwise after the steps."""
     nodes: tuple[tuple[str, float], ...]
     """GPUs by node."""
     steps: tuple[ReclaimStep, ...] = ()
-    """What to do first; a step that an earlier offer named is done once for both."""
+    """Steps required first; a step also named by an earlier offer is done once for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingOutcome:
-    """What a piece of waiting work could get."""
+    """Result for a piece of waiting work."""
 
     waiting: WaitingWork
     offers: tuple[PoolOffer, ...]
     memory_bytes: float | None
-    """That a GPU must have for it, as far as anything tells."""
+    """GPU memory that it requires, as far as known."""
     why_left: str = ""
-    """Why nothing could give the rest; empty where there is none."""
+    """Why the rest cannot be placed; empty if all is placed."""
 
     @property
     def now_gpus(self) -> float:
-        """That could be given at present."""
+        """GPUs available now."""
         return round(sum(each.gpus for each in self.offers if each.is_now), _PLACES)
 
     @property
     def after_gpus(self) -> float:
-        """That could be given after the steps, beside those."""
+        """Additional GPUs available after the steps."""
         return round(sum(each.gpus for each in self.offers if not each.is_now), _PLACES)
 
     @property
     def left_gpus(self) -> float:
-        """That nothing could give."""
+        """GPUs that cannot be provided."""
         return max(0.0, round(self.waiting.gpus - self.now_gpus - self.after_gpus, _PLACES))
 
 
 def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[WaitingOutcome, ...]:
-    """Each piece of waiting work with what it could get, the longest waiting first.
+    """Place each piece of waiting work, longest waiting first.
 
-    Its own pool comes first, then others of the same scheduler whose boards have enough memory;
-    free GPUs before those that a step would free, and of steps those with the fewest moves, the
-    least disturbance by class, the most idle GPU-hours.
+    Its own pool comes first, then others of the same scheduler whose GPUs have enough memory;
+    free GPUs before those that a step would free; steps by fewest moves, least disturbance by
+    class, then most idle GPU-hours.
     """
     reclaims = reclaims_of(view, judgements)
     rooms = {

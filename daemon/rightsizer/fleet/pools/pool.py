@@ -1,4 +1,4 @@
-"""A pool as fleet rules use it: evidence, prices, and the work that waits for it."""
+"""A pool as fleet rules use it: evidence, prices, and waiting work."""
 
 import math
 from collections import defaultdict
@@ -19,28 +19,28 @@ from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.registry import SCHEDULER_KINDS
 
 MOST_DEVICES: Final = 64
-"""Advice that names more devices than a row holds is not read."""
+"""Advice that names more devices than fit in a row is ignored."""
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
 
 
 class KnownTimeSettings(Protocol):
-    """What a judgement of a pool's size needs to know of the past."""
+    """Settings of the history required to judge a pool's size."""
 
     @property
     def minimum_known_seconds(self) -> float:
-        """Known time under which the rule abstains."""
+        """Minimum known time; with less, the rule abstains."""
 
     @property
     def minimum_coverage_ratio(self) -> float:
-        """Part of the span that must be known."""
+        """Share of the span that must be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSubject(CaseSubject):
-    """A pool as one rule judges it, and how much is known of its holders.
+    """Pool as judged by one rule, with how much is known of its holders.
 
-    Its case is what verdicts refer to; it names at most 64 devices.
+    Verdicts refer to its case, which names at most 64 devices.
     """
 
     view: FleetView
@@ -48,11 +48,11 @@ class PoolSubject(CaseSubject):
     known_seconds: float
     coverage_ratio: float
     covers_cycle: bool
-    """Nearly every hour of a week was seen."""
+    """Whether nearly every hour of a week was observed."""
 
     @classmethod
     def of(cls, rule: str, view: FleetView, pool: FleetPool, market: Market) -> Self:
-        """What is known of a pool over the span of a view."""
+        """Build the subject of a pool over the span of a view."""
         devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
         case = Case(
             pool_key(pool.name), None, tuple(devices[:MOST_DEVICES]), (_window(view, pool),), ()
@@ -64,7 +64,7 @@ class PoolSubject(CaseSubject):
 
     @property
     def name(self) -> str:
-        """The pool's."""
+        """Name of the pool."""
         return self.pool.name
 
     @property
@@ -74,18 +74,18 @@ class PoolSubject(CaseSubject):
 
     @property
     def workloads(self) -> tuple[FleetWorkload, ...]:
-        """Those of the pool, by key."""
+        """Workloads of the pool, by key."""
         return workloads_in(self.view, self.pool)
 
     @property
     def scheduler(self) -> WorkloadKind | None:
-        """What allocates the pool's GPUs."""
+        """Scheduler that allocates the pool's GPUs."""
         return kind_of(self.view, self.pool)
 
     def factors(self, margin: float) -> dict[str, float]:
-        """Confidence in a judgement of the pool's size: its days, and how clear the case is.
+        """Return the confidence factors: number of days, and the margin of the decision.
 
-        Holders are known from schedulers, not from telemetry, so there is no tier.
+        There is no tier, as holders are known from schedulers rather than telemetry.
         """
         days = self.known_seconds / DAY_SECONDS
         return {
@@ -96,20 +96,20 @@ class PoolSubject(CaseSubject):
         }
 
     def savings(self, low: float, high: float) -> Savings:
-        """What so many GPUs less save: money where all are of one board that has a price.
+        """Return the savings of releasing GPUs; money only if all are one board with a price.
 
-        Energy is not known by the pool.
+        Energy is unknown for pools.
         """
         case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
         found = released(case, self.market, low, high)
         return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
     def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:
-        """No verdict, and why."""
+        """Return an abstention with its reason."""
         return CaseSubject.abstain(self, why, reason)
 
     def too_little(self, settings: KnownTimeSettings) -> Finding | None:
-        """An abstention where the past does not support a judgement of size."""
+        """Return an abstention if the history is too short to judge the size."""
         if not self.size:
             return self.abstain("it has no GPU now")
         if self.known_seconds < settings.minimum_known_seconds:
@@ -122,7 +122,7 @@ class PoolSubject(CaseSubject):
         return None
 
     def early(self, settings: KnownTimeSettings, waiting_gpus: float, so: str) -> Finding | None:
-        """The verdict where the past is too little, or work waits for the pool."""
+        """Return a verdict if the history is too short or work waits for the pool."""
         found = self.too_little(settings)
         if found is None and waiting_gpus > 0:
             summary = f"Work waits for {waiting_gpus:g} GPUs of {self.name}{so}"
@@ -131,20 +131,20 @@ class PoolSubject(CaseSubject):
 
 
 def pool_key(name: str) -> str:
-    """The key of advice on a pool."""
+    """Return the key of advice on a pool."""
     return f"pool/{name}"
 
 
 def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
-    """Those of a pool, by their keys."""
+    """Return the workloads of a pool, by key."""
     found = (each for each in view.workloads if each.pool == pool.name)
     return tuple(sorted(found, key=lambda each: each.case.key))
 
 
 def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
-    """What allocates the pool's GPUs; `None` where that is unknown.
+    """Return the scheduler that allocates the pool's GPUs; `None` if unknown.
 
-    By what most of its work is, and without work by what schedulers say of its nodes.
+    Determined by the kind of most of its work; without work, by its nodes' schedulers.
     """
     kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
     if set(SCHEDULER_KINDS).isdisjoint(kinds):
@@ -154,7 +154,7 @@ def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
 
 
 def _window(view: FleetView, pool: FleetPool) -> Window:
-    """The hours of the pool as one device's: held, active, empty, unknown."""
+    """Return the hours of the pool as those of one device: held, active, empty, unknown."""
     known = len(known_values(pool.held)) * HOUR
     at_work = round(known * _part(pool.active, pool.present))
     idle = max(0, round(known * _part(pool.held, pool.present)) - at_work)
@@ -175,10 +175,10 @@ def _part(part: HourlySeries, whole: HourlySeries) -> float:
 def placed_waiting(
     waiting: Iterable[WaitingWork], pools: Sequence[FleetPool], workloads: Iterable[FleetWorkload]
 ) -> tuple[WaitingWork, ...]:
-    """Each with its pool, as far as it is known.
+    """Assign each piece of waiting work to its pool, if known.
 
-    In this order: what it says itself; where more of the same already runs; where everything else
-    of its namespace runs; the only pool with nodes that are large enough for one of its parts.
+    In this order: the pool that it names; the pool where similar work runs; the pool where the rest
+    of its namespace runs; the only pool with nodes large enough for one of its parts.
     """
     own = defaultdict[str, set[str]](set)
     spaces = defaultdict[tuple[str, str], set[str]](set)
@@ -198,25 +198,25 @@ def placed_waiting(
 
 
 def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
-    """Whether a part of it would fit an empty node; no work waits for another cluster's nodes."""
+    """Whether a part fits an empty node of the pool, which must be of the same cluster."""
     return pool.cluster == waiting.cluster and 0 < part_of(waiting, pool) <= pool.largest_node
 
 
 def waiting_for(view: FleetView, pool: FleetPool) -> tuple[WaitingWork, ...]:
-    """Work that is known to wait for a pool."""
+    """Return the work known to wait for a pool."""
     return tuple(each for each in view.waiting if each.pool == pool.name)
 
 
 def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
-    """GPUs of a pool that work waits for."""
+    """Return the number of GPUs that work waits for in a pool."""
     return sum(each.gpus for each in waiting_for(view, pool))
 
 
 def may_wait_for(view: FleetView, pool: FleetPool) -> float:
-    """GPUs of a pool that work waits for, or may wait for as its pool is unknown.
+    """Return the GPUs of a pool that work waits for, or may wait for if its pool is unknown.
 
-    A pool that has room for a part of it now is not what it waits for: it would be there. Neither
-    is one whose nodes are smaller than a part of it.
+    Pools with room for a part of it now are excluded, since it would be running there, as are pools
+    whose nodes are smaller than a part.
     """
     most_free = max(pool.free_by_node.values(), default=0)
     return waiting_gpus(view, pool) + sum(
@@ -227,6 +227,6 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
 
 
 def part_of(waiting: WaitingWork, pool: FleetPool) -> float:
-    """GPUs of one node that it needs; where that is unknown, as many of them as a node has."""
+    """Return the GPUs needed on one node; if unknown, as many as a node has."""
     each = waiting.gpus_each
     return min(waiting.gpus, pool.largest_node) if each is None else each

@@ -1,4 +1,4 @@
-"""Room of a pool: bin packing of work onto nodes, and what fits."""
+"""Room of a pool: bin packing of work onto nodes, and free capacity."""
 
 import math
 from collections import defaultdict
@@ -42,7 +42,7 @@ class PackingLimits:
 
 @dataclass(frozen=True)
 class HourlyLoad:
-    """What one workload took by the hour, as shares of a GPU; hours are those of all the others."""
+    """Hourly usage of one workload, as shares of a GPU; all loads have the same hours."""
 
     key: str
     compute: Sequence[float]
@@ -50,29 +50,29 @@ class HourlyLoad:
 
     @cached_property
     def size(self) -> float:
-        """What loads are ordered by."""
+        """Sort key of loads."""
         return max(max(self.compute, default=0.0), max(self.memory, default=0.0))
 
     @cached_property
     def worst_hour(self) -> int:
-        """Of its compute."""
+        """Hour of the highest compute."""
         return max(range(len(self.compute)), key=self.compute.__getitem__, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An arrangement of workloads on GPUs."""
+    """Arrangement of workloads on GPUs."""
 
     bins: tuple[tuple[str, ...], ...]
-    """Keys on each GPU; every workload is on exactly one."""
+    """Keys of workloads on each GPU; each workload is on exactly one."""
     at_least: int
-    """GPUs that no arrangement could go below."""
+    """Lower bound of GPUs over all arrangements."""
 
 
 def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
-    """An arrangement in which no GPU is beyond its limits at any hour.
+    """Pack workloads so that no GPU exceeds its limits at any hour.
 
-    A workload that is beyond them by itself stays alone.
+    A workload that exceeds them by itself stays alone.
     """
     ordered = sorted(loads, key=lambda each: (-each.size, each.key))
     bins: list[_Bin] = []
@@ -90,9 +90,9 @@ def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
 
 
 def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
-    """GPUs without which some hour has no room for all that was taken in it.
+    """Return the lower bound of GPUs, by the hour with the highest total usage.
 
-    Those that are too large by themselves take one each; no other can be beside them.
+    Each workload that exceeds the limits by itself takes one GPU alone.
     """
     rest = [each for each in loads if _fits(each.compute, each.memory, limits)]
     alone = len(loads) - len(rest)
@@ -112,7 +112,7 @@ class _Bin:
         self._memory: Sequence[float] = ()
 
     def admits(self, load: HourlyLoad, limits: PackingLimits) -> bool:
-        """Whether there is room at every hour; mostly the load's own worst hour tells."""
+        """Whether there is room at every hour; the load's worst hour usually decides."""
         at = load.worst_hour
         if self._compute and self._compute[at] + load.compute[at] > limits.compute_ratio:
             return False
@@ -135,28 +135,28 @@ def _fits(compute: Iterable[float], memory: Iterable[float], limits: PackingLimi
 
 _PLACES: Final = 6
 _MOST_MOVE_PLANS: Final = 4
-"""Of one pool: each considers all its nodes, and more are not emptied at once."""
+"""For one pool: each considers all nodes, and more are never emptied at once."""
 Cost = tuple[int, int, float, int, str]
-"""Moves, disruption, idle GPU-hours (negative, so that most comes first), steps, node."""
+"""Moves, disruption, idle GPU-hours (negative, so the most comes first), steps, node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReclaimStep:
-    """One thing to do first."""
+    """One step required first."""
 
     action: Action
     advice: str
-    """Its id; empty where it comes from no advice."""
+    """Advice id; empty if it comes from no advice."""
     workloads: tuple[str, ...]
     frees: tuple[tuple[str, int], ...]
     """Whole GPUs by node."""
     target: str = ""
-    """The node that work is moved to."""
+    """Node to which work is moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoomOption:
-    """How to make room for one part on a node."""
+    """Way to make room for one part on a node."""
 
     node: str
     cost: Cost
@@ -165,7 +165,7 @@ class RoomOption:
 
 
 class PoolRoom:
-    """The free capacity of a pool while it is promised piece by piece."""
+    """Free capacity of a pool, reserved piece by piece."""
 
     def __init__(
         self, pool: FleetPool, reclaims: Iterable[Reclaim], workloads: Iterable[FleetWorkload]
@@ -186,7 +186,7 @@ class PoolRoom:
         self._move_plans = 0
 
     def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
-        """Promise free GPUs by node, at most so many, in parts, on the fullest nodes first."""
+        """Reserve up to `most` free GPUs by node, in parts, fullest nodes first."""
         given: list[tuple[str, float]] = []
         for node in sorted(self._free, key=lambda name: (self._free[name], name)):
             here = 0.0
@@ -202,7 +202,7 @@ class PoolRoom:
         return given
 
     def cheapest(self, part: float) -> RoomOption | None:
-        """The way to room for one part that disturbs least; `None` where there is none."""
+        """Return the least disruptive way to make room for one part; `None` if there is none."""
         wanted = math.ceil(part)
         ways = (self._way(node, wanted) for node in {*self._reclaims, *self._freed})
         best = min(filter(None, ways), key=lambda way: way.cost, default=None)
@@ -217,7 +217,7 @@ class PoolRoom:
     def give_after(
         self, way: RoomOption, part: float, most: float
     ) -> tuple[float, tuple[ReclaimStep, ...]]:
-        """Take a way, and promise what it makes room for on its node; with all its steps."""
+        """Apply an option and reserve the room it makes on its node; return all its steps."""
         for each in way.reclaims:
             self._gone.update(each.workloads)
             frees = tuple(each.gpus_by_node.items())
@@ -245,7 +245,7 @@ class PoolRoom:
         return True
 
     def _whole(self, node: str) -> int:
-        """Whole GPUs of a node that are free, or that the steps so far free."""
+        """Return the whole GPUs of a node that are free, or freed by the steps so far."""
         return math.floor(self._free.get(node, 0.0)) + math.floor(self._freed[node])
 
     def _way(self, node: str, wanted: int) -> RoomOption | None:
@@ -282,11 +282,11 @@ class PoolRoom:
 
 
 def _without(left: float, piece: float) -> float | None:
-    """What is left of some GPUs; a part of one is never of two, and `None` where it has no room."""
+    """Return the GPUs left; a fraction must fit in one GPU, `None` without room."""
     whole = math.floor(left)
     if piece >= 1:
         return left - math.ceil(piece) if whole >= math.ceil(piece) else None
     if round(left - whole - piece, _PLACES) >= 0:
-        # What is left of thirds may be a trifle below nothing, which is no room at all.
+        # Rounding of thirds may leave slightly less than zero, which means no room.
         return max(0.0, round(left - piece, _PLACES))
     return whole - piece if whole >= 1 else None

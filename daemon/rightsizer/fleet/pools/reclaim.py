@@ -1,4 +1,4 @@
-"""What can be reclaimed from a pool, and the commands for it."""
+"""Capacity that can be reclaimed from a pool, and the commands for it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _MOST_NODES: Final = 16
 
 
 def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instruction, ...]:
-    """How to empty nodes, so that they can be released; for a person to review."""
+    """Return commands to drain nodes before they are released, for review."""
     named = tuple(nodes[:_MOST_NODES])
     if not named:
         return ()
@@ -34,7 +34,7 @@ def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instructi
 def follow_the_load(
     schedule: ReplicaSchedule, kind: WorkloadKind | None
 ) -> tuple[Instruction, ...]:
-    """How to scale nodes: the hours, and the settings of the scheduler's own scaling."""
+    """Return instructions to scale nodes: hours, and settings of the scheduler's autoscaler."""
     lines = [f"{hours} nodes" for hours in hours_of(schedule)]
     least, most = min(schedule.replicas), max(schedule.replicas)
     scaling = scheduler_of(kind).scale_nodes(least, most, schedule.lead_seconds)
@@ -44,7 +44,7 @@ def follow_the_load(
 def sharing_fragments(
     action: Action, most_together: int, slices: tuple[str, ...], kind: WorkloadKind | None
 ) -> tuple[Instruction, ...]:
-    """How GPUs of a node are shared by so many workloads, or cut into MIG profiles."""
+    """Return instructions to share a node's GPUs, or cut them into MIG profiles."""
     if action is Action.SHARE_MIG:
         text = f"# The GPU must be empty.\nnvidia-smi mig -i UUID -cgi {','.join(slices)} -C\n"
         return shell("Cut a GPU of the pool", text)
@@ -52,21 +52,21 @@ def sharing_fragments(
 
 
 _MOST_RESIDENTS: Final = 12
-"""Subsets of twelve are 4096; a node with more is one that packs small work already."""
+"""Twelve have 4096 subsets; a node with more already packs small work."""
 _MOST_MOVES: Final = 4
-"""More are not worth it for one job."""
+"""More are not worthwhile for one job."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MovableResident:
-    """Work that is on one node alone and may be started elsewhere."""
+    """Work on a single node that may be restarted elsewhere."""
 
     gpus: int
     key: str
 
 
 def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableResident]]:
-    """By node, the workloads that may be moved off it."""
+    """Return the workloads that may be moved off each node."""
     found: dict[str, list[MovableResident]] = {}
     for each in workloads:
         if each.is_movable:
@@ -77,7 +77,7 @@ def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableRe
 
 @dataclass(frozen=True, slots=True)
 class WorkMove:
-    """One piece of work from node to node."""
+    """Move of one piece of work between nodes."""
 
     key: str
     gpus: int
@@ -94,16 +94,16 @@ class Defragmentation:
 
 
 def is_fragmented(free: Mapping[str, float], wanted: int) -> bool:
-    """Whether there are enough GPUs, and not on any one node."""
+    """Whether there are enough free GPUs in total, but not on any one node."""
     return sum(free.values()) >= wanted > max(free.values(), default=0.0)
 
 
 def room_for(
     wanted: int, free: Mapping[str, int], residents: Mapping[str, Sequence[MovableResident]]
 ) -> Defragmentation | None:
-    """The fewest moves, then the fewest GPUs moved, that free so many on one node.
+    """Find the fewest moves, then the fewest GPUs moved, that free GPUs on one node.
 
-    `free` and `residents` are by node: GPUs without a holder, and work that may be moved.
+    `free` and `residents` are by node: GPUs without a holder, and movable work.
     """
     best: tuple[int, int, str] | None = None
     found: Defragmentation | None = None
@@ -120,7 +120,7 @@ def room_for(
 def _enough(
     missing: int, residents: Sequence[MovableResident]
 ) -> Iterator[tuple[MovableResident, ...]]:
-    """Subsets that free what is missing, the smallest first."""
+    """Yield subsets that free the missing GPUs, smallest first."""
     ordered = sorted(residents)[:_MOST_RESIDENTS]
     for count in range(1, min(_MOST_MOVES, len(ordered)) + 1):
         for chosen in combinations(ordered, count):
@@ -131,7 +131,7 @@ def _enough(
 def _placed(
     node: str, chosen: Sequence[MovableResident], free: Mapping[str, int]
 ) -> tuple[WorkMove, ...] | None:
-    """The largest first, each where it leaves the least; `None` where one finds no place."""
+    """Place the largest first, best fit; `None` if one does not fit anywhere."""
     left = {other: gpus for other, gpus in free.items() if other != node}
     moves = []
     for each in sorted(chosen, reverse=True):
@@ -145,49 +145,49 @@ def _placed(
 
 
 _WHOLLY: Final = frozenset({Action.RELEASE, Action.SCALE_TO_ZERO})
-"""All that the workload holds."""
+"""Actions that free all GPUs of the workload."""
 _PARTLY: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
-"""As much as the advice says that it saves at least."""
+"""Actions that free the lower bound of savings stated in the advice."""
 _SHARED: Final = "together"
-"""In the evidence of the rule `packing`: which workloads would be on one GPU."""
+"""Key in the evidence of the rule `packing`: workloads that would share one GPU."""
 _SURE: Final = frozenset({str(Risk.VERY_LOW), str(Risk.LOW)})
 _DISRUPTION: Final = (
     *(WorkloadClass.NOTEBOOK, WorkloadClass.SERVING, WorkloadClass.UNKNOWN),
     *(WorkloadClass.BATCH, WorkloadClass.STANDBY),
 )
-"""A notebook and a replica restart, a job may lose its work, and standby is idle on purpose."""
+"""Notebooks and replicas restart, jobs may lose work, and standby is idle on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """One step that frees whole GPUs."""
+    """Step that frees whole GPUs."""
 
     advice: str
-    """Its id."""
+    """Advice id."""
     action: Action
     workloads: tuple[str, ...]
-    """Keys of those that it changes."""
+    """Keys of affected workloads."""
     pool: str
     gpus_by_node: Mapping[str, int]
     moves: int
-    """Pieces of working work that are started elsewhere for it."""
+    """Pieces of active work that must be restarted elsewhere."""
     disruption: int
-    """Of the class that it disturbs most, 0 for the least."""
+    """Highest rank of the affected classes, 0 for the least disruptive."""
     idle_gpu_hours: float
-    """That were held and not used over the span."""
+    """GPU-hours held but unused over the span."""
 
 
 def disruption_of(view: FleetWorkload) -> int:
-    """How much it disturbs to end or move a workload, 0 for the least."""
+    """Return the rank of how disruptive ending or moving a workload is, 0 for the least."""
     return _DISRUPTION.index(view.case.workload_class)
 
 
 def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
-    """What the advice would free, each GPU once.
+    """Return what the advice would free, each GPU once.
 
-    Only advice that holds over both of its spans counts, so that the grace of a class is over, and
-    only GPUs that the workload holds alone. Of what a workload could do without, those on the node
-    with most of them are taken. Autoscaling frees nothing that is needed at this hour.
+    Only advice that holds over both spans counts, so that the grace of a class has passed, and only
+    GPUs that the workload holds alone. If a workload releases a part, it is taken from the node
+    with the most. Autoscaling frees nothing that is needed at this hour.
     """
     devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
     held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
@@ -195,7 +195,7 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
     for each in view.workloads:
         alone = (e.uuid for e in each.case.devices if held[e.uuid] == 1 and e.mig is None)
         own[each.case.key] = each, [devices[uuid] for uuid in alone if uuid in devices]
-    # What lets go of all comes before what lets go of a part of the same.
+    # Steps that release all of a workload come before those that release a part.
     order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
     sound = [each for each in judgements if each.finding.is_complaint and each.may_open]
     sound.sort(key=lambda each: (order.get(each.finding.action, len(order)), each.finding.id))
@@ -209,7 +209,7 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
 
 
 _Holder = tuple[FleetWorkload, list[FleetDevice]]
-"""A workload, and the whole GPUs that it holds alone."""
+"""Workload, and the whole GPUs that it holds alone."""
 
 
 def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[Reclaim]:
@@ -228,12 +228,12 @@ def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[
     elif _SHARED in finding.evidence:
         together: Any = finding.evidence[_SHARED]
         for each in together:
-            # Replicas of services that would share stand there by their names alone: what that
-            # frees is not sure.
+            # Service replicas that would share a GPU are listed by name only, so what
+            # this frees is uncertain.
             if not isinstance(each, Mapping) or each["risk"] not in _SURE:
                 continue
             some = [own[key] for key in each["workloads"] if key in own]
-            # All but the first leave the GPU that each has for itself.
+            # All but the first give up their own GPU.
             if 1 < len(some) == len(each["workloads"]) and all(len(gpus) == 1 for _, gpus in some):
                 leaving = [gpus[0] for _, gpus in some[1:]]
                 yield from _freed(judgement, [view for view, _ in some], leaving, len(leaving))
@@ -242,7 +242,7 @@ def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[
 def _freed(
     judgement: Judgement, views: Sequence[FleetWorkload], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
-    """One for each pool; a workload is mostly in one."""
+    """Yield one step per pool; a workload is usually in one."""
     windows = (window for view in views for window in view.case.windows)
     idle = sum(window.states.get(State.IDLE_HELD, 0) for window in windows)
     for pool in sorted({each.pool for each in devices}):

@@ -1,4 +1,4 @@
-"""Sharing plan of a pool: which small workloads share GPUs, and how."""
+"""Sharing plan of a pool: which small workloads share GPUs, and by what means."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from rightsizer.model.workload import Allocator
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 
 _ROUNDING: Final = 0.01
-"""The catalogue rounds shares; what is too much is so by an eighth at least."""
+"""Shares in the catalogue are rounded; real excess is at least an eighth."""
 
 
 def slice_up(
     needs: Mapping[str, SliceNeed], board: Board
 ) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """GPUs cut for at least two workloads each, as keys and profiles; others keep their own."""
+    """Cut GPUs for at least two workloads each, as keys and profiles; others keep their own."""
     chosen = [
         (key, profile) for key, need in needs.items() for profile in fitting_slices(board, need)[:1]
     ]
@@ -49,7 +49,7 @@ _NOISE_RATIO: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SmallWorkload:
-    """A workload with one GPU of its own that may be given a part of another."""
+    """Workload with one whole GPU that may receive a part of another."""
 
     view: FleetWorkload
     load: HourlyLoad
@@ -57,7 +57,7 @@ class SmallWorkload:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The start and the length of its hours."""
+        """Start and number of its hours."""
         series = (self.view.compute, self.view.memory_bytes, self.view.busy)
         lengths = {len(each.values) for each in series}
         return series[0].start, lengths.pop() if len(lengths) == 1 else 0
@@ -66,10 +66,10 @@ class SmallWorkload:
 def small_work(
     views: Iterable[FleetWorkload], minimum_coverage_ratio: float, busy_ratio: float
 ) -> tuple[SmallWorkload, ...]:
-    """Workloads of one pool that may share, by key, whose hours are those of most.
+    """Return the workloads of a pool that may share, by key, limited to the most common hours.
 
     Enough of their hours must be known; one that was never busier than `busy_ratio` is idle, and
-    shares nothing.
+    excluded.
     """
     given = sorted(views, key=lambda each: each.case.key)
     tenants = Counter(device.uuid for each in given for device in each.case.devices)
@@ -86,7 +86,7 @@ def small_work(
 
 
 def has_room(case: Case) -> bool:
-    """Whether a workload may have others beside it; preallocated memory hides what it needs."""
+    """Whether others may share its GPU; preallocated memory hides the real need."""
     return (
         case.workload is not None
         and case.workload.allocator is not Allocator.PREALLOCATING
@@ -116,35 +116,35 @@ def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload 
 
 @dataclass(frozen=True, slots=True)
 class SharedGpu:
-    """One GPU, and the workloads that would share it."""
+    """GPU, and the workloads that would share it."""
 
     action: Action
     members: tuple[str, ...]
     """Keys of at least two workloads."""
     slices: tuple[str, ...] = ()
-    """The MIG profile of each, in the same order."""
+    """MIG profile of each, in the same order."""
     risk: Risk = Risk.UNKNOWN
-    """That together they need more than there is."""
+    """Risk that together they need more than is available."""
 
     @property
     def freed(self) -> int:
-        """GPUs that are free then."""
+        """Number of GPUs that this frees."""
         return len(self.members) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SharingPlan:
-    """All shared GPUs of a pool; a workload on none of them keeps its own."""
+    """All shared GPUs of a pool; other workloads keep their own."""
 
     gpus: tuple[SharedGpu, ...]
     given: int
-    """Workloads considered."""
+    """Number of workloads considered."""
     at_least: int
-    """GPUs that no arrangement without isolation could go below, namespace by namespace."""
+    """Lower bound of GPUs without isolation, namespace by namespace."""
 
     @property
     def freed(self) -> int:
-        """GPUs that are free then."""
+        """Number of GPUs that this frees."""
         return sum(each.freed for each in self.gpus)
 
 
@@ -155,14 +155,14 @@ def plan_sharing(
     busy_ratio: float,
     alternating_ratio: float,
 ) -> SharingPlan:
-    """Workloads of one namespace together; those of several, and the rest, in MIG slices.
+    """Share GPUs within namespaces; across namespaces, and for the rest, use MIG slices.
 
-    Without a board nothing is cut. Workloads take turns where more than one was at work, by
+    Without a board nothing is cut. Workloads alternate if more than one was active, by
     `busy_ratio`, in at most `alternating_ratio` of the hours.
     """
     by_key = {each.load.key: each for each in given}
     gpus, at_least, alone = [], 0, []
-    # Within a namespace nothing has to keep workloads apart.
+    # Workloads of one namespace need no isolation.
     named = sorted(by_key.values(), key=lambda each: (each.view.namespace, each.load.key))
     for _, group in groupby(named, lambda each: each.view.namespace):
         packed = pack((each.load for each in group), limits)
@@ -197,7 +197,7 @@ def _sliced(
             max((need or 0.0 for need in each.view.needs(of)), default=0.0)
             for of in (Resource.MEMORY_BANDWIDTH, Resource.NVLINK)
         )
-        # What a slice of its own must have, so that it fills no more of it than the limits.
+        # What a slice needs to have to be filled no further than the limits.
         needs[each.load.key] = SliceNeed(
             compute_ratio=max(each.load.compute) / limits.compute_ratio,
             memory_ratio=max(each.load.memory) / limits.memory_ratio,
@@ -213,7 +213,7 @@ def _sliced(
 
 
 def _risk(members: Sequence[SmallWorkload]) -> Risk:
-    """By the hours in which the sum of the peaks is more than a GPU, or than their slice."""
+    """Return the risk by the hours in which summed peaks exceed a GPU, or their slice."""
     sums = list(map(sum, zip(*(each.load.compute for each in members), strict=True)))
     beyond = sum(each > 1 for each in sums) / len(sums) if sums else 1.0
     return risk_of(beyond, independent_hours(sums))

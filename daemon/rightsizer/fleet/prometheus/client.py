@@ -19,13 +19,13 @@ from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 POINTS_MAXIMUM: Final = 11_000
-"""Prometheus gives no more to a series, whatever its configuration."""
+"""Prometheus returns no more points per series, regardless of configuration."""
 _GROWS_AFTER: Final = 8
-"""Successes in a row, so that a query in nine is refused where the limit stays."""
+"""Successes in a row, so that one query in nine is refused while the limit stays."""
 
 
 class QuerySpan:
-    """Points of a query that the store allowed lately, by the step; for many threads."""
+    """Points per query that the store allowed recently, by step; thread-safe."""
 
     def __init__(self) -> None:
         self._allowed: dict[Nanoseconds, int] = {}
@@ -33,13 +33,13 @@ class QuerySpan:
         self._lock = threading.Lock()
 
     def points(self, step: Nanoseconds) -> int:
-        """How many steps to query."""
+        """Return the number of steps to query."""
         return self._allowed.get(step, POINTS_MAXIMUM)
 
     def succeed(self, step: Nanoseconds, points: int, *, was_refused: bool) -> None:
-        """Count an answer, after more points had been refused or not.
+        """Record an answer, after more points had been refused or not.
 
-        What was allowed after a refusal is queried from then on; after some successes in a row
+        After a refusal, what was allowed is queried from then on; after some successes in a row
         more is tried again, as another query may be lighter.
         """
         with self._lock:
@@ -54,7 +54,7 @@ class QuerySpan:
 
 
 def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries]:
-    """One answer, of all times, from several of which each is later than the one before."""
+    """Join consecutive answers into one."""
     if len(answers) == 1:
         return answers[0]
     parts: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
@@ -71,30 +71,30 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
 
 
 _WHOLE: Final = (
-    # Thanos: replicas once, and nothing rather than a part.
+    # Thanos: deduplicate replicas, and fail rather than return a partial answer.
     ("dedup", "true"),
     ("partial_response", "false"),
-    # A cluster of VictoriaMetrics: the same.
+    # VictoriaMetrics cluster: the same.
     ("deny_partial_response", "1"),
-    # VictoriaMetrics shifts times to fit its cache and holds back the newest 30 s otherwise.
+    # VictoriaMetrics aligns times to its cache and delays the newest 30 s otherwise.
     ("nocache", "1"),
 )
-"""Each store takes its own and ignores the others'."""
+"""Each store uses its own parameters and ignores the others."""
 
 
 class PrometheusStore:
-    """A `Store` over HTTP; for many threads.
+    """`MetricStore` over HTTP; thread-safe.
 
     Args:
-        settings: Its address, credentials and limits.
-        matchers: Label matchers that every selector of every query gets, as `cluster="paris"`.
-        sleep: Waits between tries; where it returns true, there are no more.
-        jitter: A random number from 0 to 1.
-        waiting: Is told before each wait for a store that is away or busy.
-        has_answered: Whether it is known to be one, of a process before.
+        settings: Address, credentials and limits.
+        matchers: Label matchers added to every selector of every query, as `cluster="paris"`.
+        sleep: Waits between tries; if it returns true, there are no more.
+        jitter: Random number from 0 to 1.
+        waiting: Called before each wait for an unavailable or busy store.
+        has_answered: Whether it is known to be a store, from an earlier process.
 
     Raises:
-        ValueError: the address or the matchers cannot be used.
+        ValueError: the address or the matchers are invalid.
     """
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
@@ -118,7 +118,7 @@ class PrometheusStore:
         self._lock = threading.Lock()
 
     def within(self, matchers: str) -> "PrometheusStore":
-        """As in `Store`; connections, limits and counts are shared."""
+        """See `MetricStore`; connections, limits and counts are shared."""
         both = ",".join(filter(None, (self.matchers.text, matchers)))
         found = copy(self)
         found.matchers = Matchers.parse(both)
@@ -131,7 +131,7 @@ class PrometheusStore:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Its warnings about queries whose answers were whole, each once."""
+        """Warnings of the store about complete answers, each once."""
         with self._lock:
             return tuple(sorted(self._warnings))
 
@@ -142,7 +142,7 @@ class PrometheusStore:
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """As in `Store`."""
+        """See `MetricStore`."""
         query = self.matchers.merge(promql)
         found: list[Sequence[SampledSeries]] = []
         span, was_refused = self._span.points(step), False
@@ -163,7 +163,7 @@ class PrometheusStore:
         return joined(found)
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-        """As in `Store`; a range selector gives the samples as they were scraped."""
+        """See `MetricStore`; a range selector returns the samples as scraped."""
         query = self.matchers.merge(promql)
         answer = self._series("/api/v1/query", query, {"time": time})
         if isinstance(answer, StoreLimit):
@@ -181,13 +181,13 @@ class PrometheusStore:
         is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0
-            # What has answered before may have a queue for each query that is asked at once.
+            # A store that has answered may have a queue for concurrent queries.
             at_once = self._settings.concurrency if self._endpoint.has_answered else 1
             is_hanging = self._slow >= self._settings.tries * at_once
         if not isinstance(raw, StoreLimit):
             return self._whole(raw)
         if is_hanging:
-            # Less at a time makes a busy store quicker, and no store that hangs.
+            # Smaller queries help a busy store, but not one that hangs.
             raise StoreError(
                 f"{self._endpoint.name} answers nothing in time, however little is asked: "
                 f"{self._endpoint.quoted(raw.text)}; see how loaded it is, or raise "
@@ -211,7 +211,7 @@ class PrometheusStore:
         )
 
     def _whole(self, raw: bytes) -> Sequence[SampledSeries]:
-        """The series of a whole answer; those whose samples are no numbers have none."""
+        """Return the series of a complete answer; non-numeric ones are empty."""
         began, name, quoted = time.monotonic(), self._endpoint.name, self._endpoint.quoted
         try:
             answer = parse_response(raw)
@@ -222,7 +222,7 @@ class PrometheusStore:
                 f"{name} returned a partial answer: {quoted(answer.partial)}; check that all of "
                 "its parts are up; partial answers are not used"
             )
-        # Stores of several parts give them in whatever order the parts answer.
+        # Stores of several parts return series in the order in which the parts answer.
         found = sorted(
             (each for each in answer.series if len(each.values)),
             key=lambda each: tuple(each.labels.items()),
@@ -237,6 +237,6 @@ class PrometheusStore:
 
 
 def _seconds(time: Nanoseconds) -> str:
-    """As stores read them, to the millisecond."""
+    """Format a time for stores, to the millisecond."""
     whole, rest = divmod(time // (NANOSECONDS_PER_SECOND // 1000), 1000)
     return f"{whole}.{rest:03d}" if rest else str(whole)

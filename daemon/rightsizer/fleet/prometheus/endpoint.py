@@ -23,31 +23,31 @@ from rightsizer.model.frozen import dataclass
 
 
 class LimitKind(StrEnum):
-    """What to do about it."""
+    """How to respond to a limit."""
 
     SPAN = "span"
-    """Less time in one query may be allowed."""
+    """A shorter time range may be allowed."""
     TEXT = "text"
     """The query itself is too long: only fewer devices help."""
     TIME = "time"
-    """It took too long: less time in one query may be quicker, unless the store hangs."""
+    """Timeout: a shorter time range may be faster, unless the store hangs."""
     BUSY = "busy"
-    """Others are in the way: the same query later."""
+    """Other load: repeat the same query later."""
     CROWDED = "crowded"
-    """Its queue is full of the parts that it makes of queries: less time in one, and later."""
+    """Its queue is full of parts of queries: a shorter time range, later."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLimit:
-    """A store's refusal of what is too much for it."""
+    """Refusal of a query that exceeds a store's limit."""
 
     kind: LimitKind
     text: str
-    """In its own words, without the query that some put before them."""
+    """In its own words, without the query that some prepend."""
 
 
 _TEXTS: Final = {
-    # VictoriaMetrics: 16 KiB as it is delivered. Mimir has the same for the expression.
+    # VictoriaMetrics: 16 KiB by default. Mimir has the same for the expression.
     r"too long query; got \d+ bytes": LimitKind.TEXT,
     r"maxQueryLen|err-mimir-max-query-expression-size-bytes": LimitKind.TEXT,
     # Busy before slow: Prometheus calls both "timed out".
@@ -55,11 +55,11 @@ _TEXTS: Final = {
     r"maxQueueDuration|cannot handle more than \d+ concurrent": LimitKind.BUSY,
     r"too many outstanding requests": LimitKind.CROWDED,
     r"err-mimir-tenant-max-request-rate": LimitKind.BUSY,
-    # Mimir: a part of it is overloaded, or away for as long as a rollout takes.
+    # Mimir: a component is overloaded, or unavailable during a rollout.
     r"err-mimir-query-limited|too busy to process queries": LimitKind.BUSY,
     r"too many unhealthy instances in the ring": LimitKind.BUSY,
     r"err-mimir-store-consistency-check-failed": LimitKind.BUSY,
-    # The compactor writes it every quarter of an hour.
+    # The compactor writes it every 15 minutes.
     r"err-mimir-bucket-index-too-old|bucket index is too old": LimitKind.BUSY,
     r"maxQueryDuration|timeout exceeded": LimitKind.TIME,
     r"query timed out|query was canceled|context deadline exceeded": LimitKind.TIME,
@@ -89,11 +89,11 @@ _STATUSES: Final = {
     503: LimitKind.BUSY,
     504: LimitKind.TIME,
 }
-"""Where the text is unknown: what a proxy in between says."""
+"""If the text is unknown: statuses of a proxy in between."""
 
 
 def recognized(status: int | None, text: str) -> StoreLimit | None:
-    """The limit that a refusal is about, `None` where it is about something else."""
+    """Return the limit that a refusal is about, `None` if it is about something else."""
     for pattern, kind in _PATTERNS:
         if found := pattern.search(text):
             return StoreLimit(kind, text[found.start() :][:_SHOWN])
@@ -102,15 +102,15 @@ def recognized(status: int | None, text: str) -> StoreLimit | None:
 
 
 _LONGEST_SECONDS: Final = 30.0
-"""Between two tries: a store that is back is not left alone for long."""
+"""Longest wait between two tries, so that a recovered store is found soon."""
 _DOUBLINGS: Final = 10
 _PATIENCE: Final = 1.25
-"""A store gives up a little earlier than its client does, so that it says why."""
+"""The store times out slightly before its client, so that it reports why."""
 _NOT_ALLOWED: Final = 405
 _EXPLAINED: Final = frozenset({400, 422, 500, 503})
-"""Statuses with which stores say in JSON what is wrong."""
+"""Statuses with which stores explain an error in JSON."""
 _TENANT: Final = ("X-Scope-OrgID", "THANOS-TENANT")
-"""Of Mimir and Cortex, and of Thanos, which takes one without for its default tenant."""
+"""Headers of Mimir and Cortex, and of Thanos, which has a default tenant."""
 _CHECKS: Final = {
     FailureKind.AWAY: "check fleet.store.url and whether it runs",
     FailureKind.UNTRUSTED: "check fleet.store.ca_file, certificate_file and key_file",
@@ -126,14 +126,14 @@ _REMEDIES: Final = {
     "cluster of VictoriaMetrics, none for the others",
 }
 WaitingCallback: TypeAlias = "Callable[[float, float], object]"
-"""Receives how many seconds a store was waited for, and for how many it may be."""
+"""Receives how many seconds a store was waited for, and the maximum."""
 
 
 class Endpoint:
-    """The API below `/api/v1` of one store; for many threads.
+    """API below `/api/v1` of one store; thread-safe.
 
     Raises:
-        ValueError: the address or the credentials cannot be used.
+        ValueError: the address or the credentials are invalid.
     """
 
     def __init__(
@@ -189,20 +189,20 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """Name in messages."""
         return f"the store at {self._http.base_url}"
 
     def quoted(self, text: str) -> str:
-        """The store's text as a part of a message: on one line, and without secrets."""
+        """Return the store's text for a message: on one line, and without secrets."""
         return plain(_redacted(self._settings, text))
 
     def ask(
         self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
     ) -> bytes | StoreLimit:
-        """The body of an answer, or what was too much for the store.
+        """Return the body of an answer, or the limit that was exceeded.
 
-        A store that restarts or is busy is waited for. Where less may be asked for in place of
-        it, a queue that is full is given time once.
+        Waits for a store that restarts or is busy. If a smaller query is possible, a full queue is
+        waited for only once.
 
         Raises:
             StoreError: it does not answer, or refuses for another reason.
@@ -220,7 +220,7 @@ class Endpoint:
             if limit is not None and limit.kind not in (LimitKind.BUSY, LimitKind.CROWDED):
                 return limit
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
-            # What has never answered is rather a wrong address than a store that restarts.
+            # If it has never answered, the address is probably wrong.
             patience = settings.patience_seconds if limit or self.has_answered else 0.0
             wanted = min(result.retry_after_seconds or 0.0, settings.retry_after_maximum_seconds)
             pause = max(self._pause(attempt), wanted)
@@ -235,7 +235,7 @@ class Endpoint:
             self.meter.add(StoreUse(retries=1))
 
     def _pause(self, attempt: int) -> float:
-        """Before the next try; once the tries are used up, no less than a second."""
+        """Return the wait before the next try; beyond the usual tries, at least a second."""
         settings = self._settings
         doubled = settings.backoff_seconds * float(1 << min(attempt - 1, _DOUBLINGS))
         pause = min(doubled, _LONGEST_SECONDS) * (0.5 + self._jitter() / 2)
@@ -252,7 +252,7 @@ class Endpoint:
             if method == "POST":
                 result = self._http.request("POST", path, form=parameters)
                 if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
-                    # A proxy that lets nothing but reading through.
+                    # Fall back for a proxy that allows only reading.
                     self._method = method = "GET"
             if method == "GET":
                 result = self._http.request("GET", path, query=parameters)
@@ -282,7 +282,7 @@ def _limit_of(failure: Failure) -> StoreLimit | None:
 
 
 def _secret(settings: StoreSettings, key: str) -> str:
-    """The text of the file that a setting names; kubelets and Vault agents replace such files.
+    """Return the text of a setting's file; kubelets and Vault agents replace such files.
 
     Raises:
         OSError: the file cannot be read.
@@ -305,7 +305,7 @@ def _authorization(settings: StoreSettings) -> Mapping[str, str]:
 
 
 def _redacted(settings: StoreSettings, text: str) -> str:
-    """A text without secrets, where a store or a proxy repeats them."""
+    """Return a text without secrets, in case a store or a proxy repeats them."""
     found: set[str] = set()
     for key in ("token_file", "password_file"):
         with suppress(OSError, ValueError):
@@ -314,13 +314,13 @@ def _redacted(settings: StoreSettings, text: str) -> str:
         found |= {each.removeprefix("Basic ") for each in _authorization(settings).values()}
     for secret in sorted(found - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
-    # Tenants are often short words or numbers: they are taken out where they stand alone.
+    # Tenants are often short words or numbers: only standalone occurrences are removed.
     tenant = re.escape(settings.tenant)
     return re.sub(rf"(?<![\w.:/-]){tenant}(?![\w.:/-])", "***", text) if tenant else text
 
 
 def _said(failure: Failure) -> str:
-    """The store's own words, out of the JSON around them where there is some."""
+    """Return the store's own words, extracted from JSON if possible."""
     try:
         found = json.loads(failure.answer)
     except (ValueError, RecursionError):

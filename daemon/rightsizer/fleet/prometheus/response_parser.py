@@ -17,8 +17,8 @@ _LENGTH: Final = 400
 
 
 def plain(text: str) -> str:
-    """The text on one line, without what a terminal would obey, and not longer than two or so."""
-    # Twice as much as is shown, as spaces go.
+    """Return the text on one line, without control characters, shortened."""
+    # Twice the shown length, to allow for spaces.
     words = " ".join(text[: 2 * _LENGTH].split())
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:_LENGTH]
 
@@ -26,32 +26,32 @@ def plain(text: str) -> str:
 _HEAD: Final = b'"result":[{"metric":'
 _NEXT: Final = b',{"metric":'
 _BRACKETS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
-"""What stands before and after the samples of a range query, and of an instant one."""
+"""Delimiters around the samples of range and instant queries."""
 _HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
 _END_OF_TIME: Final = 2.0**33
-"""Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
+"""Seconds since the epoch beyond which nanoseconds exceed 64 bits, approximately."""
 _TEXT_ALONE: Final = frozenset({str})
 _SHOWN: Final = 80
 _TEXTS: Final = 10
-"""More of them say no more."""
+"""More of them add no information."""
 _HARMLESS: Final = ("PromQL info", "PromQL warning", "No StoreAPIs matched for this query")
-"""How warnings begin that are about the query, or about a time of which nothing is kept."""
+"""Prefixes of warnings about the query, or about times without data."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedResponse:
-    """The series of an answer, and the store's warnings."""
+    """Series of an answer, and the store's warnings."""
 
     series: Sequence[SampledSeries]
     warnings: tuple[str, ...] = ()
-    """Those that do not mean that something is missing."""
+    """Warnings that do not mean missing data."""
     partial: str | None = None
-    """Why something may be missing; `None` where the answer is whole."""
+    """Why data may be missing; `None` if the answer is complete."""
 
 
 def parse_response(raw: bytes) -> ParsedResponse:
-    """The answer in a body.
+    """Parse a response body.
 
     Raises:
         ValueError: it is no such answer; the message completes "the store answered with".
@@ -62,7 +62,7 @@ def parse_response(raw: bytes) -> ParsedResponse:
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
     if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
-        # No file and no query takes a half of a character.
+        # Lone surrogates cannot be written to files or queries.
         series = [
             replace(
                 each,
@@ -87,13 +87,13 @@ def parse_response(raw: bytes) -> ParsedResponse:
 
 
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
-    """What is around the series, and the series.
+    """Split the response into its envelope and its series.
 
-    No quoted text can hold what is searched for, as its quotes have backslashes.
+    Delimiters cannot occur in quoted text, as quotes there are escaped.
 
     Raises:
-        ValueError: the text is not written as usual.
-        TypeError: it has samples that are no numbers.
+        ValueError: the text has an unusual format.
+        TypeError: it has non-numeric samples.
     """
     opening, closing = next((pair for pair in _BRACKETS if pair[0] in raw), _BRACKETS[0])
     first, *others = raw.split(opening)
@@ -104,7 +104,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
         raise ValueError("something between the series")
     texts = (first, *(each.removeprefix(_NEXT) for each in followers))
     metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
-    # Times and values in turn, the latter without their quotes.
+    # Times and values alternate; quotes of values are removed.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
     pairs = np.fromiter(numbers, float, len(numbers)).reshape(-1, 2)
     ends = np.cumsum([each.count(b"[") + 1 for each in samples]).tolist()
@@ -119,7 +119,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
 
 
 def _slowly(result: Any) -> SampledSeries:
-    """A series that was read as JSON, without the samples that are no numbers.
+    """Return a series parsed as JSON, without non-numeric samples.
 
     Raises:
         ValueError: it is none.
@@ -137,10 +137,10 @@ def _slowly(result: Any) -> SampledSeries:
 
 
 def _nanoseconds(seconds: Floats) -> NDArray[np.int64]:
-    """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds.
+    """Convert seconds to nanoseconds via milliseconds, the precision of stores.
 
     Raises:
-        ValueError: no clock is that wrong.
+        ValueError: a time is out of range.
     """
     if not np.all((seconds >= 0) & (seconds < _END_OF_TIME)):
         raise ValueError("a time that is none")
@@ -154,10 +154,10 @@ def _labels(metric: Any) -> Mapping[str, str]:
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any]:
-    """The envelope of a success.
+    """Return the envelope of a successful response.
 
     Raises:
-        ValueError: it is none, or not of a success.
+        ValueError: it is none, or reports an error.
     """
     try:
         found = json.loads(raw)

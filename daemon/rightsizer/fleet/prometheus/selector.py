@@ -1,4 +1,4 @@
-"""PromQL selectors: quoted values, and the operator's label matchers put into every query."""
+"""PromQL selectors: quoted values, and label matchers added to every query."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,28 +8,28 @@ from typing import Final, Self
 from rightsizer.model.frozen import dataclass
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
-"""What RE2 takes for more than itself."""
+"""Special characters of RE2."""
 _KEPT: Final = 8
-"""The same devices are in many queries."""
+"""The same devices recur in many queries."""
 
 
 def quoted(value: str) -> str:
-    """A string literal of PromQL."""
+    """Return a PromQL string literal."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def any_of(values: Iterable[str]) -> str:
-    """A regular expression, anchored as PromQL does, that matches these values alone."""
+    """Return a regular expression, anchored by PromQL, that matches exactly these values."""
     return "|".join(_SPECIAL.sub(r"\\\g<0>", value) for value in values)
 
 
 def selector(
     metric: str, labels: Mapping[str, str | Iterable[str]] | None = None, *further: str
 ) -> str:
-    """A selector of a metric, or of any, whose labels have these values, or one of several each.
+    """Return a selector of a metric, or of any, by label values, one or several each.
 
-    Several values that are none match nothing at all. Further matchers that are empty are left out.
+    An empty tuple of values matches nothing. Empty further matchers are omitted.
     """
     matchers = [
         f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _matcher(name, tuple(wanted))
@@ -42,7 +42,7 @@ def selector(
 @lru_cache(maxsize=_KEPT)
 def _matcher(name: str, values: tuple[str, ...]) -> str:
     if not values:
-        # An empty expression would match whatever lacks the label.
+        # An empty expression would match series without the label.
         return f'{name}=~".^"'
     if len(values) == 1:
         return f"{name}={quoted(values[0])}"
@@ -73,17 +73,17 @@ _AGGREGATIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Matchers:
-    """Matchers that every selector gets."""
+    """Matchers added to every selector."""
 
     text: str = ""
-    """As between braces, without a comma at the end."""
+    """Without braces and trailing comma."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The matchers of a setting, in braces or not.
+        """Parse the matchers of a setting, with or without braces.
 
         Raises:
-            ValueError: there is something else in it.
+            ValueError: it contains anything else.
         """
         inner = text.strip()
         if inner.startswith("{") and inner.endswith("}"):
@@ -102,11 +102,11 @@ class Matchers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The labels that they are about."""
+        """Labels in the matchers."""
         return tuple(each[1] for each in _MATCHER.finditer(self.text))
 
     def merge(self, promql: str) -> str:
-        """The query with the matchers in each of its selectors."""
+        """Return the query with the matchers in each of its selectors."""
         return "".join(self._merged(promql)) if self.text else promql
 
     def _merged(self, promql: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One file a rule of the fleet: its settings and one function. A new rule is one more line."""
+"""Fleet rules, one file each: settings and one function."""
 
 from typing import Any, Final
 

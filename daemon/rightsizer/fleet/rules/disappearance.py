@@ -1,8 +1,7 @@
-"""What was there and is not any more: silent nodes, GPUs that are gone, lost profiling.
+"""Rule: silent nodes, missing GPUs, and lost profiling.
 
-What is not seen is no use to anything and is in no other figure, so that nothing else tells of it.
-A node that a scheduler has let go is missed by no one: where one lists the nodes of a cluster, only
-those that it still lists count.
+These appear in no other figure. Nodes removed by a scheduler are not missed: where a scheduler
+lists the nodes of a cluster, only listed nodes count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +25,11 @@ from rightsizer.report.labels import first_names
 
 NAME: Final = "disappearance"
 _MOST_NODES: Final = 8
-"""Of one pool that are named one by one; more of them have one cause."""
+"""Per pool that are named individually; more of them have one cause."""
 _MOST_NAMED: Final = 6
 _LISTED, _UNLISTED = {"fact": 0.95}, {"fact": 0.45}
-"""By whether the node is known to be meant to be there. Without a scheduler's list it may have been
-given back, so that it is a finding and no advice."""
+"""By whether the node is known to be expected. Without a scheduler's list it may have been
+returned, so that it is a finding and no advice."""
 _SAVINGS: Final = "what is not seen is in no figure"
 _SEE_NODE: Final = """\
 ping -c 3 {node}
@@ -78,7 +77,7 @@ class _Place(NamedTuple):
 
 
 class _Loss(NamedTuple):
-    """What is lost of a node or of a pool, and what to do about it."""
+    """What is missing of a node or a pool, and the remedy."""
 
     key: str
     lost: Sequence[LostDevice]
@@ -142,7 +141,7 @@ def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
 
 
 def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
-    """One for each node, or for each pool where many of its nodes are silent."""
+    """Return one loss per node, or per pool if many of its nodes are silent."""
     found = []
     for (cluster, pool), of_pool in groupby(_by_place(silent), key=lambda each: each[0][:2]):
         several = list(of_pool)
@@ -198,7 +197,7 @@ def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int)
 def _profiling(
     view: FleetView, pool: FleetPool, settings: DisappearanceSettings, market: Market
 ) -> FleetVerdict:
-    """Of one pool: an exporter's list of counters is the same on all its nodes."""
+    """Judge the profiling of one pool: its nodes share one exporter's list of counters."""
     name, key = pool.name, pool_key(pool.name)
     lost = [
         each

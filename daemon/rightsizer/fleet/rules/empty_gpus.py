@@ -1,7 +1,7 @@
-"""GPUs that nothing holds, node by node, and of the nodes that are partly used pool by pool.
+"""Rule: GPUs without holders, by node, and by pool for partly used nodes.
 
-The rule `idle` says it of each GPU, which of a fleet is a list that is not read. How many GPUs a
-pool needs at all is judged by `idle_pool`, from weeks of who held them.
+The rule `idle` reports single GPUs, too many rows for a fleet. How many GPUs a pool needs is
+judged by `idle_pool`, from weeks of holdings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ from rightsizer.report.labels import first_names
 
 NAME: Final = "empty_gpus"
 _MOST_NODES: Final = 8
-"""Of one pool that have a line each; more of them have one together."""
+"""Per pool that get a line each; more of them are combined."""
 _MOST_NAMED: Final = 6
 _SURE: Final = {"fact": 0.95}
 _WHOLE: Final = 1.0 - 1e-6
@@ -62,7 +62,7 @@ class _Node:
     name: str
     size: int
     empty: list[tuple[Device, Nanoseconds]] = field(default_factory=list)
-    """Its empty GPUs, and since when each is."""
+    """Its empty GPUs, and since when each is empty."""
 
     @property
     def gpus(self) -> float:
@@ -152,7 +152,7 @@ def _complaint(  # noqa: PLR0913 - what is told of it.
     since, end = max(_since(nodes)), subject.view.end
     window = Window(key, since, end, states={State.IDLE_EMPTY: end - since})
     case = Case(key, None, tuple(devices[:MOST_DEVICES]), (window,), ())
-    # What lies beside others' GPUs is only saved once work has moved there.
+    # GPUs beside those of others save money only once work has moved there.
     savings = subject.savings(gpus if returned else 0.0, gpus)
     what = "drain and return" if returned else "place work that waits elsewhere here"
     return replace(subject, case=case).complain(

@@ -1,7 +1,7 @@
-"""Pools with enough free GPUs for a job, and no node that has as many of them.
+"""Rule: pools with enough free GPUs for a job, but on no single node.
 
-The jobs are those that wait, and those that were seen in the pool. The moves are of services and
-notebooks alone: what trains is not interrupted for it.
+The jobs are waiting ones, and those observed in the pool. Only services and notebooks are moved:
+training is not interrupted.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
 
 
 def _wanted(subject: PoolSubject, here: Sequence[FleetWorkload]) -> tuple[int, bool]:
-    """GPUs on one node of the largest waiting job, or else of the largest present one."""
+    """Return the GPUs on one node of the largest waiting job, or else the largest present one."""
     pool, largest = subject.pool, subject.pool.largest_node
     waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(subject.view, pool)]
     if max(waiting, default=0) > 1:
@@ -126,7 +126,7 @@ def _wanted(subject: PoolSubject, here: Sequence[FleetWorkload]) -> tuple[int, b
 
 
 def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
-    """By hour, what was free on each node, where that is known of all of them."""
+    """Return the free GPUs by node for each hour in which all nodes are known."""
     nodes = sorted(pool.size_by_node)
     columns = [pool.node_free[node].values for node in nodes if node in pool.node_free]
     if len(columns) < len(nodes):
@@ -140,7 +140,7 @@ def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
 
 
 def _advised(found: Defragmentation | None) -> tuple[str, tuple[Option, ...], list[Instruction]]:
-    """What moves would do, as a sentence's end, as an option, and step by step."""
+    """Return what moves achieve: the end of a sentence, an option, and steps."""
     if found is None:
         return "nothing that may be moved would make room", (), []
     lines = [f"Keep {found.node} closed to new work until it is done."]

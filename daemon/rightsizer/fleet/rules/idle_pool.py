@@ -1,7 +1,7 @@
-"""Pools of which some GPUs were not needed at any moment: how many can go, and which nodes.
+"""Rule: pools with GPUs that were never needed: how many can be released, and which nodes.
 
-Not said before every hour of a week was seen, nor while work waits for the pool or what is held
-of it grows to its end. Diurnal load is left to the rule `pool_autoscale`.
+Abstains until every hour of a week was observed, and while work waits for the pool or its usage
+grows to its size. Diurnal load is left to the rule `pool_autoscale`.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from rightsizer.model.settings import setting
 
 NAME: Final = "idle_pool"
 _STEPS: Final = 20
-"""Targets of large pools are rounded to twentieths, so that advice is stable from day to day."""
+"""Targets of large pools are rounded to twentieths, to keep advice stable from day to day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Small workloads of a pool that would do with fewer GPUs between them: who goes with whom.
+"""Rule: small workloads of a pool that would fit on fewer GPUs, and how to combine them.
 
 Only services and notebooks with one GPU of their own, whose compute and memory are known at nearly
-every hour. Strangers are kept apart by MIG slices. Batch jobs are never packed.
+every hour. Namespaces are isolated by MIG slices. Batch jobs are never packed.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Rule: pools whose held GPUs follow the day; scale their nodes by the hour."""
+"""Rule: pools whose usage follows the time of day; scale their nodes by the hour."""
 
 import math
 from itertools import chain, repeat
@@ -35,9 +35,9 @@ _WEEKS: Final = 2
 
 
 def node_load(pool: FleetPool) -> ReplicaLoad | None:
-    """The load of a pool whose nodes are alike, in nodes; `None` where nothing is known.
+    """Return the load of a pool of equal nodes, in nodes; `None` if unknown.
 
-    It is by five minutes, each as the worst moment of its hour.
+    By five minutes, each with the maximum of its hour.
     """
     sizes = {size for size in pool.size_by_node.values() if size}
     if len(sizes) != 1 or not known_values(pool.held_peak):
@@ -57,13 +57,13 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
 
 
 def _empty_ratio(pool: FleetPool, each: int) -> float:
-    """Part of the nodes' time in which a whole node was empty as the work was placed.
+    """Return the share of the nodes' time in which a whole node was empty.
 
-    Nodes of which nothing is known were never empty.
+    Unknown nodes count as never empty.
     """
     hours = map(known_values, pool.node_free.values())
     empty = (fmean(free >= each - _WHOLE for free in known) for known in hours if known)
-    # Exact, so that the order of the nodes does not show in a digit that is rounded.
+    # Exact, so that the order of nodes does not change a rounded digit.
     return math.fsum(empty) / len(pool.size_by_node)
 
 
@@ -88,7 +88,7 @@ class PoolAutoscaleSettings:
     minimum_coverage_ratio: float = mostly_covered()
     most_short_ratio: float = setting(0.02)
     scaling: ScalingSettings = field(
-        # Nodes, not replicas: they take longer to come, and a spare one is dearer.
+        # Nodes start more slowly than replicas, and a spare one costs more.
         default_factory=lambda: ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
     )
     conduct: OpeningPolicy = field(default_factory=weekly_conduct)

@@ -1,7 +1,7 @@
-"""Pools of which more is held every day, and which will soon be full.
+"""Rule: pools whose usage grows daily and that will soon be full.
 
-By the line through the most that was held at once each day, where it surely grows and reaches the
-pool's size within the horizon. Work that waits already is evidence, no forecast.
+By the trend of the daily maximum of held GPUs, if it surely grows and reaches the pool's size
+within the horizon. Work that already waits is evidence rather than a forecast.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
     if low is None or high is None:
         summary = f"{subject.name}: nothing grows to its size within the horizon."
         return subject.find_nothing(summary, factors, evidence)
-    # What a month more of the same would take, at least one.
+    # GPUs needed for another month of this growth, at least one.
     missing = max(1.0, trend.value + trend.slope_per_day * 30.0 - subject.size)
     return subject.complain(
         reasons=(Reason.EXHAUSTION_FORECAST,),

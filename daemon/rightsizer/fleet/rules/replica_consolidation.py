@@ -34,25 +34,25 @@ NAME: Final = "replica_consolidation"
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """A service of several replicas with a GPU each."""
+    """Service of several replicas with one GPU each."""
 
     view: FleetWorkload
     replicas: int
     each: HourlyLoad
-    """Of its busiest replica."""
+    """Load of its busiest replica."""
 
     @property
     def key(self) -> str:
-        """The workload's."""
+        """Key of the workload."""
         return self.view.case.key
 
 
 def replicated(
     view: FleetWorkload, minimum_coverage_ratio: float, market: Market
 ) -> Replicated | None:
-    """A service whose replicas may have others beside them; `None` where it is none.
+    """Return a service whose replicas may share GPUs; `None` if it is none.
 
-    Its replicas share its load as their needs do, and each is taken for the busiest.
+    Its load is divided by the replicas' needs, and each replica counts as the busiest.
     """
     case, count = view.case, view.gpus
     is_cut = any(device.mig for device in case.devices)
@@ -60,7 +60,7 @@ def replicated(
     is_service = case.workload_class is WorkloadClass.SERVING and count > 1
     if not (is_service and has_room(case) and is_apart):
         return None
-    # The largest need of a replica, with its margin; unknown where one's is.
+    # Largest need of a replica, including its margin; unknown if any is.
     known = [need for need in view.needs(Resource.MEMORY) if need is not None]
     compute = filled(view.compute)
     if not known or len(known) < len(case.provisioning) or compute is None:
@@ -68,7 +68,7 @@ def replicated(
     if known_ratio(view.compute) < minimum_coverage_ratio:
         return None
     needs = [need or 0.0 for need in view.needs(Resource.COMPUTE)]
-    # Need of the busiest replica over that of the mean one.
+    # Need of the busiest replica relative to the mean.
     unevenness = max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
     uneven = unevenness / count
     load = HourlyLoad(case.key, [each * uneven for each in compute], [max(known)] * len(compute))

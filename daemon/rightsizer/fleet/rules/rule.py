@@ -1,4 +1,4 @@
-"""FleetRule: settings, evaluation and conduct of a rule of the fleet."""
+"""FleetRule: settings, evaluation and conduct of a fleet rule."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ FleetRuleSettings = TypeVar("FleetRuleSettings", bound=_WithPolicy)
 
 @dataclass(frozen=True, slots=True)
 class FleetVerdict:
-    """A finding of the fleet, and the key of what it is about (`pool/NAME`, a workload's key)."""
+    """Finding of the fleet, and the key of its subject (`pool/NAME`, a workload's key)."""
 
     key: str
     finding: Finding
@@ -35,16 +35,16 @@ class FleetVerdict:
 
 @dataclass(frozen=True, slots=True)
 class FleetRule(TunableRule[FleetRuleSettings]):
-    """A rule by its parts; one verdict a pool or a workload, the well ones included."""
+    """A fleet rule; returns one verdict per pool or workload, including those without a finding."""
 
     judge_with: Callable[[FleetView, FleetRuleSettings, Market], tuple[FleetVerdict, ...]]
 
     def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
-        """The verdicts on the fleet."""
+        """Return the verdicts on the fleet."""
         return self.judge_with(view, self.settings, self.market)
 
     def conduct(self) -> OpeningPolicy:
-        """How advice of this rule behaves."""
+        """Conduct of this rule's advice."""
         return self.settings.conduct
 
 
@@ -53,7 +53,7 @@ def pool_rule(
     settings: FleetRuleSettings,
     judge: Callable[[PoolSubject, FleetRuleSettings], Finding],
 ) -> FleetRule[FleetRuleSettings]:
-    """A rule that judges each pool by itself."""
+    """Create a rule that judges each pool separately."""
 
     @wraps(judge)
     def judge_pools(
@@ -66,7 +66,7 @@ def pool_rule(
 
 
 def least_certain(factors: Iterable[dict[str, float]]) -> dict[str, float]:
-    """The factors of the lowest confidence."""
+    """Return the factors with the lowest confidence."""
     return min(factors, key=lambda each: (confidence_of(each), sorted(each.items())))
 
 
@@ -78,7 +78,7 @@ covered: Final = partial(
     within=(DAY_SECONDS, None),
     source="docs/definitions.md, conduct: not before the history covers the load's cycle",
 )
-"""The setting of the known time that a judgement of size rests on."""
+"""Setting of the known time required to judge a size."""
 mostly_covered: Final = partial(
     setting,
     0.8,
@@ -87,7 +87,7 @@ mostly_covered: Final = partial(
     within=(0.1, 1),
     source="assumed; a day a week may be missing",
 )
-"""The setting of the part of the span that must be known."""
+"""Setting of the share of the span that must be known."""
 weekly_conduct: Final = partial(
     OpeningPolicy,
     long_seconds=14 * DAY_SECONDS,
@@ -95,7 +95,7 @@ weekly_conduct: Final = partial(
     minimum_known_seconds=6 * DAY_SECONDS,
     close_after_seconds=DAY_SECONDS,
 )
-"""Two weeks, and one week at their end, so that both have every hour of a week."""
+"""Two weeks, and one week at their end, so that both contain every hour of a week."""
 seen_conduct: Final = partial(
     OpeningPolicy,
     long_seconds=14 * DAY_SECONDS,
@@ -103,11 +103,11 @@ seen_conduct: Final = partial(
     minimum_known_seconds=0.0,
     close_after_seconds=HOUR_SECONDS,
 )
-"""Two weeks, and six hours at their end: for what is seen, and not concluded from a past."""
+"""Two weeks, and six hours at their end: for present facts rather than past usage."""
 
 
 def node_key(cluster: str, node: str) -> str:
-    """The key of advice on a node."""
+    """Return the key of advice on a node."""
     return f"node/{cluster}/{node}" if cluster else f"node/{node}"
 
 

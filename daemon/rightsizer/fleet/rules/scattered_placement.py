@@ -1,7 +1,7 @@
-"""Jobs of several GPUs on more nodes than they need, while fewer would have room for them.
+"""Rule: multi-GPU jobs on more nodes than necessary, though fewer would have room.
 
-What they exchange then goes over the network instead of NVLink or the host. Said of batch jobs
-alone: the replicas of a service lie apart on purpose.
+Their communication then uses the network instead of NVLink or the host. Only batch jobs are
+judged: the replicas of a service are spread on purpose.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def _of_workload(
         return subject.find_nothing(f"A {case.workload_class} workload may lie on several nodes.")
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
-    # The job's own GPUs count as free; it stays where it can.
+    # The job's own GPUs count as free; it stays on its nodes if possible.
     gpus, size = sum(nodes.values()), pool.size_by_node if pool else {}
     free = pool.free_by_node if pool else {}
     room = {node: free.get(node, 0) + nodes.get(node, 0) for node in size}
@@ -89,7 +89,7 @@ def _of_workload(
 
 
 def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[str, ...]:
-    """The fewest nodes with room for so many GPUs, its own first; none where it is too little."""
+    """Return the fewest nodes with room for the GPUs, its own first; empty without room."""
     chosen = []
     for node in sorted(room, key=lambda node: (-room[node], -own.get(node, 0), node)):
         if gpus <= 0 or not room[node]:

@@ -1,6 +1,6 @@
-"""Nodes that are the slow ones of several jobs.
+"""Rule: nodes that are the slow ones of several jobs.
 
-Which GPU lags in one job is said by the rule `rank_imbalance`; a node that lags in every job has a
+The rule `rank_imbalance` finds the slow GPU of one job; a node that is slow in every job has a
 fault of its own, which no single job can show.
 """
 
@@ -83,7 +83,7 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
 
 
 def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[str, Finding]]:
-    """By node, the verdicts by job where all that is odd is on it and the job has other nodes."""
+    """Return verdicts by node and job with all findings on that node, if the job has others."""
     nodes = {each.device.uuid: each.node for each in subject.pool.devices}
     known = settings.minimum_known_seconds
     own = replace(RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known)

@@ -1,7 +1,7 @@
-"""Work on dear boards that would fit cheaper ones which stand empty in another pool.
+"""Rule: work on expensive boards that would fit cheaper ones empty in another pool.
 
-How far a workload is too large for its board is judged as the rule `overprovisioned` does. Only
-boards are named of which the fleet has GPUs that were never needed, and none is promised twice.
+Oversizing is judged as in the rule `overprovisioned`. Only boards are offered of which the fleet
+has GPUs that were never needed, and none is promised twice.
 """
 
 from typing import Final, NamedTuple
@@ -78,7 +78,7 @@ def judge(
         sized = _sized(subject, boards, settings)
         options: tuple[Option, ...] = ()
         if sized.is_complaint:
-            # Those that hold its need for less, best first.
+            # Cheaper boards that fit its need, best first.
             of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
             found = smaller_boards(each.case, replace(market, settings=of_fleet))
             options = tuple(one for one in found if one.risk is not Risk.HIGH)
@@ -106,7 +106,7 @@ def _well(subject: CaseSubject, sized: Finding) -> Finding:
 
 
 def _given(wanted: _Wanted, left: dict[_SpareBoards, int]) -> Finding:
-    """The best board of which enough are left; they are taken off what is left."""
+    """Return the best board with enough GPUs left, and subtract them."""
     needed = wanted.view.gpus
     for option in wanted.options:
         for room, gpus in left.items():

@@ -1,1 +1,1 @@
-"""Readers of a fleet: metrics of agents and dcgm-exporter, Kubernetes, Slurm, serving engines."""
+"""Fleet sources: metrics of agents and dcgm-exporter, Kubernetes, Slurm, serving engines."""

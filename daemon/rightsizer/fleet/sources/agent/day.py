@@ -45,7 +45,7 @@ from rightsizer.model.workload import Allocator, Workload, WorkloadClass, Worklo
 from rightsizer.owners.registry import owner_of
 
 _LEAST: Final = 0.005
-"""Half of what the store's answer is rounded to."""
+"""Half of the rounding of the store's answer."""
 
 _HOLDING_EXPRESSIONS: Final = (
     (
@@ -57,11 +57,11 @@ _HOLDING_EXPRESSIONS: Final = (
         MetricExpression("rightsizer_device_up", "count_over_time"),
     ),
 )
-"""Parts of a device, and how often there was anything to say of it in an interval."""
+"""Shares of a device, and how often they were known in an interval."""
 
 
 def held(shares: Floats, workloads: Sequence[Workload]) -> tuple[DeviceHolding, ...]:
-    """The parts of one device by workload, a row each; equal ones of neighbors as one."""
+    """Return the shares of one device by workload, one row each; equal neighbors are merged."""
     totals = np.where(shares > 0, shares, 0.0).sum(axis=0)
     parts = np.where(shares >= _LEAST, shares / np.maximum(1.0, totals), 0.0)
     found = [
@@ -83,7 +83,7 @@ _BY_FIGURE: Final = {
     "peaks": figures.PEAKS,
     "links": figures.LINKS,
 }
-"""What is asked of all devices, by the fields of `DayAnswers`."""
+"""Queries about all devices, by the fields of `DayAnswers`."""
 _PEAKS: Final = {
     measure: ColumnKind.PEAK.column(measure)
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
@@ -93,24 +93,24 @@ WORKLOAD_LABELS: Final = (
     *("exported_namespace", "namespace", "exported_pod", "pod"),
     *("exported_container", "container", "allocator"),
 )
-"""Where the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
+"""If the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
 are `exported_*`."""
 _KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
 
 
 def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
-    """The query of some workloads over a span; `None` where the store has none."""
+    """Return the query of some workloads over a span; `None` if the store has none."""
     for name in ("workload:rightsizer_workload_info:last5m", "rightsizer_workload_info"):
         if name in names:
             value = MetricExpression(name, "last_over_time").promql({"workload": tuple(keys)}, span)
-            # Without what changes from pod to pod.
+            # Without labels that vary by pod.
             by = "workload, kind, class, name, exported_namespace, namespace, allocator"
             return f"max by ({by}) ({value})"
     return None
 
 
 def workload_of(labels: Mapping[str, str]) -> Workload | None:
-    """The workload of a series of `rightsizer_workload_info`; `None` where it has no key."""
+    """Return the workload of a `rightsizer_workload_info` series; `None` without a key."""
     key = labels.get("workload")
     if not key:
         return None
@@ -128,19 +128,19 @@ def workload_of(labels: Mapping[str, str]) -> Workload | None:
 
 
 def workload_by_key(key: str) -> Workload:
-    """What a key says by itself: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
+    """Parse a workload's key: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
     parts = _KEY.fullmatch(key)
     kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
     return owner_of(kind).workload_by_key(key, kind, parts[2] if parts else key)
 
 
 def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
-    """The workloads of an answer by key; of many pods the same one each time."""
+    """Return the workloads of an answer by key; pods of one workload are merged."""
     known = sorted(
         filter(None, (workload_of(series.labels) for series in answer)),
         key=lambda workload: (
             workload.key,
-            # How a workload takes memory is seen a while after it has begun.
+            # The allocator is only detected some time after the start.
             workload.allocator is Allocator.UNKNOWN,
             *(workload.namespace, workload.pod, workload.container),
         ),
@@ -154,9 +154,9 @@ def _own(labels: Mapping[str, str], name: str) -> str:
 
 
 class DayReader:
-    """Reads the days of a grid, of some devices, from metrics and rules that the store has.
+    """Reads the days of a grid, for some devices, from metrics and rules that the store has.
 
-    What is exported of a whole day is read by the day.
+    Daily exports are read by the day.
     """
 
     def __init__(
@@ -170,11 +170,11 @@ class DayReader:
         self._store, self._names, self._usage = store, names, usage
         self._devices = {each.device.uuid: each.device for each in devices}
         self._rows: dict[str, int] = {}
-        """Of the devices that were there then."""
+        """Devices present at that time."""
         self._whole = self._grid = grid
 
     def read(self) -> FleetDay:
-        """The days; devices that were not there then are left out."""
+        """Read the days; devices absent at that time are omitted."""
         if not self._devices:
             return FleetDay({})
         labels: Labels = {"uuid": tuple(self._devices)}
@@ -184,7 +184,7 @@ class DayReader:
             return FleetDay({})
         self._rows = {uuid: row for row, uuid in enumerate(seen)}
         if self._whole.days == 1:
-            # No device is there later: nothing else is read of that time.
+            # No device is there later, so later samples are not read.
             place = self._whole.places(max(series.span[1] for series in answer))
             if 0 <= place < self._whole.count:
                 self._grid = replace(self._whole, clipped=place + 1)
@@ -245,7 +245,7 @@ class DayReader:
         }
 
     def _shares_query(self, labels: Labels) -> str | None:
-        """The mean part of an interval by device and workload; `None` where none is kept."""
+        """Return the mean share per interval by device and workload; `None` if not stored."""
         for parts, times in _HOLDING_EXPRESSIONS:
             if parts.names <= self._names:
                 whole, part = (each.promql(labels, self._grid.step) for each in (times, parts))
@@ -257,23 +257,23 @@ class DayReader:
 
     def _positive(self, figure: AgentMetric, labels: Labels) -> Sequence[SampledSeries]:
         query = figure.promql(self._names, labels, self._grid.step)
-        # Series that are 0 throughout stay in the store.
+        # Omit series that are 0 throughout.
         return self._range(None if query is None else f"{query} > 0")
 
     @property
     def _day_span(self) -> Nanoseconds:
-        """What a query for a day's sample looks back over."""
+        """Return the lookback of queries for a day's sample."""
         return self._grid.end - self._grid.start if self._grid.days == 1 else DAY
 
     def _range(self, query: str | None, step: Nanoseconds = 0) -> Sequence[SampledSeries]:
-        """A sample of each interval, or of each `step`."""
+        """Query a sample per interval, or per `step`."""
         grid, step = self._grid, step or self._grid.step
         if query is None:
             return ()
         return self._store.range(query, grid.start + step, grid.end, step)
 
     def _daily(self, query: str | None) -> Sequence[SampledSeries]:
-        """A sample a day; of a single day as of the last moment of which anything is known."""
+        """Query a sample per day; for a single day, the last known moment."""
         if query is None or self._grid.days > 1:
             return self._range(query, DAY)
         return self._store.instant(query, self._grid.end)

@@ -1,7 +1,7 @@
-"""What devices did in each interval, as the accounts' own measures, from means and peaks.
+"""Measures of devices per interval, as in accounting, from means and peaks.
 
-`accounting.usage` says what each measure is of a single reading; here it is bounded by what the
-means and peaks of an interval can say.
+`accounting.usage` defines each measure for a single reading; here it is bounded by the means and
+peaks of an interval.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN: Final = (
 
 
 def need_power(means: Columns) -> Floats:
-    """Which devices are known in some interval without profiling, so that power is needed."""
+    """Return which devices need power: those known in some interval without profiling."""
     busy, work = means.get("busy"), means.get("sm_work")
     if busy is None:
         return np.zeros(0, bool)
@@ -38,15 +38,15 @@ def need_power(means: Columns) -> Floats:
 def measure_columns(
     answers: DayAnswers, presence: TimePresence, devices: Sequence[Device], settings: UsageSettings
 ) -> dict[str, Floats]:
-    """Means and peaks of the measures, and the seconds that each tier of telemetry was there."""
+    """Return means and peaks of the measures, and seconds by tier of telemetry."""
     full, known = settings.working_power_ratio, presence.known_seconds
     unknown = np.full_like(known, np.nan)
     means, peaks = answers.means, answers.peaks
-    # The share of the time that counts as used is an upper bound of the tensor pipe's.
+    # The share of time counted as used is an upper bound of the tensor pipe's.
     used = answers.totals.get("seconds", unknown) / np.where(known > 0, known, np.nan)
-    # The most that busy share times power can have come to: a product is at most either, and that
-    # of the peaks at one moment. Without profiling it is what counts as used, unless a link was
-    # used more. Where the power is not known, the busy share alone bounds it.
+    # Upper bound of busy share times power: a product is at most either, and at most that of the
+    # peaks at one moment. Without profiling it is what counts as used, unless a link was used
+    # more. If the power is unknown, only the busy share bounds it.
     draw = answers.power.get("power", unknown) / full
     mean_bound = _lesser_of(_lesser_of(means.get("busy", unknown), draw), used)
     draw = answers.power.get("power_peak", unknown) / full
@@ -58,7 +58,7 @@ def measure_columns(
     for measure, values in (lower | links["mean"]).items():
         found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
         if (peak := (upper | links["peak"]).get(measure)) is not None:
-            # A gauge sees one second of each scrape: what the distribution knows was there too.
+            # A gauge covers one second per scrape; the distribution covers all of them.
             is_unknown = np.isnan(peak).all(axis=1, keepdims=True)
             larger = np.where(is_unknown, peak, np.fmax(peak, values))
             found[ColumnKind.PEAK.column(measure)] = presence.masked(larger)
@@ -68,7 +68,7 @@ def measure_columns(
 def _measures(
     answers: DayAnswers, columns: Columns, devices: Sequence[Device], bound: Floats, used: Floats
 ) -> dict[Measure, Floats]:
-    """The measures, from their means or from their peaks; `bound` is compute without profiling."""
+    """Return the measures of means or peaks; `bound` is compute without profiling."""
     found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
     if Measure.MEMORY_BYTES in found:
         totals = _facts((device.memory_total_bytes for device in devices), least=1.0)
@@ -76,22 +76,22 @@ def _measures(
     work = columns.get("sm_work", np.full_like(bound, np.nan))
     compute, tensor, clock = work, columns.get("tensor"), answers.means.get("clock")
     if tensor is not None and clock is not None:
-        # The pipe that is exported, of what is achievable, at the clock that ran. While the SMs
-        # rest there is no clock to speak of, and nothing in the pipes.
+        # The exported pipe activity relative to what is achievable, at the actual clock. While the
+        # SMs are idle the clock is meaningless, and the pipes are empty.
         achieved = tensor / _facts(device.achievable_compute_ratio for device in devices)
         at_work = np.minimum(1.0, achieved) * np.minimum(1.0, clock)
         pipe = np.where(tensor > 0, at_work, tensor)
-        # The mean of what is cut off at 1 is less than the mean cut off at 1.
+        # The mean of values clipped at 1 is less than the clipped mean.
         at_least = np.where(np.isnan(clock).all(axis=1, keepdims=True), np.nan, pipe)
         found[Measure.COMPUTE_AT_LEAST] = _lesser_of(at_least, used)
         compute = np.fmax(compute, found[Measure.COMPUTE_AT_LEAST])
-    # The upper bound: SM work where there is profiling, its substitute elsewhere.
+    # The upper bound: SM work with profiling, its substitute elsewhere.
     has_no_work = np.isnan(work).all(axis=1, keepdims=True) | np.isnan(compute)
     return found | {Measure.COMPUTE: np.where(has_no_work, bound, compute)}
 
 
 def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measure, Floats]]:
-    """By `mean` and `peak`, what was carried of what a device's links can."""
+    """Return, by `mean` and `peak`, the traffic of links relative to their capacity."""
     rates = {
         Measure.PCIE: (
             link_bytes_per_second(each.pcie_generation_maximum, each.pcie_width_maximum)
@@ -109,12 +109,12 @@ def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measu
 
 
 def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
-    """A fact of each device, in a row each; `nan` where it is unknown, 0 or below the least."""
+    """Return a fact per device, a row each; `nan` if unknown, 0 or below the minimum."""
     return np.array([[value if value and value >= least else np.nan] for value in values], float)
 
 
 def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
-    """Seconds by tier, which follows from what there is, as in the agent."""
+    """Return seconds by tier, derived from the metrics present, as in the agent."""
     left, found = known, {}
     for tier, values in (
         (Tier.PROFILING, answers.means.get("sm_work")),
@@ -123,12 +123,12 @@ def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
         (Tier.NONE, known),
     ):
         if values is not None:
-            # What is itself unknown stays so.
+            # Unknown values stay unknown.
             taken = np.where(np.isnan(values) & ~np.isnan(left), 0.0, left)
             found[ColumnKind.TIER.column(tier)], left = taken, left - taken
     return found
 
 
 def _lesser_of(one: Floats, other: Floats) -> Floats:
-    """The lesser at each place; where either is unknown, the one."""
+    """Return the elementwise minimum; where either is unknown, `one`."""
     return np.where(other < one, other, one)

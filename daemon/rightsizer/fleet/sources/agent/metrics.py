@@ -1,4 +1,4 @@
-"""Metrics and recording rules read of a device, in each expression a store may have; queries."""
+"""Metrics and recording rules read per device, in each form a store may have; queries."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,10 +11,10 @@ from rightsizer.model.state import Cause
 from rightsizer.model.units import MIB, Nanoseconds
 
 Labels = Mapping[str, str | tuple[str, ...]]
-"""By name, a value or several that a selector asks for."""
+"""By name, one value or several for a selector."""
 
 FIGURE: Final = "figure"
-"""The label that distinguishes the figures of one query."""
+"""Label that distinguishes the figures of one query."""
 _SIDE: Final = "side"
 
 _MILLISECOND: Final = 1_000_000
@@ -22,31 +22,31 @@ _MILLISECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class MetricExpression:
-    """A name, and the function that makes an interval's value of its samples."""
+    """Metric name, and the function that reduces its samples to an interval's value."""
 
     name: str
     function: str
     over: str = ""
-    """What it is divided by, by the same function."""
+    """Divisor, reduced by the same function."""
     beside: str = ""
-    """Another metric of the device, the larger of the two counts."""
+    """Another metric of the device; the larger of the two counts."""
 
     @property
     def names(self) -> frozenset[str]:
-        """All that the store must have for it."""
+        """Return all names that the store must have for it."""
         return frozenset({self.name, self.over, self.beside} - {""})
 
     def promql(self, labels: Labels, span: Nanoseconds) -> str:
-        """The value over a span that ends at the query's time."""
+        """Return the query of the value over a span that ends at the query's time."""
         value, *others = (
-            # A recorded sample stands for all of its five minutes, and older stores count one at
-            # the very beginning of a range too.
+            # A recorded sample covers its whole five minutes, and older stores include one at the
+            # very start of a range.
             f"{self.function}({selector(name, labels)}[{span // _MILLISECOND - (':' in name)}ms])"
             for name in (self.name, self.over, self.beside)
             if name
         )
         if self.beside:
-            # Functions take the name away, without which the two would be the same series.
+            # Functions drop the name, without which the two would be the same series.
             return " or ".join(
                 f'label_replace({each}, "{_SIDE}", "{place}", "", "")'
                 for place, each in enumerate((value, *others))
@@ -56,25 +56,25 @@ class MetricExpression:
 
 @dataclass(frozen=True, slots=True)
 class AgentMetric:
-    """One thing to know of a device, the expression that costs the store least first."""
+    """One figure of a device, with the cheapest expression first."""
 
     name: str
     expressions: tuple[MetricExpression, ...]
     labels: tuple[str, ...] = ()
-    """What distinguishes its series beside the device."""
+    """Labels that distinguish its series beside the device."""
     rounding: float = 0.001
-    """Digits beyond it only make the answer long."""
+    """Further digits only lengthen the answer."""
     only: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Labels whose value is fixed: no other series are read."""
+    """Labels with fixed values: no other series are read."""
 
     def expression(self, names: AbstractSet[str]) -> MetricExpression | None:
-        """The first expression that a store with these names can answer."""
+        """Return the first expression that a store with these names can answer."""
         return next(
             (expression for expression in self.expressions if expression.names <= names), None
         )
 
     def promql(self, names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
-        """The query for it, each device once however often it is scraped; `None` without one."""
+        """Return its query, with duplicate scrapes merged; `None` without an expression."""
         expression = self.expression(names)
         if expression is None:
             return None
@@ -86,7 +86,7 @@ class AgentMetric:
 def grouped(
     figures: Iterable[AgentMetric], names: AbstractSet[str], labels: Labels, span: Nanoseconds
 ) -> str | None:
-    """One query for several figures, distinguished by the label `figure`; `None` without any."""
+    """Return one query for several figures, with the label `figure`; `None` without any."""
     parts = [
         f'label_replace({query}, "{FIGURE}", "{figure.name}", "", "")'
         for figure in figures
@@ -119,7 +119,7 @@ def _gauge(name: str, stem: str, function: str, rounding: float = 0.001) -> Agen
 
 
 def _mean(name: str, stem: str) -> AgentMetric:
-    """Of a ratio: its distribution has every second of it, its gauge one sample a scrape."""
+    """Mean of a ratio: a distribution covers every second, a gauge one sample per scrape."""
     rule, gauge = _gauge(name, f"{stem}_ratio", "avg_over_time").expressions
     distribution = f"rightsizer_{stem}_distribution_ratio"
     exact = MetricExpression(f"{distribution}_sum", "increase", over=f"{distribution}_count")
@@ -140,7 +140,7 @@ WASTE: Final = _counter("waste", "waste_seconds", "cause")
 IDLE_JOULES: Final = _counter(
     "idle_joules", "waste_joules", "cause", rounding=0.1, only={"cause": Cause.IDLE.value}
 )
-"""Of the causes, the one that a rule asks for: what a device draws at work is what this leaves."""
+"""Of the causes, the only one used by a rule: active energy is the rest."""
 
 TOTALS: Final = (
     _counter("seconds", "used_seconds"),
@@ -155,7 +155,7 @@ _CLOCK: Final = AgentMetric(
         for expression in ("uuid:rightsizer_sm_{}_ratio:avg5m", "rightsizer_sm_{}_ratio")
     ),
 )
-"""Of its maximum, while the SMs work: that is the one the pipes ran at."""
+"""Relative to the maximum, while the SMs work, as that is the clock of the pipes."""
 _RATIOS: Final = {
     "busy": "gpu_busy", "sm_work": "sm_work", "tensor": "tensor_active", "dram": "dram_active"
 }  # fmt: skip
@@ -165,18 +165,18 @@ PEAKS: Final = (*starmap(_peak, _RATIOS.items()), _gauge(*_MEMORY, "max_over_tim
 
 
 def _power(metric: AgentMetric) -> AgentMetric:
-    """Of its limit; by both in watts where agents export no ratio."""
+    """Power relative to its limit; from watts if agents export no ratio."""
     watts, function = "rightsizer_power_watts", metric.expressions[-1].function
     by_limit = MetricExpression(watts, function, over="rightsizer_power_limit_watts")
     return replace(metric, expressions=(*metric.expressions, by_limit))
 
 
 POWER: Final = (_power(_mean("power", "power")), _power(_peak("power_peak", "power")))
-"""What weighs the busy share of a device without profiling."""
+"""Weights of the busy share for devices without profiling."""
 
 
 def _link(name: str, link: str, function: str) -> AgentMetric:
-    """Of the busier direction, or of the one that is known."""
+    """Use the busier direction, or the known one."""
     receive, transmit = (
         _gauge(name, f"{link}_{way}_bytes_per_second", function).expressions
         for way in ("receive", "transmit")
@@ -200,7 +200,7 @@ LIMITS: Final = tuple(
         ("pressed", "rightsizer_underprovisioned_ratio"),
     )
 )
-"""The shares of a day, of which the latest counts; named by the kind of the column."""
+"""Shares of a day, of which the latest counts; named by the kind of the column."""
 POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))
 _ALL: Final = (
     *(STATES, CONDITIONS, WASTE, IDLE_JOULES, *TOTALS, *MEANS, *PEAKS, *POWER, *LINKS),
@@ -209,7 +209,7 @@ _ALL: Final = (
 
 
 def unrecorded(names: AbstractSet[str]) -> frozenset[str]:
-    """Series that our rules record of what is scraped, and that a store with these names lacks."""
+    """Return the series recorded by our rules that a store with these names lacks."""
     missing: set[str] = set()
     for figure in _ALL:
         rules = [expression for expression in figure.expressions if ":" in expression.name]

@@ -1,4 +1,4 @@
-"""Probe of a store for agents' metrics: how far back, what can be concluded, and warnings."""
+"""Probe of a store for agents' metrics: history, capabilities, and warnings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -42,14 +42,14 @@ _OTHER_NAMES: Final = (
 )
 _LOOK: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 _SPAN: Final = "10m"
-"""Recorded samples are five minutes apart, so that a query of one moment might miss them."""
+"""Recorded samples are five minutes apart, so an instant query might miss them."""
 
 
 def _latest(name: str) -> str:
     return f"last_over_time({name}[{_SPAN}])"
 
 
-# A device without time of its own, such as a divided GPU, represents no other.
+# A device without time of its own, such as a divided GPU, is not representative.
 _PICKS: Final = (
     f"topk(2, max by (uuid) ({_latest(_UP)}))",
     f"topk by (tier) (2, max by (uuid, tier) ({_latest(_TIER)}))",
@@ -63,10 +63,10 @@ _PICKS: Final = (
     ),
 )
 _MOST_PICKED: Final = 64
-"""Where a fleet is looked at part by part, each has some."""
+"""If a fleet is read part by part, each part has some."""
 _RESOLUTION: Final = f"quantile(0.5, count_over_time({_UP}[1h]))"
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
-"""Of devices with time of their own, which a GPU that is divided has not."""
+"""Of devices with time of their own, unlike divided GPUs."""
 _VERSIONS_SHOWN: Final = 5
 _RULES_SHOWN: Final = 3
 _CAN: Final = {
@@ -80,7 +80,7 @@ _CAN: Final = {
 
 
 def _unrecorded(names: frozenset[str]) -> Iterator[str]:
-    """A sentence where some of our rules' series are there, and others are not."""
+    """Yield a sentence if only some of our rules' series exist."""
     if (missing := sorted(unrecorded(names))) and _RECORDED_STATES in names:
         shown = ", ".join(missing[:_RULES_SHOWN])
         more = ", ..." if len(missing) > _RULES_SHOWN else ""
@@ -101,7 +101,7 @@ class AgentProbe:
     settings: AgentSourceSettings
 
     def report(self) -> SourceReport:
-        """What there is now, how far back, how dense, and what follows."""
+        """Report what there is now, how far back, how dense, and what follows."""
         few = self._some_devices(self.now)
         names, names_by_day = self._names_at(few, self.now), self._names_by_day(few)
         oldest = self._oldest(min(names_by_day, default=self.now // DAY))
@@ -130,10 +130,10 @@ class AgentProbe:
         return replace(report, cannot=tuple(self._cannot(report, names, tiers)))
 
     def _names_by_day(self, uuids: Sequence[str]) -> dict[int, frozenset[str]]:
-        """The names of each UTC day that began with samples, by a few cheap queries a day."""
+        """Return the names at the start of each UTC day, by a few cheap queries per day."""
         start, names = self.now - self.lookback, {}
         for day in range(self.now // DAY, start // DAY - 1, -1):
-            # A sample at a day's very beginning belongs to the one before.
+            # A sample at the very start of a day belongs to the day before.
             moment = max(day * DAY, start) + _LOOK
             if moment > self.now:
                 continue
@@ -146,7 +146,7 @@ class AgentProbe:
         return names
 
     def _some_devices(self, moment: Nanoseconds) -> tuple[str, ...]:
-        """A few devices that have states of their own, of each tier and model."""
+        """Return a few devices with their own states, of each tier and model."""
         found = {
             series.labels.get("uuid", "")
             for pick in _PICKS
@@ -155,7 +155,7 @@ class AgentProbe:
         return tuple(sorted(found - {""})[:_MOST_PICKED])
 
     def _names_at(self, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
-        """The names of these devices' series at a moment, and of series of no device."""
+        """Return the names of these devices' series at a moment, and of series without a device."""
         found: set[str] = set()
         for labels in ({"uuid": uuids}, {"__name__": _OTHER_NAMES}) if uuids else ():
             query = f"count by (__name__) ({_latest(selector('', labels))})"
@@ -165,7 +165,7 @@ class AgentProbe:
         return frozenset(found)
 
     def _oldest(self, first_day: int) -> Nanoseconds | None:
-        """When samples begin, within the first day that has any or the one before."""
+        """Return when samples begin, within the first day with any or the day before."""
         start = self.now - self.lookback
         low, high = max(start, (first_day - 1) * DAY), max(start, first_day * DAY)
         if not self._is_there(min(self.now, high + COARSE_STEP)):
@@ -235,7 +235,7 @@ class AgentProbe:
 
     def _warnings(self) -> Iterator[str]:
         more = self.store.instant(f"count by (uuid) ({_UP}) > 1", self.now)
-        # The first one by name, so that the sentence stays the same.
+        # Only the first by name, so that the sentence is stable.
         for uuid in sorted(series.labels.get("uuid", "") for series in more)[:1]:
             found = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
             values = {
@@ -252,7 +252,7 @@ class AgentProbe:
                 f"({uuid}: {how}): each is counted once, but the store keeps all of it; scrape "
                 "each agent from one job, or deduplicate replicas"
             )
-        # An old reading of a device that is down, or an agent that stalls, is no matter of clocks.
+        # Old readings of a device that is down, or a stalled agent, are not clock skew.
         limit = self.settings.clock_skew_seconds
         if ahead := self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})"):
             most = self._number(f"max({_TIME} - timestamp({_TIME}))")

@@ -44,9 +44,9 @@ def devices_of(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> dict[str, FleetDevice]:
-    """The devices by uuid.
+    """Return the devices by uuid.
 
-    `infos` has labels of `rightsizer_device_info`, of each device the latest first; `shares` are of
+    `infos` has labels of `rightsizer_device_info`, latest first per device; `shares` are ratios of
     a whole GPU, and `figures` by field of `Device`, both by uuid.
     """
     latest: dict[str, Mapping[str, str]] = {}
@@ -104,12 +104,12 @@ _DETAILS: Final = {
 }
 """By fields of `NodeAdvice`."""
 _RISKS: Final = {0.01: Risk.VERY_LOW, 0.05: Risk.LOW, 0.15: Risk.MEDIUM, 1.0: Risk.HIGH}
-"""By the upper bound that is exported; an unknown risk has none."""
+"""By the exported upper bound; an unknown risk has none."""
 _ADVICE: Final = (
     f"max by (instance, {_LABELS}) (rightsizer_advice_info"
     ' unless on (job, instance) rightsizer_build_info{source="fleet"})'
 )
-"""What a fleet itself exports is not a node's."""
+"""Excludes advice exported by a fleet itself."""
 _ADVICE_DETAILS: Final = " or ".join(
     f'label_replace(max by (instance, id) ({name}), "{FIGURE}", "{figure}", "", "")'
     for figure, name in {**_DETAILS, "risk": _RISK}.items()
@@ -119,7 +119,7 @@ _ADVICE_DETAILS: Final = " or ".join(
 def node_advice(
     advice: Iterable[SampledSeries], details: Iterable[SampledSeries]
 ) -> tuple[NodeAdvice, ...]:
-    """The open advice of the nodes, each with all of its devices."""
+    """Return the open advice of the nodes, each with all of its devices."""
     figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for series in details:
         figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.value
@@ -138,42 +138,42 @@ def node_advice(
 
 
 def _advice_key(series: SampledSeries) -> tuple[str, str]:
-    """Two nodes that advise the same of one workload give it the same id."""
+    """Return the id and the node: two nodes may give advice on one workload the same id."""
     return series.labels.get("id", ""), series.labels.get("instance", "")
 
 
 _RECORDED: Final = "last_over_time(uuid:rightsizer_device_info:last5m[10m])"
-"""Of the days whose scrapes are gone."""
+"""For days whose scrapes are gone."""
 _NEED: Final = 'max by (uuid, resource) (rightsizer_need_ratio{window="current"})'
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSource:
-    """A `FleetSource` of the metrics that docs/metrics.md lists."""
+    """`FleetSource` of the metrics listed in docs/metrics.md."""
 
     catalogue: Catalogue
     fleet: FleetSettings = field(default_factory=FleetSettings)
     settings: AgentSourceSettings = field(default_factory=AgentSourceSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
     provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
-    """As the agents have it: what they need has its margins in it."""
+    """Same settings as the agents', whose exported needs include margins."""
     name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """What there is, how far back and at which resolution."""
+        """Find what there is, how far back and at which resolution."""
         return AgentProbe(store, now, lookback, self.settings).report()
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """What is there now, and devices that were when one of the days before ended."""
+        """Return current devices, and those present at the end of any earlier day."""
         if report.oldest is not None:
             lookback = min(lookback, now - report.oldest)
         fleet = self.fleet
         labels = (*DEVICE_LABELS, "instance", *NODE_LABELS, *fleet.pool_labels)
         by = ", ".join(dict.fromkeys(labels))
         query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
-        # Of what left meanwhile, the end of its last whole day is near enough.
+        # For devices that left since, the end of their last whole day is accurate enough.
         moments = (now, *range(now - now % DAY, now - lookback, -DAY))
         answers = (divided(store, at_moment(query, moment)) for moment in moments)
         seen = (series.labels for series in chain.from_iterable(answers))
@@ -206,10 +206,10 @@ class AgentSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """One day of some devices, from recording rules that were there when it began."""
+        """Return one day of some devices, from recording rules present at its start."""
         names = report.names_by_day.get(grid.day)
         if names is None:
-            # Whatever came in the middle of a day has all of it as scrapes, if these were kept.
+            # Names that appeared during a day have all of it as scrapes, if these were kept.
             scraped = frozenset(name for name in report.metrics if ":" not in name)
             names = scraped if STATES in scraped else report.metrics
         return DayReader(store, names, devices, grid, self.usage).read()
@@ -221,14 +221,14 @@ def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]
 
 
 _OBSERVED: Final = (Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE)
-"""What tells whether the host around a device was observed."""
+"""Signals that show whether the host of a device was observed."""
 
 
 def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, float]]:
-    """What the agents see of hosts and clocks now, by device: it was measured all along."""
+    """Return the agents' readings of hosts and clocks now, by device: continuously measured."""
     names = {each: each.metric_name for each in _OBSERVED}
     names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
-    # An agent that has the one has both; the other is exported only where details are.
+    # An agent with one has both; the other is exported only with details.
     names |= dict.fromkeys((Signal.SM_ACTIVE, Signal.FP32_ACTIVE), "rightsizer_sm_work_ratio")
     found: dict[str, dict[Signal, float]] = defaultdict(dict)
     for signal, name in names.items():
@@ -240,7 +240,7 @@ def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, fl
 def _demands(
     answer: Iterable[SampledSeries], settings: ProvisioningSettings
 ) -> dict[str, dict[Resource, float]]:
-    """What is needed of each device, less the margin that its agent adds."""
+    """Return the needs of each device, less the margin that its agent adds."""
     found: dict[str, dict[Resource, float]] = {}
     for series in answer:
         if (resource := word_of(Resource, series.labels.get("resource", ""))) is not None:

@@ -1,4 +1,4 @@
-"""Columns of a day by time, and demand histograms, from metrics of agents."""
+"""Time columns and demand histograms of a day, from metrics of agents."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 
 Columns: TypeAlias = Mapping[str, Floats]
-"""By the value of a label or the name of a figure; a row for each device."""
+"""By the value of a label or the name of a figure; one row per device."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayAnswers:
-    """What a store says of some devices' day."""
+    """A store's answers about some devices' day."""
 
     states: Columns = field(default_factory=dict)
     conditions: Columns = field(default_factory=dict)
@@ -47,27 +47,27 @@ class DayAnswers:
 
 @dataclass(frozen=True, slots=True)
 class TimePresence:
-    """In which intervals an agent exported devices, and how much of them it knew."""
+    """Intervals in which an agent exported devices, and how much of them was known."""
 
     known_seconds: Floats
-    """By device and interval, `nan` where nothing was exported."""
+    """By device and interval, `nan` if nothing was exported."""
     factors: Floats
-    """What shortens times that came out longer than the interval."""
+    """Factors that scale times which exceed the interval."""
 
     def masked(self, values: Floats) -> Floats:
-        """A column without the intervals in which a device was not there."""
+        """Return a column without the intervals in which a device was absent."""
         return np.where(np.isnan(self.known_seconds), np.nan, values)
 
     def timed(self, values: Floats) -> Floats:
-        """The same of seconds, which are shortened as the states are."""
+        """Return masked seconds, scaled as the states are."""
         return self.masked(values * self.factors)
 
 
 def presence_of(states: Columns, grid: Grid) -> TimePresence:
-    """What the seconds by state say: intervals without any are not there.
+    """Derive presence from seconds by state: intervals without any are absent.
 
     A range that does not begin with a scrape is extended by up to an interval, so that states may
-    come out longer than the interval by a hair.
+    slightly exceed the interval.
     """
     totals: Floats = sum(states.values(), np.zeros(()))
     step = seconds(grid.step)
@@ -77,9 +77,9 @@ def presence_of(states: Columns, grid: Grid) -> TimePresence:
 
 
 def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dict[str, Floats]:
-    """Seconds by state, condition and cause of waste, joules by cause, and both in all.
+    """Return seconds by state, condition and cause of waste, joules by cause, and both in total.
 
-    The state `unknown` is what the known ones leave of each interval.
+    The state `unknown` is the remainder of each interval.
     """
     found: dict[str, Floats] = {}
     for kind, members, columns in (
@@ -89,9 +89,9 @@ def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dic
         (ColumnKind.WASTE_JOULES, {*Cause}, answers.idle_joules),
     ):
         place = presence.masked if kind is ColumnKind.WASTE_JOULES else presence.timed
-        # An agent of a later version may export others.
+        # Later versions of agents may export others.
         found |= {kind.column(name): place(columns[name]) for name in columns if name in members}
-    # Agents compare the GPUs of jobs; what no store has to tell is that nothing was found.
+    # Agents compare the GPUs of jobs; a missing value means that nothing was found.
     ranks = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
     found.setdefault(ranks, presence.masked(np.zeros_like(presence.known_seconds)))
     if "seconds" in answers.totals:
@@ -105,10 +105,10 @@ def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dic
 def limits_of(
     answer: Iterable[SampledSeries], uuids: Mapping[str, int], grid: Grid
 ) -> dict[str, Floats]:
-    """By column of seconds and device, the share of each day; `nan` where it is not told."""
+    """Return, by column of seconds and device, the share of each day; `nan` if unknown."""
     found = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
     kept = [each for each in answer if each.labels.get("uuid", "") in uuids]
-    # The latest of a single day may be told before it is over.
+    # The latest sample of a single day may come before its end.
     values = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
     for series, shares in zip(kept, values, strict=True):
         labels = series.labels
@@ -119,7 +119,7 @@ def limits_of(
 
 
 def pressure_columns(limits: Columns, known: Floats, grid: Grid) -> dict[str, Floats]:
-    """Seconds by resource, each interval with its part: when in the day it was is not exported."""
+    """Spread seconds by resource over the intervals: the time of day is not exported."""
     each = known.shape[1] // grid.days
     return {
         column: np.repeat(np.minimum(shares, 1.0), each, axis=1) * known
@@ -128,16 +128,16 @@ def pressure_columns(limits: Columns, known: Floats, grid: Grid) -> dict[str, Fl
 
 
 _EDGES: Final = np.array((0, 2, 5, 10, 25, 50, 65, 80, 90, 95, 100))
-"""Those of the exported buckets, in percent."""
+"""Edges of the exported buckets, in percent."""
 _FIRST_BINS: Final = (0, *(_EDGES[:-1] + 1).tolist())
 _BUCKETS: Final = np.searchsorted(_EDGES, np.arange(BINS))
 _WIDTHS: Final = np.bincount(_BUCKETS)
 
 
 def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dict[str, Floats]:
-    """By figure and device, seconds up to each edge, all days together; `nan` where unknown."""
+    """Return seconds up to each edge by figure and device, over all days; `nan` if unknown."""
     places = {int(edge): place for place, edge in enumerate(_EDGES)}
-    # One that did not grow at all may be missing.
+    # A bucket that did not grow may be missing.
     counts = defaultdict[str, Floats](lambda: np.zeros((len(uuids), len(_EDGES))))
     is_unknown = defaultdict[str, Floats](lambda: np.ones((len(uuids), 1), bool))
     for series in answer:
@@ -148,7 +148,7 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
             is_unknown[figure][row] = False
             if edge <= 1.0 and (place := places.get(round(edge * (BINS - 1)))) is not None:
                 counts[figure][row, place] = series.values.sum()
-    # Counters of one histogram are extended to the ends of a range each by itself.
+    # Counters of one histogram are extrapolated to a range's ends separately.
     return {
         figure: np.where(unknown, np.nan, np.maximum.accumulate(counts[figure], axis=1))
         for figure, unknown in is_unknown.items()
@@ -158,10 +158,10 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
 def demands_of(
     buckets: Columns, peaks: Mapping[Measure, Floats], known: Floats, working_power_ratio: float
 ) -> list[dict[Resource, Histogram]]:
-    """Each device's distributions over the days by resource, idle time included.
+    """Return each device's distributions over the days by resource, including idle time.
 
-    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it. The peaks
-    of memory, which hardly moves, are its distribution. Known seconds are by interval.
+    Buckets are wide: within one, time is spread like the peaks of the intervals in it. For memory,
+    which hardly changes, the peaks are the distribution. Known seconds are by interval.
     """
     unknown = np.full((len(known), len(_EDGES)), np.nan)
     nothing = np.full_like(known, np.nan)
@@ -194,7 +194,7 @@ def _times_by_percent(peaks: Floats, known: Floats) -> Floats:
 
 
 def _weighed(busy: Floats, power: Floats, full: float) -> Floats:
-    """Up to which edge busy time times power came: a product is at most the lesser of two."""
+    """Bound the distribution of busy time times power: a product is at most the lesser of two."""
     # What surely lies below any percent: all of a bucket may lie at its upper end.
     places = np.searchsorted(_EDGES, _EDGES[:-1] * full, side="right") - 1
     below = power[:, places] * (busy[:, -1:] / np.where(power[:, -1:] > 0, power[:, -1:], np.nan))
@@ -202,9 +202,9 @@ def _weighed(busy: Floats, power: Floats, full: float) -> Floats:
 
 
 def _shaped(cumulative: Floats, shape: Floats) -> Floats:
-    """Seconds by percent from seconds up to each edge, within buckets as the shape is."""
+    """Convert seconds up to each edge to seconds by percent, shaped by peaks within buckets."""
     gained = np.maximum(0.0, np.diff(cumulative, axis=1, prepend=0.0))
     totals = np.add.reduceat(shape, _FIRST_BINS, axis=1)
-    # Where no peak lies in a bucket, its percents have equal parts.
+    # Without peaks in a bucket, its percents have equal shares.
     parts = np.where(totals[:, _BUCKETS] > 0, shape, 1.0)
     return parts * (gained / np.where(totals > 0, totals, _WIDTHS))[:, _BUCKETS]
