@@ -45,7 +45,7 @@ class ComputeSaturatedSettings:
 
 
 def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
-    """Judge whether users of a service wait while the SMs of a GPU are saturated."""
+    """Whether users of a service wait while the SMs of a GPU are at their limit."""
     case = subject.case
     saturated = {window.uuid: _share(window, window.saturated) for window in case.windows}
     is_service = case.workload_class is WorkloadClass.SERVING

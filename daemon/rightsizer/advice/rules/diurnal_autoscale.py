@@ -67,7 +67,7 @@ class DiurnalAutoscaleSettings:
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
-    """Judge whether a service needs fewer replicas at some hours of every day."""
+    """Whether a service would do with fewer replicas at some hours of every day."""
     if (early := _early(subject)) is not None:
         return early
     case = subject.case

@@ -60,7 +60,7 @@ class _Forecast:
 
 
 def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
-    """Judge whether a workload's memory or load outgrows its GPUs within the horizon."""
+    """Whether the memory or the load of a workload outgrows its GPUs within the horizon."""
     case = subject.case
     if case.workload is None:
         return subject.find_nothing("It is free, so nothing grows.")

@@ -66,7 +66,7 @@ class GpuCountSettings:
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
-    """Judge whether a workload with several GPUs has more than it ever used."""
+    """Whether a workload of several GPUs has more than it ever used."""
     case, count = subject.case, len(subject.case.devices)
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")

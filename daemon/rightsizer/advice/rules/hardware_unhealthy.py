@@ -244,7 +244,7 @@ class HardwareUnhealthySettings:
 
 
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
-    """Judge whether the hardware of a workload needs an operator, and what would repair it."""
+    """Whether the hardware under the workload needs an operator, and what would repair it."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

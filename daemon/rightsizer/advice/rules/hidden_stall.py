@@ -39,7 +39,7 @@ class HiddenStallSettings:
 
 
 def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
-    """Judge whether a GPU of the workload spun, and which GPU the others waited for."""
+    """Whether a GPU of the workload spun, and which one the others waited for."""
     case = subject.case
     seen = observe(
         subject,

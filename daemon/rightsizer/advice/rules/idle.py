@@ -84,7 +84,7 @@ class IdleSettings:
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
-    """Judge whether all GPUs of the workload were idle, and whether they were held."""
+    """Whether all GPUs of the workload did nothing, and whether they were held."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -39,7 +39,7 @@ class MemoryBandwidthBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
-    """Judge whether a service is bound by memory traffic and has spare compute."""
+    """Whether a service is bound by memory traffic and has compute to spare."""
     case = subject.case
     seen = observe(
         subject,

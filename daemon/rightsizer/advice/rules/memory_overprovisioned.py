@@ -42,7 +42,7 @@ class MemoryOverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
-    """Judge whether a board with less memory, no slower, would suffice for every GPU."""
+    """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
     if (early := _early(subject, settings)) is not None:
         return early
     case, fits = subject.case, subject.case.provisioning

@@ -36,7 +36,7 @@ class NearOutOfMemorySettings:
 
 
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
-    """Judge whether a GPU of the workload was nearly out of memory, where that is meaningful."""
+    """Whether a GPU of the workload was nearly out of memory, where that means something."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -36,7 +36,7 @@ class NetworkBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
-    """Judge whether a GPU of the workload waits while its nearest ports are at their rate."""
+    """Whether a GPU of the workload waits while the ports next to it are at their rate."""
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):

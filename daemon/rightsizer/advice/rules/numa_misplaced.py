@@ -35,7 +35,7 @@ class NumaMisplacedSettings:
 
 
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
-    """Judge whether the workload's data crosses NUMA nodes, and where its processes belong."""
+    """Whether the workload's data crosses NUMA nodes, and where it belongs."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)

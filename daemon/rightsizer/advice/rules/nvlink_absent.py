@@ -122,7 +122,7 @@ class NvlinkAbsentSettings:
 
 
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
-    """Judge whether the workload's GPUs are poorly connected, and which ones would be better."""
+    """Whether the workload's GPUs are poorly connected, and which ones would be better."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -57,7 +57,7 @@ class OverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
-    """Judge whether every GPU of the workload is larger than ever needed."""
+    """Whether every GPU of the workload is larger than the workload ever needed."""
     case, fits = subject.case, subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:

@@ -49,7 +49,7 @@ _CONFIRM: Final = trace_kernels(
 
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
-    """Judge whether copies between host and GPU keep a GPU of the workload waiting."""
+    """Whether copies between host and GPU are what a GPU of the workload waits for."""
     case, seen = subject.case, _LINK.find(subject, settings)
     if isinstance(seen, Finding):
         is_blind = not any(Resource.PCIE in window.demands for window in case.windows)

@@ -131,7 +131,7 @@ class PcieLinkDegradedSettings:
 
 
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
-    """Judge whether a GPU of the workload works with a degraded link."""
+    """Whether a GPU of the workload works on less of a link than it could have."""
     case = subject.case
     found = {each.uuid: link_state(case, each) for each in case.devices}
     if not (links := {uuid: link for uuid, link in found.items() if link is not None}):

@@ -40,7 +40,7 @@ _UNSEEN: Final = (
 
 
 def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding:
-    """Judge whether a GPU of the workload pauses periodically, how often, and for how long."""
+    """Whether a GPU of the workload pauses periodically, how often, and for how long."""
     case = subject.case
     seen = observe(
         subject,

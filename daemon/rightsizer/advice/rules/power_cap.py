@@ -160,7 +160,7 @@ class _Cap:
 
 
 def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
-    """Judge whether a lower power limit saves energy at almost no cost in time."""
+    """Whether a lower power limit saves energy at next to no time."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)

@@ -59,7 +59,7 @@ class _PowerLimit:
 
 
 def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
-    """Judge whether a lowered power limit slows the workload down."""
+    """Whether a lowered power limit slows the workload down."""
     case = subject.case
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     # The cost of a lowered limit shows only under load.

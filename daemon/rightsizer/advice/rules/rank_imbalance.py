@@ -154,7 +154,7 @@ class RankImbalanceSettings:
 
 
 def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
-    """Judge whether the GPUs of the job do unequal work, and which of them differs."""
+    """Whether the GPUs of the job do unequal work, and which of them differs."""
     case = subject.case
     if len(case.devices) == 1:
         if case.workload is None:

@@ -55,7 +55,7 @@ class SharingSettings:
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
-    """Judge whether the only GPU of a workload has room for another workload, and for which."""
+    """Whether the only GPU of a workload has room for another workload, and for which."""
     if (early := _early(subject, settings)) is not None:
         return early
     case = subject.case

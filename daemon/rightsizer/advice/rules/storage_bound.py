@@ -43,7 +43,7 @@ class StorageBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
-    """Judge whether storage keeps a GPU of the workload waiting, for data or checkpoints."""
+    """Whether storage keeps a GPU of the workload waiting, for data or for checkpoints."""
     case, seen = subject.case, _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))

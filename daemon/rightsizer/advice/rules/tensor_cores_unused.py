@@ -30,7 +30,7 @@ class TensorCoresUnusedSettings:
 
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
-    """Judge whether a GPU of the workload computes only in FP32."""
+    """Whether a GPU of the workload computes in FP32 alone."""
     case, least = subject.case, settings.minimum_active_seconds
     condition = Condition.NO_TENSOR_CORES
     seen = observe(

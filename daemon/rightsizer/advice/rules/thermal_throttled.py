@@ -40,7 +40,7 @@ class ThermalThrottledSettings:
 
 
 def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
-    """Judge whether a GPU of the workload is slowed down for protection, and the heat's origin."""
+    """Whether a GPU of the workload is slowed down to protect it, and where the heat comes from."""
     case = subject.case
     heat, hardware = (
         {window.uuid: window.condition_share(condition) for window in case.windows}

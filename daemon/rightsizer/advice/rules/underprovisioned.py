@@ -40,7 +40,7 @@ class UnderprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
-    """Judge whether a service was short of compute, bandwidth or links, and waited for it."""
+    """Whether a service was short of compute, bandwidth or links, and waited for it."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -19,7 +19,7 @@ _INSTRUCTIONS: Final = "overlap_collectives", "find_late_rank"
 def judge(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict:
-    """Judge whether a device communicates while it computes nothing."""
+    """Whether a device sends and receives while it computes nothing."""
     if not rule.members_of(profiles):
         found = _of_host_steps(profiles, settings)
         if found is not None and found.culprits:

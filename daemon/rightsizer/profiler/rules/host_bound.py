@@ -17,7 +17,7 @@ _LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
-    """Judge whether a device waits for the data loader or for other work of the host."""
+    """Whether a device waits for its loader, or for a host that has other things to do."""
     if not rule.members_of(profiles):
         pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
         found = _of_host_steps(pages or profiles, settings)

@@ -65,7 +65,7 @@ class _JudgedKernel:
 def judge(
     profiles: Sequence[Profile], settings: ProfileKernelInefficientSettings
 ) -> ProfileVerdict:
-    """Judge whether kernels wait for memory, divergence or occupancy below the board's limits."""
+    """Whether kernels wait for memory, for each other or for room where the board has more."""
     judged = [
         found
         for profile in profiles

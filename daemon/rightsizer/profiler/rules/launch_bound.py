@@ -15,7 +15,7 @@ _GRAPH_KERNELS: Final = 2.0
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
-    """Judge whether a device waits for launches of short kernels, without another known cause."""
+    """Whether a device waits for launches of short kernels, and for nothing that has a name."""
     members = rule.at_work(profiles, settings.steady)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
