@@ -1,4 +1,4 @@
-"""What is known of GPUs before anything runs on them.
+"""Static data about GPUs: boards, prices and performance ratios.
 
-A file with faults is refused: a `ConfigurationError` with all of them, a line each.
+A faulty file is rejected with one `ConfigurationError` that lists all faults, one per line.
 """

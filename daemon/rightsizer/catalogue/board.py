@@ -1,4 +1,4 @@
-"""A board: facts of one kind of GPU, each with its origin."""
+"""Board: figures of one GPU model, each with its origin."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,17 +7,17 @@ from typing import Final
 from rightsizer.model.frozen import dataclass, field
 
 _PCIE_BYTES_PER_SECOND: Final = (0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""One lane, one direction, after encoding, by generation from the first on."""
+"""Per lane and direction, after encoding, indexed by generation - 1."""
 _FIRST_WITH_BF16: Final = (8, 0)
 
 
 class Precision(StrEnum):
-    """The number formats that a peak is known for. All peaks are dense, without sparsity."""
+    """Number formats with a known peak. All peaks are dense, without sparsity."""
 
     FP32 = "fp32"
     TF32 = "tf32"
     BF16 = "bf16"
-    """Also fp16; either accumulates in fp32."""
+    """Also fp16; both accumulate in fp32."""
     FP16_ACC16 = "fp16_acc16"
     """Accumulates in fp16, which GeForce boards do at twice the rate."""
     FP8 = "fp8"
@@ -26,22 +26,22 @@ class Precision(StrEnum):
 
 
 class OriginKind(StrEnum):
-    """How a figure came to be known, the surest first."""
+    """Origin of a figure, most reliable first."""
 
     STATED = "stated"
-    """By the operator, in a file of their own."""
+    """By the operator, in their own file."""
     MEASURED = "measured"
     VERIFIED = "verified"
-    """Recalled, and compared with a public table."""
+    """From memory, checked against a public table."""
     RECALLED = "recalled"
-    """From a datasheet, not compared with anything."""
+    """From a datasheet, unchecked."""
     ASSUMED = "assumed"
-    """From what is known of boards alike."""
+    """Derived from similar boards."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactOrigin:
-    """How a figure came to be known, and from whom."""
+    """Kind and source of a figure."""
 
     kind: OriginKind
     source: str
@@ -52,7 +52,7 @@ _STAND_INS: Final[Mapping[Precision, Precision]] = {
     **dict.fromkeys((Precision.FP8, Precision.FP16_ACC16), Precision.BF16),
     **dict.fromkeys((Precision.TF32, Precision.FP32), Precision.BF16),
 }
-"""What a format is likest to where nothing is known of itself: first in width, then in kind."""
+"""Closest format to use if a format's own ratio is unknown: first by width, then by kind."""
 
 
 def _usual() -> Mapping[Precision, float]:
@@ -61,19 +61,19 @@ def _usual() -> Mapping[Precision, float]:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Achieved parts of a board's dense peaks and of its memory bandwidth, by number format."""
+    """Achieved fractions of a board's dense peaks and memory bandwidth, by number format."""
 
     gemm: Mapping[Precision, float] = field(default_factory=_usual)
-    """Large matrix products, of the peak; what a low power limit takes is taken off."""
+    """Large matrix products, fraction of the peak; includes the loss at a low power limit."""
     weight_read: Mapping[Precision, float] = field(default_factory=_usual)
-    """Products with few rows, of the memory bandwidth."""
+    """Products with few rows, fraction of the memory bandwidth."""
     decode_attention: Mapping[Precision, float] = field(default_factory=_usual)
-    """Attention of one new token, of the memory bandwidth, by the format of the cache."""
+    """Attention of one new token, fraction of the memory bandwidth, by cache format."""
     power_cap_ratio: float = 1.0
-    """What the power limit leaves of the assumed parts; 1 where they are measured."""
+    """Fraction of the assumed values left by the power limit; 1 for measured values."""
 
     def gemm_ratio(self, precision: Precision) -> float:
-        """The part of a format's peak, or that of the format likest to it."""
+        """Fraction of a format's peak, or that of the closest format."""
         while precision not in self.gemm and precision in _STAND_INS:
             precision = _STAND_INS[precision]
         return self.gemm[precision]
@@ -81,7 +81,7 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """What a sum over several GPUs costs."""
+    """Cost of an all-reduce over several GPUs."""
 
     bytes_per_second: float
     """Bus bandwidth: algorithm bandwidth times 2 (n - 1) / n, as the NCCL tests print it."""
@@ -90,7 +90,7 @@ class AllReduce:
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A way to cut a slice off a board."""
+    """MIG profile of a board."""
 
     name: str
     compute_share: float
@@ -98,28 +98,28 @@ class MigProfile:
     sm_count: int | None
     maximum_count: int
     memory_bytes: float | None = None
-    """What a slice shows, which is less than its share."""
+    """Memory visible in an instance, less than its share."""
     is_memory_assumed: bool = True
-    """Reckoned from the board's, not read off a slice."""
+    """Computed from the board's memory, not read from an instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One kind of GPU; a figure that is unknown is `None`.
+    """One GPU model; unknown figures are `None`.
 
-    `origin` tells of each figure, by its name in the catalogue's file, how it came to be known;
-    `verified` names those that were checked against a public table.
+    `origin` gives the origin of a figure by its name in the catalogue file; `verified` names the
+    figures that were checked against a public table.
     """
 
     key: str
     names: tuple[str, ...]
-    """What NVML calls it; the first is the usual one."""
+    """Names reported by NVML, the usual one first."""
     architecture: str
     compute_capability: tuple[int, int]
-    """AMD's targets read alike: gfx942 is (9, 4), as PyTorch reports it."""
+    """AMD targets use the same form: gfx942 is (9, 4), as PyTorch reports it."""
     sm_count: int
     memory_bytes: float
-    """What NVML reports, which is less than what the box says."""
+    """As reported by NVML, less than the nominal size."""
     memory_bandwidth_bytes_per_second: float
     power_limit_watts: float
     sm_clock_maximum_hertz: float | None
@@ -127,11 +127,11 @@ class Board:
     pcie_width: int
     nvlink_generation: int | None
     nvlink_bytes_per_second: float
-    """One direction over all links; 0 where there is no NVLink."""
+    """One direction over all links; 0 without NVLink."""
     l2_bytes: float | None
     peak_per_second: Mapping[Precision, float] = field(default_factory=dict)
     achievable_compute_ratio: float = 0.8
-    """Of the pipes' cycles, so that a low power limit, which lowers the clock, is not in it."""
+    """Fraction of pipe cycles, so independent of a low power limit, which lowers the clock."""
     achievable_bandwidth_ratio: float = 0.8
     mig_profiles: tuple[MigProfile, ...] = ()
     form_factor: str = ""
@@ -142,22 +142,22 @@ class Board:
     notes: str = ""
     vendor: str = "NVIDIA"
     other_names: tuple[str, ...] = ()
-    """What tools other than NVML call it, amd-smi among them."""
+    """Names reported by tools other than NVML, such as amd-smi."""
     nominal_memory_bytes: float | None = None
-    """What the box says."""
+    """Size according to the vendor's name of the product."""
     linked_gpu_count: int | None = None
-    """How many GPUs its own links join at most: 2 with a bridge, 8 on a baseboard."""
+    """Maximum number of GPUs joined by its own links: 2 with a bridge, 8 on a baseboard."""
     infinity_fabric_bytes_per_second: float = 0.0
-    """One direction over all links; 0 where there is none."""
+    """One direction over all links; 0 without Infinity Fabric."""
     efficiency: Efficiency = field(default_factory=Efficiency)
     all_reduce: Mapping[int, AllReduce] = field(default_factory=dict)
-    """By the number of GPUs: 2, 4, 8."""
+    """By number of GPUs: 2, 4, 8."""
     origins: Mapping[str, FactOrigin] = field(default_factory=dict)
-    """Of the figures that do not come from `source` alone."""
+    """Only figures with an origin other than `source`."""
 
     @property
     def usual_name(self) -> str:
-        """What its own tools call it, or its key where unknown."""
+        """Usual name in its vendor's tools, or the key if unknown."""
         return next(iter((*self.names, *self.other_names)), self.key)
 
     @property
@@ -167,30 +167,30 @@ class Board:
 
     @property
     def link_bytes_per_second(self) -> float:
-        """One direction over whatever joins it to its like: NVLink, Infinity Fabric; else 0."""
+        """One direction over its NVLink or Infinity Fabric links; 0 if it has neither."""
         return self.nvlink_bytes_per_second or self.infinity_fabric_bytes_per_second
 
     @property
     def computes_in_bf16(self) -> bool:
-        """Whether it knows bfloat16; older boards do the same in fp16."""
+        """Whether it supports bfloat16; older boards use fp16 instead."""
         return self.compute_capability >= _FIRST_WITH_BF16
 
     def peak(self, precision: Precision) -> float | None:
-        """The dense peak of a format; `None` where the board does not compute in it."""
+        """Dense peak of a format, or `None` if the board does not support it."""
         if precision is Precision.FP16_ACC16:
             precision = precision if precision in self.peak_per_second else Precision.BF16
         return self.peak_per_second.get(precision)
 
     def achieved(self, precision: Precision) -> float | None:
-        """What large matrix products reach of that peak."""
+        """Throughput of large matrix products: the peak times the achieved fraction."""
         peak = self.peak(precision)
         return None if peak is None else peak * self.efficiency.gemm_ratio(precision)
 
     def origin(self, figure: str) -> FactOrigin:
-        """How a figure came to be known, by its name in the catalogue's file.
+        """Origin of a figure, by its name in the catalogue file.
 
-        Parts are named with a dot, `dense_peak_tera.bf16`; what is known of a whole holds for
-        its parts.
+        Nested figures are named with a dot, `dense_peak_tera.bf16`; the origin of a group applies
+        to its members.
         """
         name = figure
         while name not in self.origins and "." in name:

@@ -20,32 +20,32 @@ from rightsizer.model.frozen import replace
 
 _NEEDED: Final = object()
 EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
-"""The parts of an efficiency."""
+"""Keys of the efficiency tables."""
 _TEXTS: Final = {
     "vendor": "NVIDIA",
     **dict.fromkeys(("form_factor", "memory_type", "source", "notes"), ""),
 }
-"""With what stands where an entry does not say."""
+"""Optional texts with their defaults."""
 _CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
 _USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
 _NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
 _MEASURED: Final = "kernel-tables"
 _OVERHEAD_BYTES: Final = 205 * 2**20
-"""Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
-(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5% (9856 MiB)."""
+"""Subtracted once per instance and once more by its share. Matches an H100 within 0.3%
+(9984, 20096, 40448 and 81152 MiB) and an A100 80 GB within 1.5% (9856 MiB)."""
 
 
 class Figure(NamedTuple):
-    """A number of a board: its field, its key in a file, and its bounds there."""
+    """Number of a board: field, key in a file, and bounds there."""
 
     field: str
     key: str
     least: Any
     most: Any
     unit: float | None
-    """Of the number in the file; `None` for a whole number."""
+    """Unit of the number in the file; `None` for an integer."""
     otherwise: Any = None
-    """Where an entry does not say; an error for one that is needed."""
+    """Default if an entry omits it; `_NEEDED` makes that a fault."""
 
 
 _MEMORY: Final = (
@@ -62,7 +62,7 @@ FIGURES: Final = (
     Figure("pcie_generation", "pcie_generation", 1, 6, None, 4),
     Figure("pcie_width", "pcie_width", 1, 32, None, 16),
     Figure("nvlink_generation", "nvlink_generation", 1, 20, None),
-    # Both directions in the file, one in a board.
+    # The file has the sum of both directions, a board one direction.
     Figure("nvlink_bytes_per_second", "nvlink_total_gbs", 1, 100_000, 1e9 / 2, 0.0),
     Figure(
         "infinity_fabric_bytes_per_second", "infinity_fabric_total_gbs", 1, 100_000, 1e9 / 2, 0.0
@@ -80,10 +80,10 @@ _KNOWN: Final = (
 def read_board(
     key: str, row: Row, texts: Mapping[str, str], assumptions: Mapping[str, Mapping[str, Any]]
 ) -> Board:
-    """The board that an entry describes; what is wrong with it goes to the row's faults.
+    """Read a board from its entry; faults go to the row.
 
-    `texts`: sources by the short names that entries use; `assumptions`: the tables of the
-    catalogue's file, of efficiencies and of sums over GPUs.
+    `texts`: sources by the short names used in entries; `assumptions`: the tables of efficiencies
+    and of all-reduce costs in the catalogue file.
     """
     row.refuse_unknown(_KNOWN)
     if 0 < sum(row.values.get(name) is not None for name in _NVLINK) < len(_NVLINK):
@@ -157,10 +157,10 @@ def _ratios(row: Row, most: float) -> dict[Precision, float]:
 def _with_efficiency(
     row: Row, board: Board, tables: Mapping[str, Mapping[str, Any]], measured: FactOrigin
 ) -> tuple[Board, dict[str, FactOrigin]]:
-    """The board with what it achieves, and where each figure comes from.
+    """Add the efficiency to a board, with the origin of each figure.
 
-    Of the tables of boards alike the most particular one wins, figure by figure. A power limit
-    lowers the clock, which goes with its root, and not the part of its cycles that a pipe is busy.
+    Among tables of similar boards, the most specific wins, per figure. A power limit lowers the
+    clock, which follows its square root, but not the fraction of cycles in which a pipe is busy.
     """
     own = row.row("efficiency")
     own.refuse_unknown(EFFICIENCIES)
@@ -219,7 +219,7 @@ def _all_reduce(
 
 
 def _way(board: Board, count: int) -> tuple[str, float]:
-    """What so many boards talk over, and how much one of them can send."""
+    """Name and bandwidth of the interconnect between this number of boards."""
     if count <= (board.linked_gpu_count or 0) and board.link_bytes_per_second:
         generation = board.nvlink_generation
         way = "Infinity Fabric" if generation is None else f"NVLink {generation}"
@@ -271,6 +271,6 @@ def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
 
 
 def _share(value: Any) -> float:
-    """`1/7` or `0.125`."""
+    """Parse `1/7` or `0.125`."""
     above, _, below = str(value).partition("/")
     return float(above) / float(below or 1)

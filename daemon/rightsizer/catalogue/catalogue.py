@@ -1,4 +1,4 @@
-"""The catalogue: all boards, found by any of their names; an operator's file over the packaged."""
+"""Catalogue: all boards by any of their names; operator's file merged over the packaged one."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ _FILE: Final = "boards.yaml"
 
 
 def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Both, key by key; the one above wins, unless both are mappings or it has no value."""
+    """Merge two trees; `above` wins unless its value is null; nested mappings are merged."""
     both = dict(below)
     for key, value in above.items():
         if value is None:
@@ -44,7 +44,7 @@ def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]
 
 
 def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    """The names of all values, of those within others with a dot: `dense_peak_tera.bf16`."""
+    """Names of all values; nested ones with a dot: `dense_peak_tera.bf16`."""
     for key, value in tree.items():
         name = f"{prefix}{key}"
         if value is None:
@@ -56,7 +56,7 @@ def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
 
 
 def read_boards(document: Document) -> dict[str, Board]:
-    """The boards of a whole catalogue file."""
+    """Read all boards of a complete catalogue file."""
     faults = Faults(document)
     boards = _boards(document.data, faults)
     faults.refuse()
@@ -64,7 +64,7 @@ def read_boards(document: Document) -> dict[str, Board]:
 
 
 def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
-    """The packaged boards with the operator's, merged figure by figure; lists are replaced."""
+    """Merge the operator's boards over the packaged ones, per figure; lists are replaced."""
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
     top.refuse_unknown((_BOARDS, _SOURCES))
@@ -72,7 +72,7 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     entries = {str(key): rows.row(key).values for key in rows.values}
     texts = top.row(_SOURCES)
     sources = {str(name): texts.text(name) for name in texts.values}
-    # The source of a change is not that of the rest of its board.
+    # The source of a change does not apply to the rest of the board.
     changes = {key: dict(entry) for key, entry in entries.items() if entry}
     for key in changes.keys() & packaged.data[_BOARDS].keys():
         changes[key].pop(_SOURCE, None)
@@ -80,7 +80,7 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     boards = _boards(data, faults)
     faults.refuse()
     for key in changes:
-        # The operator is the origin of what the operator says.
+        # For these figures the operator is the origin.
         board, entry = boards[key], entries[key]
         origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or own.name)
         figures = {name: value for name, value in entry.items() if name not in _NO_FIGURES}
@@ -105,18 +105,18 @@ def _boards(data: Any, faults: Faults) -> dict[str, Board]:
 
 
 def plain_name(name: str) -> str:
-    """A name without what does not matter: case, punctuation, brands, a MIG profile."""
+    """Normalize a name: drop case, punctuation, brands and a MIG profile."""
     return _NOISE.sub("", _MIG.sub("", name.lower()))
 
 
 def _named_words(name: str) -> list[str]:
-    """The words of a name without brands."""
+    """Words of a name, without brands."""
     return [word for word in _WORDS.findall(name.lower()) if plain_name(word)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Spelling:
-    """A name taken apart."""
+    """Parsed product name."""
 
     model: str
     memory_gb: float | None
@@ -125,7 +125,7 @@ class _Spelling:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """`NVIDIA H100 80GB HBM3`: the model h100 with 80 GB of hbm3."""
+        """Parse a name: `NVIDIA H100 80GB HBM3` is model h100 with 80 GB of hbm3."""
         rest, memory, kind, form_factor = [], None, "", ""
         for word in _WORDS.findall(_MIG.sub("", name.lower())):
             if size := _MEMORY.fullmatch(word):
@@ -140,10 +140,10 @@ class _Spelling:
 
 
 def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
-    """Whether nothing in a name speaks against a board."""
+    """Whether nothing in a name contradicts a board."""
     form_factors = {spelling.form_factor for spelling in own}
     if "nvl" in form_factors or given.form_factor == "nvl":
-        # A pair of boards under one bridge, with figures of its own: never meant by a plain name.
+        # Two boards under one bridge, with their own figures: a plain name never means them.
         form_factor_agrees = given.form_factor in form_factors
     else:
         form_factor_agrees = board.form_factor.lower().startswith(given.form_factor)
@@ -176,13 +176,12 @@ class Catalogue:
                 self._models.setdefault(spelling.model, {}).setdefault(key, []).append(spelling)
 
     def find(self, name: str) -> Board | None:
-        """The board that a driver's product name means; `None` where it is unknown.
+        """Find a board by a driver's product name; `None` if unknown or ambiguous.
 
-        Case, punctuation, brands and a MIG profile do not matter, and what is not needed to
-        tell boards apart may be left out; everything else does matter, so that an A100 of
-        40 GB is never taken for one of 80 GB. Of several boards that nothing in the name speaks
-        against, the one with a name that says no more than the given one is meant: `H200 141GB` is
-        the plain H200, not the H200 NVL.
+        Case, punctuation, brands and a MIG profile are ignored, and details not needed to
+        distinguish boards may be omitted. All other details must match, so that an A100 40 GB is
+        never taken for an 80 GB one. If the name fits several boards, the one with a name that adds
+        no details is chosen: `H200 141GB` is the plain H200, not the H200 NVL.
         """
         plain = plain_name(name)
         if not plain or plain in self._exact:
@@ -198,14 +197,14 @@ class Catalogue:
         return possible[0] if len(possible) == 1 else None
 
     def _possible(self, name: str) -> list[Board]:
-        """Those of the model named that nothing in the name speaks against."""
+        """Boards of the named model that nothing in the name contradicts."""
         given = _Spelling.of(name)
         alike = self._models.get(given.model, {}) if given.model else {}
         boards = ((self.boards[key], own) for key, own in alike.items())
         return [board for board, own in boards if _agrees(given, board, own)]
 
     def get(self, name: str) -> Board:
-        """The board that an operator asks for, by key or by name."""
+        """Find a board by key or name; raise `UsageError` if there is none."""
         board = self.boards.get(name) or self.find(name)
         if board is not None:
             return board
@@ -214,10 +213,10 @@ class Catalogue:
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
     def family(self, name: str) -> tuple[Board, ...]:
-        """Every board that a short name may mean, such as `h100`; none where it is unknown.
+        """Boards that a short name such as `h100` may mean; empty if unknown.
 
-        What the name does say has to agree: `a100-80gb` are those of 80 GB, and so is `80GB` of all
-        kinds. `rtx pro 6000` are those whose names begin with these words.
+        All details in the name must match: `a100-80gb` means those with 80 GB, `80GB` means all
+        models with 80 GB. `rtx pro 6000` means boards with names that begin with these words.
         """
         if (board := self.boards.get(name) or self.find(name)) is not None:
             return (board,)
@@ -233,13 +232,13 @@ class Catalogue:
         )
 
     def nearest(self, name: str) -> tuple[str, ...]:
-        """Keys of boards that a name may be meant for; none where nothing is near."""
+        """Keys of boards with similar names; empty if none is similar."""
         plain = plain_name(name)
         holding = [key for key in self.boards if plain and plain in plain_name(key)]
         return tuple(holding or near_words(name.upper(), self.boards, 3, 0.4))
 
     def search(self, text: str) -> tuple[Board, ...]:
-        """Boards that have every word of a text in what identifies them."""
+        """Boards whose identification contains every word of a text."""
         words, boards = text.lower().split(), self.boards.values()
         return tuple(
             each for each in boards if all(word in _identification(each) for word in words)
@@ -248,24 +247,24 @@ class Catalogue:
 
 @cache
 def built_in() -> Catalogue:
-    """The catalogue that comes with the program."""
+    """Catalogue packaged with the program."""
     return Catalogue(read_boards(packaged(_FILE)))
 
 
 def packaged(name: str) -> Document:
-    """A file of boards, prices or ratios that comes with the program."""
+    """Load a packaged file of boards, prices or ratios."""
     return load_yaml(Path(__file__).with_name(name).read_text(encoding="utf-8"), name)
 
 
 def read_catalogue(file: Path | None) -> Catalogue:
-    """The packaged catalogue, with the changes and additions of a file where one is named."""
+    """Packaged catalogue, extended by a file if given."""
     if file is None:
         return built_in()
     return Catalogue(extend_boards(packaged(_FILE), read_document(file)))
 
 
 def read_document(file: Path) -> Document:
-    """A YAML file."""
+    """Load a YAML file; raise `ConfigurationError` if unreadable."""
     try:
         return load_yaml(file.read_text(encoding="utf-8-sig"), str(file))
     except FileNotFoundError:
@@ -286,7 +285,7 @@ def _identification(board: Board) -> str:
 
 
 def completed(device: Device, board: Board) -> Device:
-    """A device with the figures of a board where it has none of its own."""
+    """Fill in missing figures of a device from its board."""
     if device.board is not None:
         return device
     share = 1.0 if device.mig is None else device.mig.memory_share
@@ -313,7 +312,7 @@ def completed(device: Device, board: Board) -> Device:
 def mig_instance(
     board: Board, profile: str, parent_uuid: str, gpu_instance_id: int
 ) -> MigInstance | None:
-    """An instance of a board's profile; `None` where the board has no such profile."""
+    """MIG instance of a board's profile, or `None` if the board has no such profile."""
     known = next((each for each in board.mig_profiles if each.name == profile), None)
     if known is None:
         return None

@@ -1,4 +1,4 @@
-"""Prices of boards, rented, reserved and owned; and the instances that clouds rent them in."""
+"""Prices of boards, rented, reserved and owned, and the cloud instances that contain them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,22 @@ _DATES: Final = {"v8": "2025-09 to 2026-08"}
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One type of server that a cloud rents."""
+    """Instance type of a cloud."""
 
     provider: str
     name: str
     board: str
-    """Key of its GPUs in the catalogue of boards."""
+    """Key of its GPUs in the board catalogue."""
     gpus: int
     dollars_per_hour: float | None
-    """Of the whole instance, without commitment; `None` where no source tells it."""
+    """For the whole instance, without commitment; `None` if no source gives it."""
     date: str
     source: str
 
 
 @cache
 def built_in_instances() -> tuple[Instance, ...]:
-    """Those that come with the program."""
+    """Instance types packaged with the program."""
     rows = table_rows(__file__, "instance_sources.csv")
     sources = {"": "", **{row["name"]: row["source"] for row in rows}}
     return tuple(
@@ -50,13 +50,13 @@ _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """List prices of one GPU in clouds, without commitment."""
+    """Cloud list prices of one GPU, without commitment."""
 
     low_dollars_per_hour: float
     median_dollars_per_hour: float
     high_dollars_per_hour: float
     hyperscaler_dollars_per_hour: float | None = None
-    """The median over AWS, Azure, GCP and OCI alone."""
+    """Median over AWS, Azure, GCP and OCI only."""
 
 
 def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
@@ -69,7 +69,7 @@ def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The price of one board, its server not included."""
+    """Price of one board without its server."""
 
     dollars: float
     date: str
@@ -78,46 +78,46 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one board costs; `None` or nothing where unknown. Never a quote of today."""
+    """Prices of one board; `None` or empty if unknown. Never a current quote."""
 
     key: str
     on_demand: OnDemand | None = None
     spot_dollars_per_hour: float | None = None
     reserved_dollars_per_hour: Mapping[int, float] = field(default_factory=dict)
-    """By years of commitment, where stated."""
+    """By years of commitment, if stated."""
     by_provider: Mapping[str, OnDemand] = field(default_factory=dict)
-    """List prices of single clouds."""
+    """List prices by cloud."""
     clouds: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
-    """Of the cloud prices."""
+    """Dates of the cloud prices."""
     sources: tuple[str, ...] = ()
-    """Of the cloud prices."""
+    """Sources of the cloud prices."""
     purchases: tuple[Purchase, ...] = ()
     node_power_factor: float | None = None
-    """The power of a whole node over that of its GPUs."""
+    """Power of a whole node divided by that of its GPUs."""
     is_stated: bool = False
-    """The cloud prices are the operator's own."""
+    """Whether the cloud prices are the operator's own."""
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """What a GPU costs in the middle of the clouds."""
+        """Median cloud price of one GPU."""
         return None if self.on_demand is None else self.on_demand.median_dollars_per_hour
 
     @property
     def dated(self) -> str:
-        """When the cloud prices held."""
+        """Dates of the cloud prices, as text."""
         return ", ".join(self.dates) or "undated"
 
     @property
     def period(self) -> str:
-        """The months of the first and the last of those dates: `2025-03 to 2026-08`."""
+        """First and last month of those dates: `2025-03 to 2026-08`."""
         months = sorted(_MONTH.findall(self.dated))
         return " to ".join(dict.fromkeys((months[0], months[-1]))) if months else "undated"
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A usual value and the range it lies in."""
+    """Usual value and its range."""
 
     value: float
     low: float
@@ -126,59 +126,58 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The price of a commitment, and the range it lies in."""
+    """Price under a commitment, and its range."""
 
     dollars_per_hour: float
     low_dollars_per_hour: float
     high_dollars_per_hour: float
     is_assumed: bool
-    """A usual discount on the on-demand price, not a price that is offered."""
+    """Derived from the on-demand price by a usual discount, not an offered price."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnPremises:
-    """What owning GPUs takes beside the boards."""
+    """Assumptions about the cost of owned GPUs beyond the boards."""
 
     years: Assumption
-    """Over which a purchase is written off."""
+    """Depreciation period."""
     server_uplift_ratio: Assumption
-    """The rest of the server, of the price of its GPUs."""
+    """Rest of the server, as a fraction of the price of its GPUs."""
     node_power_factor: Assumption
-    """The power of a whole node over that of its GPUs."""
+    """Power of a whole node divided by that of its GPUs."""
     pue_ratio: Assumption
-    """Power usage effectiveness: that of the building over that of the node."""
+    """Power usage effectiveness: power of the building divided by that of the node."""
     operation_ratio_per_year: Assumption
-    """People, space, repairs, of the price."""
+    """Staff, space and repairs, as a fraction of the price."""
     dollars_per_kilowatt_hour: Assumption
     utilization_ratio: Assumption
-    """The part of the hours that they are used for."""
+    """Fraction of hours in use."""
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What boards cost, by their keys in the catalogue."""
+    """Prices of boards by catalogue key."""
 
     by_board: Mapping[str, Price]
     on_premises: OnPremises
     reserved_discounts: Mapping[int, Assumption]
-    """Of the on-demand price, by years of commitment."""
+    """Fraction of the on-demand price, by years of commitment."""
     reserved_source: str = ""
 
     def of(self, key: str) -> Price | None:
-        """What a board costs; `None` where unknown."""
+        """Prices of a board, or `None` if unknown."""
         return self.by_board.get(key)
 
     @property
     def providers(self) -> list[str]:
-        """Clouds whose own prices are known."""
+        """Clouds with known prices of their own."""
         return sorted({name for price in self.by_board.values() for name in price.by_provider})
 
     def with_stated(self, dollars_by_key: Mapping[str, float], source: str) -> "Prices":
-        """The same with prices that are paid in place of the clouds'.
+        """Copy with the operator's prices instead of cloud prices.
 
-        They take the place of every cloud price of the board, so that dates do not mix; what it
-        costs to buy stays.
+        They replace all cloud prices of a board, so that dates do not mix; purchase prices remain.
         """
         own = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
@@ -194,7 +193,7 @@ class Prices:
         return replace(self, by_board=own) if dollars_by_key else self
 
     def of_providers(self, providers: Sequence[str]) -> "Prices":
-        """Those of some clouds alone: boards that none lists have no price to rent them at."""
+        """Copy limited to some clouds; boards that none of them lists have no rental price."""
         own = {}
         for key, price in self.by_board.items():
             offers = [offer for name, offer in price.by_provider.items() if name in providers]
@@ -208,19 +207,19 @@ class Prices:
         return replace(self, by_board=own)
 
     def terms_of(self, key: str) -> OnPremises:
-        """What owning a board takes beside it, by the power of its own nodes where known."""
+        """Ownership assumptions for a board, with its own node power factor if known."""
         price, terms = self.of(key), self.on_premises
         if price is None or price.node_power_factor is None:
             return terms
         return replace(terms, node_power_factor=Assumption(*(price.node_power_factor,) * 3))
 
     def dollars_per_hour(self, key: str) -> float | None:
-        """What one GPU costs in a cloud without commitment; `None` where unknown."""
+        """Cloud price of one GPU without commitment, or `None` if unknown."""
         price = self.of(key)
         return None if price is None else price.dollars_per_hour
 
     def reserved(self, key: str, years: int) -> Reserved | None:
-        """What one GPU costs under a commitment: as stated, else at a usual discount."""
+        """Price of one GPU under a commitment: stated, else derived by a usual discount."""
         price = self.of(key)
         if price is None:
             return None

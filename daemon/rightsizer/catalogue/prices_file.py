@@ -1,4 +1,4 @@
-"""Price files: the packaged one, and an operator's laid over it."""
+"""Price files: the packaged one, and the operator's merged over it."""
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +15,7 @@ from rightsizer.model.errors import ConfigurationError
 
 CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
 CLOUD_KEYS: Final = (*CLOUD_PRICES, "providers", "clouds", "dates", "sources")
-"""Prices that belong together by their dates, with what tells of them."""
+"""Cloud prices, and the keys that describe them; they share dates, so are replaced together."""
 _KNOWN: Final = (*CLOUD_KEYS, "purchase", "node_power_factor")
 _MOST_PER_HOUR: Final = 10_000.0
 _MOST_TO_BUY: Final = 10_000_000.0
@@ -32,14 +32,14 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
 _FILE: Final = "prices.yaml"
 _NOTHING_PAID: Final = PriceSettings()
 STATED: Final = "dollars_per_gpu_hour"
-"""What is paid, by GPU: the key of plans and of the configuration too."""
+"""Key of prices paid per GPU, also used in plans and in the configuration."""
 _KEYS: Final = (STATED, "boards", "sources", "dates", "reserved", "on_premises")
 
 
 def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
-    """The price of a board by its entry; what is wrong with it goes to the row's faults.
+    """Read the prices of a board from its entry; faults go to the row.
 
-    `names`: dates and sources by the short names that entries use; `is_stated`: whether the cloud
+    `names`: dates and sources by the short names used in entries; `is_stated`: whether the cloud
     prices are the operator's.
     """
     row.refuse_unknown(_KNOWN)
@@ -59,7 +59,7 @@ def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> 
 
 
 def _assumption(row: Row, key: Any, least: float, most: float) -> Assumption:
-    """A number, or a list of the usual, the lowest and the highest."""
+    """Read a number or a list of usual, lowest and highest value."""
     value = row.values.get(key)
     cells = value if isinstance(value, list) else [value] * _SPREAD
     numbers = [row.checked_number(str(key), cell, least, most) for cell in cells]
@@ -129,13 +129,13 @@ def _purchases(row: Row, names: Mapping[str, str]) -> list[Purchase]:
 
 
 def _date(value: Any) -> str:
-    """YAML makes dates of what is written like one."""
+    """Convert to text; YAML parses values that look like dates as dates."""
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
 @cache
 def built_in_prices() -> Prices:
-    """The prices that come with the program."""
+    """Prices packaged with the program."""
     document = packaged(_FILE)
     faults = Faults(document)
     prices = _prices(document.data, faults, frozenset())
@@ -146,7 +146,7 @@ def built_in_prices() -> Prices:
 def read_prices(
     file: Path | None, catalogue: Catalogue, settings: PriceSettings = _NOTHING_PAID
 ) -> Prices:
-    """The packaged prices, with those of a file where one is named, and those of the settings."""
+    """Packaged prices, overridden by a file if given, then by the settings."""
     prices = built_in_prices() if file is None else extended_prices(read_document(file), catalogue)
 
     def refuse(name: str, why: str) -> None:
@@ -157,9 +157,9 @@ def read_prices(
 
 
 def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
-    """The packaged prices with the operator's changes and additions, of boards of a catalogue.
+    """Merge the operator's prices over the packaged ones, for boards of a catalogue.
 
-    An entry's cloud prices take the place of all those of its board, so that dates do not mix.
+    Cloud prices in an entry replace all cloud prices of its board, so that dates do not mix.
     """
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
@@ -187,9 +187,9 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
 def dollars_by_key(
     stated: Mapping[str, float], catalogue: Catalogue, refuse: Callable[[str, str], None]
 ) -> dict[str, float]:
-    """Prices by keys of boards, where names of families stand for all of theirs.
+    """Prices by board key; the name of a family stands for all its boards.
 
-    A board that is named itself goes before its family. `refuse` is told of unknown names.
+    A board's own price overrides that of its family. `refuse` is called for unknown names.
     """
     found: dict[str, float] = {}
     families = {name: catalogue.family(name) for name in stated}

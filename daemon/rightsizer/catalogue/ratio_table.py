@@ -1,4 +1,4 @@
-"""What measured throughput tells beyond datasheets: exponents of figures, and boards' own ways."""
+"""Ratio table: fits of measured throughput to board figures, with residuals per board."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,40 +9,40 @@ from rightsizer.model.frozen import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RatioFit:
-    """How throughput of one activity goes with the figures of a board."""
+    """Dependence of one activity's throughput on the figures of a board."""
 
     exponents: Mapping[str, float]
     family_exponents: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What a family's differ from those of all."""
+    """Difference of a family's exponents from the general ones."""
     boards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By board: logarithms of what it does beyond its figures, in families measured on it."""
+    """Per board: logarithm of throughput beyond that of its figures, by measured family."""
     architectures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The same that all boards of an architecture have in common."""
+    """The same, shared by all boards of an architecture."""
     errors: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms of the factor that 90% of ratios are within, by how much is known of them."""
+    """Logarithm of the factor that contains 90% of ratios, by how much is known about them."""
 
     def exponent(self, figure: str, family: str) -> float:
-        """Of one figure."""
+        """Exponent of a figure in a family."""
         own = self.family_exponents.get(family, {}).get(figure, 0.0)
         return self.exponents.get(figure, 0.0) + own
 
     def beyond(self, board: str, family: str) -> float:
-        """What a board does beyond its figures, as a logarithm; 0 where not measured."""
+        """Logarithm of a board's throughput beyond that of its figures; 0 if not measured."""
         return self.boards.get(board, {}).get(family, 0.0)
 
     def beyond_architecture(self, architecture: str, family: str) -> float:
-        """The same that all boards of an architecture have in common."""
+        """The same, shared by all boards of an architecture."""
         return self.architectures.get(architecture, {}).get(family, 0.0)
 
     def has_measured(self, board: str, family: str | None = None) -> bool:
-        """Whether the board is among those measured, in a family where one is named."""
+        """Whether the board was measured, in the family if given."""
         known = self.boards.get(board)
         return known is not None and (family is None or family in known)
 
 
 @dataclass(frozen=True, slots=True)
 class RatioTable:
-    """The fits of all activities, and where they come from."""
+    """Fits of all activities, and their source."""
 
     fits: Mapping[str, RatioFit]
     source: str
@@ -50,7 +50,7 @@ class RatioTable:
 
 @cache
 def built_in_ratios() -> RatioTable:
-    """The table that comes with the program."""
+    """Table packaged with the program."""
     data = packaged("ratios.yaml").data
     fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
     return RatioTable(fits, data["source"])

@@ -34,10 +34,10 @@ class CatalogueSettings:
 
     @property
     def boards_path(self) -> Path | None:
-        """The file of boards, if there is one."""
+        """Path of the board file, or `None`."""
         return Path(self.boards_file) if self.boards_file else None
 
     @property
     def prices_path(self) -> Path | None:
-        """The file of prices, if there is one."""
+        """Path of the price file, or `None`."""
         return Path(self.prices_file) if self.prices_file else None
