@@ -1,1 +1,1 @@
-"""The configuration file: its shape, its faults, its documentation."""
+"""Configuration file: shape, validation, documentation."""

@@ -1,4 +1,4 @@
-"""Loader of the configuration file and the environment into frozen settings."""
+"""Loader of the configuration file and environment into frozen settings."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, replace
 
 DROPPED: Final[dict[tuple[str, ...], str]] = {}
-"""Keys that this release has dropped, by their path, with what to do instead.
+"""Keys dropped in this release, by path, with the remedy.
 
-They are passed over with a warning until the next release, which refuses them as unknown: an
-upgrade that nobody watches must not keep an agent from its start.
+They are ignored with a warning until the next release, which rejects them as unknown: an
+unattended upgrade must not keep an agent from starting.
 """
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"
@@ -29,35 +29,34 @@ _NAMES: Final = (
     " placement policies prices profiles recommender sampling sizing sources web webhooks"
 )
 SECTIONS: Final = frozenset(_NAMES.split())
-"""All sections at the top of the configuration file; a test compares them with the settings."""
+"""All top-level sections of the configuration file; a test compares them with the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One variable that stands for a key of the file."""
+    """Environment variable that sets a key of the file."""
 
     variable: str
     path: tuple[str, ...]
     value: Any
-    """As the file would have it."""
+    """In the form used in the file."""
 
 
 def variable_of(path: tuple[str, ...]) -> str:
-    """What the variable for a key is called."""
+    """Name of the variable for a key."""
     return _PREFIX + _STEP.join(path).upper()
 
 
 def overrides(
     group: Group, environ: Mapping[str, str], others: Collection[str] = ()
 ) -> tuple[tuple[Override, ...], tuple[str, ...]]:
-    """The settings that the environment holds, and what is wrong with its variables.
+    """Read settings from the environment, with the faults of its variables.
 
-    Both are by the variables' names; each fault is a line that begins with its variable.
+    Both are sorted by variable; each fault is a line that begins with its variable.
+    Kubernetes adds its own variables to a container, such as `RIGHTSIZER_PORT` for a service named
+    `rightsizer`; names without a double underscore that resemble no key are ignored.
 
-    Kubernetes puts variables of its own into a container, `RIGHTSIZER_PORT` for a service called
-    `rightsizer`: what has no double underscore and resembles no key is not ours.
-
-    `others` are sections that other programs read; their variables are passed over.
+    `others` are sections read by other programs; their variables are ignored.
     """
     known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
     found: list[Override] = []
@@ -82,7 +81,7 @@ def overrides(
 
 
 def overridden(data: Any, found: tuple[Override, ...]) -> Any:
-    """A file's data with what variables say in its place; neither is changed."""
+    """Copy of a file's data with the overrides applied; the arguments are unchanged."""
     for override in found:
         data = _set(data, override.path, override.value)
     return data
@@ -92,7 +91,7 @@ def _set(data: Any, path: tuple[str, ...], value: Any) -> Any:
     if not path:
         return value
     if data is not None and not isinstance(data, dict):
-        return data  # The file's own fault here is told in its place.
+        return data  # The fault of the file here is reported for its own place.
     below = {} if data is None else data
     return {**below, path[0]: _set(below.get(path[0]), path[1:], value)}
 
@@ -105,7 +104,7 @@ def _entries(group: Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
 
 
 def _value(shape: Shape, variable: str, environ: Mapping[str, str]) -> Any:
-    """Text as it is, so that it needs no quotes; all else as YAML."""
+    """Text as is, so that it needs no quotes; all other values as YAML."""
     text = environ[variable]
     if isinstance(shape, Nullable):
         return None if text in ("", "null") else _value(shape.inner, variable, environ)
@@ -115,7 +114,7 @@ def _value(shape: Shape, variable: str, environ: Mapping[str, str]) -> Any:
 
 
 def _strange(variable: str, known: list[str]) -> Iterator[str]:
-    """The fault of a variable that is no key; none where it is hardly meant to be one."""
+    """Fault of a variable that is not a key; none if it was probably not meant as one."""
     plain = {name.replace(_STEP, "_"): name for name in known}
     upper = variable.upper()
     if upper in known:
@@ -131,13 +130,13 @@ def _strange(variable: str, known: list[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """Where each setting comes from: a file's line or a variable of the environment."""
+    """Origin of each setting: line of a file or environment variable."""
 
     document: Document
     overrides: tuple[Override, ...]
 
     def origin(self, path: tuple[str, ...]) -> str | None:
-        """`file:line`, or a variable's name; `None` for a default."""
+        """`file:line` or the name of a variable; `None` for a default."""
         for override in self.overrides:
             if path[: len(override.path)] == override.path:
                 return override.variable
@@ -153,14 +152,14 @@ def load(
     environ: Mapping[str, str] = _NOTHING,
     others: Collection[str] = (),
 ) -> _Settings:
-    """The settings in a YAML text; an empty one stands for all defaults.
+    """Load settings from a YAML text; an empty text means all defaults.
 
-    Variables of `environ` go before the file, which faults call `name`; `others` are sections at
-    the top that other programs read, and that are passed over here.
+    Variables in `environ` override the file, called `name` in faults; `others` are top-level
+    sections read by other programs and ignored here.
 
     Raises:
-        ConfigurationError: with every fault, one line each: variables that are no settings, then
-            all others in the order of their places.
+        ConfigurationError: all faults, one per line: first unknown variables, then all others
+            in order of their places.
     """
     return _load(root, ((name, text),), environ, others)[0]
 
@@ -171,7 +170,7 @@ def _load(
     environ: Mapping[str, str],
     others: Collection[str],
 ) -> tuple[_Settings, SettingOrigins]:
-    """The settings in texts, each with its name, over one another, and where they come from."""
+    """Merge named texts, later ones over earlier ones, and load settings with their origins."""
     shape = shape_of(root)
     gone = {variable_of(path): path for path in DROPPED}
     known = {name: value for name, value in environ.items() if name not in gone}
@@ -180,7 +179,7 @@ def _load(
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
     except YamlError as error:
-        # Of a file that cannot be read, only what variables say can be right or wrong.
+        # If the file is unreadable, only the variables can be validated.
         answer = validate(shape, overridden({}, said))
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]
@@ -191,7 +190,7 @@ def _load(
         _warn(name, gone[name])
     data = _without_dropped(document)
     if others and isinstance(data, dict):
-        # A file that holds nothing else stands for all defaults.
+        # A file without other sections means all defaults.
         data = {key: value for key, value in data.items() if key not in others} or None
     data = overridden(data, said)
     origins = SettingOrigins(document, said)
@@ -212,12 +211,12 @@ def load_file(
     others: Collection[str] = (),
     remedy: str = _REMEDY,
 ) -> _Settings:
-    """The settings in a file, its drop-ins over it, and the environment over both.
+    """Load settings from a file, overridden by its drop-ins, then by the environment.
 
-    As `load` reads a text; `remedy` is what to do where there is no such file.
+    Otherwise like `load`; `remedy` is the advice if the file does not exist.
 
     Raises:
-        ConfigurationError: a file cannot be read, or has faults.
+        ConfigurationError: a file cannot be read or has faults.
     """
     return load_with_origins(root, path, environ, others, remedy)[0]
 
@@ -229,15 +228,15 @@ def load_with_origins(
     others: Collection[str] = (),
     remedy: str = _REMEDY,
 ) -> tuple[_Settings, SettingOrigins]:
-    """As `load_file`, with where each setting comes from."""
+    """Like `load_file`, with the origin of each setting."""
     texts = [(str(each), _text(each, remedy)) for each in (path, *drop_ins(path))]
     return _load(root, texts, environ, others)
 
 
 def drop_ins(path: Path) -> tuple[Path, ...]:
-    """The files that are merged over a configuration file, in order of their names.
+    """Files that are merged over a configuration file, sorted by name.
 
-    They are `conf.d/*.yaml` beside `rightsizer.yaml`, and `NAME.d/*.yaml` beside `NAME.yaml`.
+    These are `conf.d/*.yaml` beside `rightsizer.yaml`, and `NAME.d/*.yaml` beside `NAME.yaml`.
 
     Raises:
         ConfigurationError: the folder cannot be read.
@@ -271,7 +270,7 @@ def _text(path: Path, remedy: str) -> str:
                 why = f"{(error.strerror or str(error)).lower()}; {remedy}"
         raise ConfigurationError(f"{path}: {why}") from None
     try:
-        # Some editors begin a file with a byte order mark.
+        # Some editors write a byte order mark.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
@@ -279,7 +278,7 @@ def _text(path: Path, remedy: str) -> str:
 
 
 def _without_dropped(document: Document) -> Any:
-    """The document's data without the keys that this release has dropped, each told of."""
+    """Remove the keys dropped in this release from a document's data, each with a warning."""
     data = document.data
     for path in DROPPED:
         if path in document.places:
@@ -297,7 +296,7 @@ def _without_path(data: Any, path: tuple[str, ...]) -> Any:
 
 
 def _warn(where: str, path: tuple[str, ...]) -> None:
-    """One line on standard error, for how to log is not known before the settings are."""
+    """Write a line to standard error, since logging is configured by the settings being loaded."""
     sys.stderr.write(
         f"warning: {where}: {spell_path(path)}: this release has no such key and passes it over, "
         f"the next one will refuse it; {DROPPED[path]}\n"
@@ -320,16 +319,16 @@ def _lines(
 
 
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
-    """The variable that says what is wrong; `None` where the file does."""
+    """Variable that caused a fault, or `None` if the file did."""
     return next((each for each in said if fault.path[: len(each.path)] == each.path), None)
 
 
 def load_sections(
     root: type[_Settings], path: Path | None, environ: Mapping[str, str] = _NOTHING
 ) -> _Settings:
-    """The settings of some sections; the other ones of the file are passed over unread.
+    """Load some sections; the file's other sections are ignored.
 
-    Without a file every setting has its default; variables of `environ` go before it.
+    Without a file every setting has its default; variables in `environ` override the file.
 
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
@@ -339,10 +338,10 @@ def load_sections(
 
 
 def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:
-    """The settings after a reload, and the keys that differ and stay as they are until a restart.
+    """Settings after a reload, and the changed keys that keep their value until a restart.
 
     Raises:
-        ConfigurationError: what is new does not go with what has to stay.
+        ConfigurationError: new values conflict with values that cannot change.
     """
     return _merged(shape_of(type(in_force)), in_force, wanted, "")
 

@@ -1,6 +1,6 @@
-"""Mappings of YAML files, read value by value; everything wrong with a file is found at once.
+"""Reader of mappings in YAML files, value by value; reports all faults of a file at once.
 
-For files that are no tree of settings: catalogues, plans, the web configuration, scenarios.
+For files other than settings: catalogues, plans, the web configuration, scenarios.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,31 +17,31 @@ _SHOWN: Final = 40
 
 
 class Faults:
-    """What is wrong with a file."""
+    """Collected faults of a file."""
 
     def __init__(self, document: Document, *, quotes_values: bool = True) -> None:
-        """Nothing yet.
+        """Start without faults.
 
-        `quotes_values`: whether a message quotes what is wrong; not where it may be a secret.
+        `quotes_values`: whether messages quote faulty values; off if they may be secrets.
         """
         self._document, self._quotes_values = document, quotes_values
         self._found: list[tuple[_Path, str]] = []
 
     def add(self, path: _Path, message: str) -> None:
-        """Something is wrong at a place."""
+        """Add a fault at a path."""
         if (path, message) not in self._found:
             self._found.append((path, message))
 
     def unread(self) -> "Faults":
-        """Faults of the same file that are dropped."""
+        """Faults of the same file that are discarded."""
         return Faults(self._document, quotes_values=self._quotes_values)
 
     def got(self, value: Any) -> str:
-        """What stands there, for the end of a message."""
+        """Faulty value, for the end of a message."""
         return f" (got {shown(value)})" if self._quotes_values else ""
 
     def refuse(self) -> None:
-        """Raise a `ConfigurationError` of everything that was found, in the order of its places."""
+        """Raise a `ConfigurationError` with all faults, in order of their places, if any."""
         if self._found:
             place = self._document.place
             ordered = sorted(self._found, key=lambda found: place(found[0]))
@@ -52,32 +52,32 @@ class Faults:
 
 
 class Row:
-    """Values by key. One that is wrong is told to the faults and reads as if it were fine."""
+    """Values by key. A faulty value is reported and reads as a valid one."""
 
     def __init__(self, values: Any, path: _Path, faults: Faults) -> None:
         self.faults = faults
         self.path = path
         if values is None:
-            # A key whose values are all commented out.
+            # All values of the key are commented out.
             values = {}
         if not isinstance(values, Mapping):
             remedy = "; write it like {key: value}"
             faults.add(path, f"must be a mapping of keys to values{faults.got(values)}{remedy}")
             values = {}
-            # What is missing in it is told by what it is.
+            # The type fault implies all missing keys.
             self.faults = faults.unread()
         self.values: Mapping[Any, Any] = values
 
     def fault(self, key: str, message: str) -> None:
-        """Something is wrong with a value."""
+        """Report a fault of a value."""
         self.faults.add((*self.path, key) if key else self.path, message)
 
     def refuse(self) -> None:
-        """Raise a `ConfigurationError` of everything that was found in the whole file."""
+        """Raise a `ConfigurationError` with all faults of the file, if any."""
         self.faults.refuse()
 
     def refuse_unknown(self, known: Collection[str]) -> None:
-        """Every key must be known."""
+        """Report keys other than the known ones."""
         for key in self.values:
             if str(key) not in known:
                 self.fault(str(key), f"unknown key; {hint(str(key), known)}")
@@ -86,9 +86,9 @@ class Row:
         return self.values.get(key) is not None
 
     def row(self, key: str, known: Collection[str] = ()) -> Self:
-        """The mapping under a key; an empty one where it is absent.
+        """Read a nested mapping; empty if absent.
 
-        It may have the keys that are `known`; any where there are none.
+        Keys other than `known` are faults; if that is empty, all keys are allowed.
         """
         row = type(self)(self.values.get(key, {}), (*self.path, key), self.faults)
         if known:
@@ -96,7 +96,7 @@ class Row:
         return row
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
-        """One of a few words."""
+        """Read one of the given words."""
         value = self.text(key) or default
         if value in choices:
             return value
@@ -104,7 +104,7 @@ class Row:
         return default
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """True or false."""
+        """Read a boolean."""
         value = self.values.get(key)
         if value is None or isinstance(value, bool):
             return default if value is None else value
@@ -112,18 +112,18 @@ class Row:
         return default
 
     def number(self, key: str, least: float, most: float) -> float | None:
-        """A number within bounds, `None` where it is absent."""
+        """Read a number within bounds, or `None` if absent."""
         return self.checked_number(key, self.values.get(key), least, most)
 
     def needed_number(self, key: str, least: float, most: float) -> float:
-        """A number that must be there."""
+        """Read a required number."""
         value = self.number(key, least, most)
         if value is None and self.values.get(key) is None:
             self.fault(key, f"is required: a number from {_plain(least)} to {_plain(most)}")
         return least if value is None else value
 
     def count(self, key: str, least: int, most: int) -> int | None:
-        """A whole number within bounds, `None` where it is absent."""
+        """Read an integer within bounds, or `None` if absent."""
         value = self.values.get(key)
         if isinstance(value, float) and not value.is_integer():
             self.fault(key, f"must be a whole number{self.faults.got(value)}")
@@ -132,14 +132,14 @@ class Row:
         return None if number is None else int(number)
 
     def needed_count(self, key: str, least: int, most: int) -> int:
-        """A whole number that must be there."""
+        """Read a required integer."""
         value = self.count(key, least, most)
         if value is None and self.values.get(key) is None:
             self.fault(key, f"is required: a whole number from {least} to {most}")
         return least if value is None else value
 
     def amount(self, key: str, least: float, most: float) -> float | None:
-        """A number within bounds, which may be written like `70B`; `None` where it is absent."""
+        """Read a number within bounds, also in the form `70B`; `None` if absent."""
         value = self.values.get(key)
         if isinstance(value, str):
             try:
@@ -151,7 +151,7 @@ class Row:
         return self.checked_number(key, value, least, most)
 
     def milliseconds(self, key: str, *, is_bare: bool) -> float | None:
-        """A duration with its unit, `None` where it is absent; a bare number has to be allowed."""
+        """Read a duration, or `None` if absent; `is_bare` allows a number without unit."""
         value = self.values.get(key)
         try:
             if isinstance(value, str):
@@ -165,7 +165,7 @@ class Row:
         return None
 
     def text(self, key: str) -> str | None:
-        """A text, `None` where it is absent."""
+        """Read a text, or `None` if absent."""
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
@@ -173,21 +173,21 @@ class Row:
         return None
 
     def needed_text(self, key: str) -> str:
-        """A text that must be there."""
+        """Read a required text."""
         value = self.text(key)
         if not value and not self.values.get(key):
             self.fault(key, "is required: a text")
         return value or ""
 
     def text_by_key(self) -> dict[str, str]:
-        """All of its keys with their texts."""
+        """Read all keys with their texts."""
         for key in self.values:
             if not isinstance(key, str):
                 self.fault(str(key), "a key must be text; put it in quotes")
         return {key: self.text(key) or "" for key in self.values if isinstance(key, str)}
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts, empty where it is absent."""
+        """Read a list of texts; empty if absent."""
         value = self.values.get(key)
         if value is None:
             return ()
@@ -198,7 +198,7 @@ class Row:
         return ()
 
     def items(self, key: str) -> list[Any]:
-        """A list of anything, empty where it is absent."""
+        """Read a list of any values; empty if absent."""
         value = self.values.get(key)
         if value is None:
             return []
@@ -208,13 +208,13 @@ class Row:
         return []
 
     def rows(self, key: str) -> list[Self]:
-        """A list of mappings, empty where it is absent."""
+        """Read a list of mappings; empty if absent."""
         items = enumerate(self.items(key))
         rows = [(type(self)(item, (*self.path, key, at), self.faults), item) for at, item in items]
         return [row for row, item in rows if isinstance(item, Mapping)]
 
     def checked_number(self, key: str, value: Any, least: float, most: float) -> float | None:
-        """A value from somewhere under a key, if it is a number within bounds."""
+        """Check a value read below a key: a number within bounds, or `None`."""
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -230,19 +230,19 @@ class Row:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """Value for a message, truncated if long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def spell_path(path: Iterable[str | int]) -> str:
-    """A path as the program's documentation writes it: `policies[0].match.owner`."""
+    """Spell a path as in the documentation: `policies[0].match.owner`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
 def printable(line: str) -> str:
-    """A line of a message, whose control characters no terminal obeys."""
+    """Escape control characters, so that a terminal does not interpret them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 

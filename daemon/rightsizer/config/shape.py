@@ -1,6 +1,6 @@
-"""What a tree of settings dataclasses asks for, as plain data.
+"""Shape of a tree of settings dataclasses, as plain data.
 
-The validator, the schema, the example and the reference all walk this one description.
+Used by the validator, the schema, the example and the reference.
 """
 
 import types
@@ -15,12 +15,12 @@ from rightsizer.model.units import Unit
 
 _SCALARS: Final = (bool, int, float, str)
 _WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
-"""Their values tell the unit, so that the keys need not."""
+"""Values include the unit, so keys omit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value: text, a switch, a number, or one of a few words."""
+    """One value: text, boolean, number or enumeration."""
 
     type: type
     unit: str = ""
@@ -29,37 +29,37 @@ class Scalar:
 
     @property
     def is_duration(self) -> bool:
-        """Written like `10m`, kept in seconds."""
+        """Written like `10m`, stored in seconds."""
         return self.unit == Unit.SECONDS
 
     @property
     def is_size(self) -> bool:
-        """Written like `512MiB` or as an integer, kept in bytes."""
+        """Written like `512MiB` or as an integer, stored in bytes."""
         return self.unit == Unit.BYTES
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words allowed, none where any value may stand."""
+        """Allowed words; empty if not an enumeration."""
         return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """A value that may be `null`."""
+    """Value that may be `null`."""
 
     inner: "Shape"
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list, kept as a tuple."""
+    """List, stored as a tuple."""
 
     item: "Shape"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A mapping whose keys the operator chooses."""
+    """Mapping with keys chosen by the operator."""
 
     value: "Shape"
 
@@ -70,14 +70,14 @@ class ShapeEntry:
 
     key: str
     name: str
-    """The dataclass's own name for it."""
+    """Name of the dataclass field."""
     shape: "Shape"
     default: Any
-    """`dataclasses.MISSING` where the operator has to say it."""
+    """`dataclasses.MISSING` if required."""
     described: Bounds | None
-    """What its field says of it; `None` of a group of settings."""
+    """Bounds and description of the field; `None` for a group of settings."""
     is_live: bool = False
-    """Whether a reload puts it in force; a group's keys may each say otherwise."""
+    """Whether a reload applies it; the keys of a group may override this."""
 
     @property
     def is_required(self) -> bool:
@@ -87,18 +87,18 @@ class ShapeEntry:
 
 @dataclass(frozen=True)
 class Group:
-    """A mapping whose keys are the fields of a dataclass."""
+    """Mapping with the fields of a dataclass as keys."""
 
     type: type
     entries: tuple[ShapeEntry, ...]
 
     @cached_property
     def by_key(self) -> Mapping[str, ShapeEntry]:
-        """The entries by what the file calls them."""
+        """Entries by key in the file."""
         return {entry.key: entry for entry in self.entries}
 
     def default(self) -> Any:
-        """The group where the operator says nothing; `MISSING` where that is not allowed."""
+        """Group with all defaults, or `MISSING` if a key is required."""
         if any(entry.is_required for entry in self.entries):
             return MISSING
         return self.type(**{entry.name: entry.default for entry in self.entries})
@@ -108,13 +108,13 @@ Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
 
 
 def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Group:
-    """The shape of a settings class.
+    """Shape of a settings class.
 
-    Values of the instance `defaults` stand in place of the class's own; `live`: whether a reload
-    puts in force what does not say otherwise.
+    Values in the instance `defaults` override the class's defaults; `live`: whether a reload
+    applies fields that do not specify it.
 
     Raises:
-        TypeError: a field has a type that a configuration file cannot hold, or another's key.
+        TypeError: a field has a type unsupported in a configuration file, or a duplicate key.
     """
     group = Group(settings, tuple(_entries(settings, defaults, live)))
     if len(group.by_key) < len(group.entries):
@@ -122,7 +122,7 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
     return group
 
 
-def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - handed down.
+def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - passed on.
     hints, bounds_by_name = get_type_hints(settings), bounds_of(settings)
     for declared in fields(settings):
         if defaults is not None:
@@ -150,13 +150,13 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
 def _key(name: str, unit: str) -> str:
     if unit in _WRITTEN_WITH_UNIT:
         return name.removesuffix(f"_{unit}")
-    # A keyword of the language cannot name a field, but may well name a key.
+    # A field name cannot be a Python keyword, a key can.
     return name.removesuffix("_")
 
 
-def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - handed down.
+def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or nothing.
+    if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or `None`.
         (inner,) = (argument for argument in arguments if argument is not type(None))
         return Nullable(_shape(inner, bounds, default, live))
     if origin is tuple and arguments[1:] == (...,):

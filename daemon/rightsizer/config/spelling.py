@@ -17,10 +17,10 @@ _WORD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def parse_seconds(value: Any) -> float:
-    """Seconds of a duration as the file has it; of bare numbers only 0, which needs no unit.
+    """Parse a duration in a file into seconds; the only bare number allowed is 0.
 
     Raises:
-        ValueError: it is not a duration.
+        ValueError: not a duration.
     """
     if isinstance(value, str):
         return parse_duration(value)
@@ -32,7 +32,7 @@ def parse_seconds(value: Any) -> float:
 
 
 def parse_size(value: Any) -> int | float:
-    """Bytes of a size as the file has it; raises `ValueError` where it is not a size."""
+    """Parse a size in a file into bytes; raise `ValueError` if it is not a size."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     match = _NUMBER_AND_UNIT.fullmatch(value) if isinstance(value, str) else None
@@ -42,7 +42,7 @@ def parse_size(value: Any) -> int | float:
         unit = None
     if match is None or unit is not Unit.BYTES:
         raise ValueError(f"{show(value)} is not a size; write it like '512MiB' or in bytes")
-    # Most configurations have no size in them, and load nothing for it.
+    # Most configurations contain no size and need not import this.
     from decimal import Decimal  # noqa: PLC0415
 
     size = Decimal(match[1]) * Decimal(factor)
@@ -50,8 +50,8 @@ def parse_size(value: Any) -> int | float:
 
 
 def spell_seconds(duration_seconds: float) -> str:
-    """A duration that reads back as exactly these seconds."""
-    from decimal import Decimal  # noqa: PLC0415 - documents alone are written.
+    """Spell a duration so that it parses to exactly these seconds."""
+    from decimal import Decimal  # noqa: PLC0415 - needed only to write documents.
 
     exact = Decimal(repr(duration_seconds))
     rest = exact * 1000
@@ -68,7 +68,7 @@ def spell_seconds(duration_seconds: float) -> str:
 
 
 def spell_size(size_bytes: float) -> str | int | float:
-    """A size in the largest binary unit that divides it, else in bytes."""
+    """Spell a size in the largest binary unit that divides it, else in bytes."""
     for name, size in _SIZES:
         if size_bytes and size_bytes % size == 0:
             return f"{int(size_bytes // size)}{name}"
@@ -76,7 +76,7 @@ def spell_size(size_bytes: float) -> str | int | float:
 
 
 def spell(value: Any, scalar: Scalar) -> Any:
-    """One value as the file would have it."""
+    """Spell a value as in the file."""
     if scalar.is_duration:
         return spell_seconds(value)
     if scalar.is_size:
@@ -85,7 +85,7 @@ def spell(value: Any, scalar: Scalar) -> Any:
 
 
 def plain(value: Any, shape: Shape) -> Any:
-    """A value as the mappings, lists and scalars that the file would have for it."""
+    """Convert a value to the mappings, lists and scalars of the file."""
     match shape:
         case Group(entries=entries):
             return {each.key: plain(getattr(value, each.name), each.shape) for each in entries}
@@ -100,7 +100,7 @@ def plain(value: Any, shape: Shape) -> Any:
 
 
 def show(value: Any) -> str:
-    """What an operator wrote, short enough for a line of an error."""
+    """Value as written by an operator, truncated to fit a line of an error."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -114,21 +114,21 @@ def show(value: Any) -> str:
 
 
 def names_in(word: str) -> list[str]:
-    """The placeholders in one word, in its order."""
+    """Placeholders in a word, in order."""
     return _WORD.findall(word)
 
 
 def unknown_placeholders(words: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that stand for nothing, each once; `known` has all that stand for something."""
+    """Placeholders that are not in `known`, without duplicates."""
     found = dict.fromkeys(name for word in words for name in names_in(word))
     return tuple(name for name in found if name not in known)
 
 
 def is_asked_for(name: str, words: Sequence[str]) -> bool:
-    """Whether a placeholder is among the words."""
+    """Whether any of the words contains a placeholder."""
     return any(name in names_in(word) for word in words)
 
 
 def filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words with values in place of their names; one word stays one, whatever is in it."""
+    """Substitute placeholders; each word remains one word, regardless of its value."""
     return tuple(_WORD.sub(lambda found: values[found[1]], word) for word in words)

@@ -1,6 +1,6 @@
-"""Plain data against a shape: the settings, or all that is wrong with it in an operator's words.
+"""Validator of plain data against a shape: returns settings or all faults in plain language.
 
-A library would do it, at 9 MB and more of an agent that should live in under 50.
+A library for this would add 9 MB or more to an agent that should need less than 50 MB.
 """
 
 import math
@@ -16,7 +16,7 @@ from rightsizer.model.frozen import MISSING, dataclass
 
 _Path = tuple[str | int, ...]
 _SURE: Final = 0.85
-"""How like a key of a section a key beside it is, at least."""
+"""Minimum similarity to a key of a nested section for a suggestion."""
 _OF_A_SHELL: Final = ("~/", "$HOME/", "${HOME}/")
 _SWITCHES: Final = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
     ("false", "no", "off", "0"), "false"
@@ -25,7 +25,7 @@ _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", st
 
 
 class FaultKind(StrEnum):
-    """What can be wrong with a value."""
+    """Kinds of faults."""
 
     UNKNOWN_KEY = auto()
     KEY_TYPE = auto()
@@ -38,7 +38,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong."""
+    """One fault."""
 
     path: tuple[str | int, ...]
     kind: FaultKind
@@ -47,14 +47,14 @@ class Fault:
 
 
 def validate(group: Group, data: Any) -> Any | list[Fault]:
-    """The settings that plain data stands for, or everything that is wrong with it."""
+    """Convert plain data to settings, or return all faults."""
     validator = _Validator()
     settings = validator.read(group, data, ())
     return validator.faults or settings
 
 
 class _Validator:
-    """Reads on after a fault, so that all are found at once; what is wrong reads as `MISSING`."""
+    """Continues after a fault, so that all are found at once; faulty values read as `MISSING`."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -128,7 +128,7 @@ class _Validator:
         try:
             return group.type(**values)
         except ValueError as error:
-            # The key that it begins with is where the fault is.
+            # The message begins with the faulty key.
             key, _, text = str(error).partition(": ")
             at, message = ((*path, key), text) if key in group.by_key else (path, str(error))
             return self._fault(at, FaultKind.TEXT, value, message)
@@ -138,7 +138,7 @@ class _Validator:
             is_given = not entry.is_required
             return entry.default if is_given else self._fault(path, FaultKind.MISSING, None)
         value = values[entry.key]
-        # A key whose contents are all commented out stands for the default.
+        # A key with all contents commented out has its default.
         is_empty = value is None and isinstance(entry.shape, Group | Many | Named)
         is_default = is_empty and not entry.is_required
         return entry.default if is_default else self.read(entry.shape, value, path)
@@ -150,7 +150,7 @@ class _Validator:
 
 
 def kind(shape: Shape) -> str:
-    """What stands there: `duration`, `list of text`, `one of auto, json`."""
+    """Describe the expected value: `duration`, `list of text`, `one of auto, json`."""
     match shape:
         case Group():
             return "mapping"
@@ -165,7 +165,7 @@ def kind(shape: Shape) -> str:
 
 
 def limits(scalar: Scalar) -> str:
-    """The bounds in words: `between 1s and 1h`, `at least 1s`; empty where there are none."""
+    """Describe the bounds: `between 1s and 1h`, `at least 1s`; empty without bounds."""
     bounds = scalar.minimum, scalar.maximum
     low, high = (None if each is None else _spell_limit(each, scalar) for each in bounds)
     if low is None or high is None:
@@ -197,7 +197,7 @@ def _spell_limit(limit: float, scalar: Scalar) -> object:
 
 
 def explain(fault: Fault, root: Group) -> str:
-    """What is wrong at the fault's place and how to mend it."""
+    """Describe a fault and its remedy."""
     if fault.kind is FaultKind.UNKNOWN_KEY:
         around = _shape_at(root, fault.path[:-1])
         return _unknown_key(str(fault.path[-1]), around, fault.value)
@@ -245,7 +245,7 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
     nearest = near_words(key.lower(), known)
     if not nearest and isinstance(value, dict):
-        # Under a heading that there is not.
+        # Indented below a heading that does not exist.
         nearest = [each for each in value if each in known]
     inside = [
         f"{each}.{found}"
@@ -296,7 +296,7 @@ def _scalar_remedy(text: str, scalar: Scalar, *, is_quoted: bool) -> str:
 
 
 def _as_ratio(percent: str | float, scalar: Scalar) -> str:
-    """How to write what was meant in percent; empty where nothing was."""
+    """Remedy for a ratio written in percent; empty if it is not one."""
     most = scalar.maximum
     if most is None or most > 1 or not _is_number(str(percent)):
         return ""
@@ -306,7 +306,7 @@ def _as_ratio(percent: str | float, scalar: Scalar) -> str:
 
 
 def _as_mapping(group: Group, value: object) -> str:
-    """Its address in the place of a mapping; else a key, whose value is left open."""
+    """Value as the URL of a mapping; else the mapping's first key, with its value left open."""
     if isinstance(value, str) and "url" in group.by_key:
         address = value if "://" in value else f"http://{value}"
         return f"{{url: {show(address)}}}"
