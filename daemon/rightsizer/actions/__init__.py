@@ -1,1 +1,1 @@
-"""Actions on advice: decided, carried out at most once, audited."""
+"""Actions on advice: decided, executed at most once, audited."""

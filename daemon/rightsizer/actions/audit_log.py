@@ -28,21 +28,21 @@ _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOF
 _MODE: Final = 0o640
 _KEPT_SECONDS: Final = 366 * 86400.0
 _MOST_UNDONE: Final = 2000
-"""Entries of what was not done; those of deeds count against limits, and none crowds them out."""
+"""Limit for entries without execution; executed ones count against limits and are kept apart."""
 
 
 def append_line(path: str, document: JsonObject) -> None:
-    """Append a whole line to a file, opened anew since it may rotate; on the disk on return.
+    """Append a line to a file, reopened in case of rotation; synchronized to disk on return.
 
     Raises:
-        RightsizerError: it cannot be written.
+        RightsizerError: the line cannot be written.
     """
     line = json.dumps(document, separators=(",", ":"), default=str).encode() + b"\n"
     try:
         file = os.open(path, _FLAGS, _MODE)
         try:
             if os.write(file, line) < len(line):
-                os.write(file, b"\n")  # What follows begins a line of its own.
+                os.write(file, b"\n")  # The next entry starts on a new line.
                 raise OSError(0, "there is no room for a whole line")
             os.fsync(file)
         finally:
@@ -55,31 +55,31 @@ def append_line(path: str, document: JsonObject) -> None:
 
 
 class AuditLog(RecordCache[ActionRecord]):
-    """Writes down what happens, and counts it; safe for threads.
+    """Records and counts actions; thread-safe.
 
-    What was begun is never forgotten, even where the table breaks. Ages go by the clock that never
-    steps, where it has not started again since. Else they go by the wall clock as it was when this
-    process first saw the entry; setting the clock makes nothing older.
+    Started actions are never forgotten, even if the table fails. Ages use the steady clock if it
+    has not restarted since. Otherwise they use the wall clock as of the first time this
+    process saw the entry; setting the clock makes nothing older.
     """
 
     def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:
-        """A log that goes over restarts; `file` gains a line of each thing, empty for none."""
+        """Open a log that survives restarts; each entry is also appended to `file` unless empty."""
         super().__init__(repository, outlives=lambda record: record.outcome.is_deed)
         self._file, self._clock, self._boot = file, clock, boot
         self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
-        """Of entries of another run of the clock: how old at first sight, and when that was."""
+        """Entries from before the steady clock restarted: age when first seen, and time of that."""
         self._counting = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._log = logger("actions")
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How often each action had each outcome since the agent started."""
+        """Number of outcomes since the agent started, by action and outcome."""
         with self._counting:
             return dict(self._counts)
 
     def entry(self, settings: ActionSettings, advice: Advice, actor: str) -> ActionRecord:
-        """The entry of an action that begins now, which is not written yet."""
+        """Create the entry of an action that starts now, not written yet."""
         now, finding = self._clock.wall_time(), advice.finding
         return ActionRecord(
             id=f"{now // 10**9:x}-{secrets.token_hex(4)}",
@@ -103,7 +103,7 @@ class AuditLog(RecordCache[ActionRecord]):
         )
 
     def intend(self, record: ActionRecord) -> None:
-        """Write down what is to be done; what cannot be written down must not be done."""
+        """Record an action before it is executed; if that fails, it must not be executed."""
         self.begin(record)
         try:
             self._append(record)
@@ -113,7 +113,7 @@ class AuditLog(RecordCache[ActionRecord]):
         self._tell("action_started", record)
 
     def ended(self, record: ActionRecord) -> None:
-        """Write down how something ended; what cannot be written now is, with the next look."""
+        """Record the end of an action; if that fails, it is retried in the next pass."""
         try:
             self.keep(record)
         except RightsizerError as error:
@@ -122,13 +122,13 @@ class AuditLog(RecordCache[ActionRecord]):
         self._count(record)
 
     def refuse(self, record: ActionRecord) -> None:
-        """Write down what is not done."""
+        """Record an action that is not executed."""
         self.begin(record)
         self._write(record)
         self._count(record)
 
     def link(self, record: ActionRecord) -> None:
-        """Write down what became of the advice of an entry, now or with the next look."""
+        """Record the outcome of an entry's advice, now or in the next pass."""
         self.keep(record)
         self._write(record)
         self._log.info(
@@ -141,7 +141,7 @@ class AuditLog(RecordCache[ActionRecord]):
         )
 
     def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
-        """The entries without those beyond the bounds, which are dropped."""
+        """Drop entries beyond the limits and return the others."""
         undone = [each.id for each in records if not each.outcome.is_deed]
         past_actions = [each for each in records if each.outcome.is_deed]
         beyond = {each.id for each in past_actions if self.ago_seconds(each) > _KEPT_SECONDS}
@@ -157,7 +157,7 @@ class AuditLog(RecordCache[ActionRecord]):
                 self._seen.pop(each, None)
 
     def ago_seconds(self, record: ActionRecord) -> float:
-        """How long ago it was."""
+        """Age of an entry."""
         now = self._clock.time()
         if record.boot == self._boot and now >= record.steady:
             return seconds(now - record.steady)

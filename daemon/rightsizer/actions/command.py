@@ -1,4 +1,4 @@
-"""`rightsizer actions`: what was done on advice, what would have been, and what was refused."""
+"""`rightsizer actions`: executed, simulated and refused actions."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _ActionCommandSettings)
-    # Another history than the agent's is read itself.
+    # Read a history other than the agent's directly.
     path = "" if arguments.history_path else arguments.path_api_socket or settings.path.api_socket
     asked = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     document = asked or _offline(arguments, settings)
@@ -76,7 +76,7 @@ def _lines(document: JsonObject, *, is_live: bool) -> Iterator[str]:
 
 
 def _nothing_text(proposals: Sequence[JsonObject], *, is_live: bool) -> str:
-    """Why no action has anything to do; empty where one has."""
+    """Explain why no action is due; empty if one is."""
     if not is_live:
         return "no agent was asked, so that only what was done is known, not what waits"
     if not proposals:

@@ -1,4 +1,4 @@
-"""Controller of actions: approves, decides, writes down, and only then has it done."""
+"""Controller of actions: checks approval, decides, records, and only then executes."""
 
 import contextlib
 import os
@@ -34,24 +34,24 @@ from rightsizer.web.message import SocketPeer
 
 _NOBODY = "it is not known who claimed it"
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
-"""What is written down in another way, or is nothing to write down."""
+"""Verdicts recorded elsewhere, or not worth recording."""
 _Key = tuple[str, str, Nanoseconds]
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A claim, and whether it approves."""
+    """Claim of advice, and whether it counts as approval."""
 
     claimed: Nanoseconds
     """Wall time of the claim."""
     actor: str
-    """Who, as he calls himself, and as the kernel or the server knows him."""
+    """Name given by the user, and identity known to the kernel or server."""
     why_not: str = ""
-    """Why it approves nothing; empty where it does."""
+    """Why it does not count as approval; empty if it does."""
 
 
 class Approvals:
-    """The claims that this agent has taken; safe for threads."""
+    """Claims received by this agent; thread-safe."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Approvals:
         own_uid: int | None = None,
         user_of: Callable[[int], str] = user_name,
     ) -> None:
-        """No claims yet; `approvers` are those of `acting.approvers`, `own_uid` is the agent's."""
+        """Start without claims; `approvers` is `acting.approvers`, `own_uid` the agent's."""
         self._approvers = frozenset(approvers)
         self._own_uid = os.getuid() if own_uid is None else own_uid
         self._user_of = user_of
@@ -70,10 +70,10 @@ class Approvals:
     def note(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
     ) -> None:
-        """Take note of a claim that was just made, and left advice as it is.
+        """Note a claim that was just made and produced this advice.
 
-        `actor` is the name that the request gives, `peer` the client by the kernel over the local
-        socket, `identity` what it has proved over TCP.
+        `actor` is the name in the request, `peer` the client of the local socket according to the
+        kernel, `identity` the authenticated identity over TCP.
         """
         known_as = identity or "unknown" if peer is None else f"uid {peer.uid}"
         who, why_not = f"{actor} ({known_as})", ""
@@ -86,12 +86,12 @@ class Approvals:
     def standing(
         self, claims: Callable[[], Mapping[str, Nanoseconds]], records: Sequence[ActionRecord]
     ) -> dict[str, Approval]:
-        """Of each piece of advice that is claimed now, what its claim is worth.
+        """Status of each current claim, by advice id.
 
-        `claims` gives since when advice is claimed; `records` have what an earlier agent noted.
+        `claims` returns the time of each claim; `records` hold approvals of earlier agents.
         """
         with self._lock:
-            # Asked under the lock: what is noted by now is among the claims, or over.
+            # Called under the lock, so that every noted claim is either current or over.
             now = claims()
             claimed = self._claims
             noted = {key: each for key, each in claimed.items() if now.get(key) == each.claimed}
@@ -112,21 +112,21 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """Asked again at every look, from a job's thread."""
+    """Sources of current state, called in every pass from a job's thread."""
 
     report: Callable[[], Report | None]
     advice: Callable[[], Sequence[Advice]]
-    """All of it, what was closed too."""
+    """All advice, including closed."""
     claims: Callable[[], Mapping[str, Nanoseconds]]
-    """Since when advice is claimed, by its id."""
+    """Time of each claim, by advice id."""
     claim: Callable[[str, str, str], object]
-    """Claims advice, by whom and why, so that before and after are compared."""
+    """Claims advice with actor and reason, so that before and after are compared."""
 
 
 class ActionController:
-    """Decides at each look; its state may be read from any thread."""
+    """Decides in every pass; its state may be read from any thread."""
 
-    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+    def __init__(  # noqa: PLR0913 - dependencies are arguments.
         self,
         actions: Sequence[ActionSettings],
         acting: ActionsSettings,
@@ -144,43 +144,43 @@ class ActionController:
         self._approved: frozenset[_Key] = frozenset()
         self._log = logger("actions")
         self.suspended: frozenset[str] = frozenset()
-        """The actions whose results failed too often."""
+        """Actions whose results failed too often."""
         self.proposals: tuple[ActionProposal, ...] = ()
-        """What the last look came to."""
+        """Result of the last pass."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """What runs at intervals."""
+        """Periodic jobs."""
         return (Job("actions", self.run, self._acting.interval),)
 
     def start(self) -> None:
-        """Tell of what the last agent left without an outcome; it is not repeated."""
-        with contextlib.suppress(RightsizerError):  # The next look tells it.
+        """Record actions that the previous agent left without an outcome; they are not repeated."""
+        with contextlib.suppress(RightsizerError):  # Reported in the next pass.
             for record in self._audit.mended():
                 if record.outcome is ActionOutcome.STARTED:
                     self._audit.ended(_interrupted(record))
 
     def stop(self) -> None:
-        """End what is under way, before the history closes."""
+        """Stop the running action, before the history closes."""
         self._runner.stop()
 
     def counters(self) -> dict[str, float]:
-        """What was done and was not, by the names of metrics."""
+        """Number of outcomes, by metric name."""
         return {
             series_key("rightsizer_actions_total", action=action, outcome=outcome): float(count)
             for (action, outcome), count in self._audit.counts.items()
         }
 
     def state(self) -> ActionState:
-        """What the API tells."""
+        """State for the API."""
         actions = tuple(self._actions.values())
         return ActionState(actions, self.suspended, self.proposals, self._audit.records())
 
     def run(self) -> None:
-        """See what came of what was done, and do what is due, one thing a look.
+        """Check results of earlier actions and execute what is due, at most one per pass.
 
         Raises:
-            RightsizerError: it cannot be written down, and so is not done.
+            RightsizerError: the action cannot be recorded, so it is not executed.
         """
         ledger = {each.id: each for each in self._context.advice()}
         mended = self._audit.mended()
@@ -212,7 +212,7 @@ class ActionController:
             self._do(due, here, standing)
 
     def _approved_of(self, record: ActionRecord, standing: Mapping[str, Approval]) -> ActionRecord:
-        """An entry; one that was put up for approval with who has approved it since."""
+        """Add the approver to an entry that was proposed for approval and approved since."""
         approval = standing.get(record.advice)
         is_put_up = record.verdict is ActionVerdict.NOT_APPROVED
         if not is_put_up or approval is None or approval.why_not:
@@ -228,7 +228,7 @@ class ActionController:
         return linked or record
 
     def _fitting(self, advice: Advice, here: Mapping[str, Workload]) -> tuple[ActionSettings, ...]:
-        """The actions that are for a piece of advice, by its reasons and its workload."""
+        """Actions for the reasons and workload of a piece of advice."""
         finding = advice.finding
         workload = here.get(finding.workload or "")
         return tuple(
@@ -245,7 +245,7 @@ class ActionController:
         is_approved = settings.mode is ActionMode.APPROVE
         actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
         noted = [self._audit.entry(settings, advice, actor)]
-        # On disk before it is done: an agent that is killed meanwhile does not do it again.
+        # Written to disk before execution, so that an agent killed meanwhile does not repeat it.
         self._audit.intend(noted[0])
 
         def note(pid: int) -> None:
@@ -259,18 +259,18 @@ class ActionController:
         self._runner.start(ActionOrder(noted[0].id, settings, advice, workload, actor), note, done)
 
     def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
-        """Write down how it ended; from the thread that did it."""
+        """Record the end of an action; runs in the thread that executed it."""
         now = self._clock.wall_time()
         self._audit.ended(replace(record, **asdict(ended), ended=now))
         if settings.mode is ActionMode.AUTOMATIC and ended.outcome is ActionOutcome.DONE:
             try:
-                # So that before and after are compared, as after a person's claim.
+                # To compare before and after, as after a claim by a user.
                 self._context.claim(record.advice, record.actor, f"done as {record.id}")
             except RightsizerError as error:
                 self._log.warning("action_not_claimed", id=record.id, error=str(error))
 
     def _tell(self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]) -> None:
-        """Write down once, of each action and piece of advice, each kind of reason against it."""
+        """Record each kind of reason against an action once per piece of advice."""
         reported = {(each.key, each.verdict) for each in records if not each.outcome.is_deed}
         for each in found:
             if each.verdict in _SILENT or (each.key, each.verdict) in reported:
@@ -284,7 +284,7 @@ class ActionController:
         conditions: ActionConditions,
         records: Sequence[ActionRecord],
     ) -> None:
-        """Write down where an approval was taken back before anything was done on it."""
+        """Record approvals that were withdrawn before execution."""
         done = {each.key for each in records if each.outcome.is_deed}
         approved = set()
         for each in found:
@@ -304,7 +304,7 @@ class ActionController:
         self._audit.refuse(replace(entry, outcome=outcome, verdict=verdict, why=why))
 
     def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
-        """Say once of an action that it is suspended, and once that it is no more."""
+        """Log when an action becomes suspended, and when it is resumed."""
         for name in sorted(suspended - self.suspended):
             remedy = "see `rightsizer actions`; fix it, and give it another name"
             self._log.warning("action_suspended", action=name, remedy=remedy)
@@ -319,7 +319,7 @@ def _holders(report: Report | None) -> dict[str, Workload]:
 
 
 def _interrupted(record: ActionRecord) -> ActionRecord:
-    """What an agent that was killed has left; its program is ended where it still runs."""
+    """Mark an action left by a killed agent as unknown; kill its program if still running."""
     why = "the agent ended before it knew what came of it; it is not repeated"
     if end_group(record.process, record.process_started):
         why += "; its program still ran, and was ended"
@@ -331,9 +331,9 @@ def _unfit(
     fitting: Mapping[str, Sequence[ActionSettings]],
     here: Mapping[str, Workload],
 ) -> dict[tuple[str, str], str]:
-    """Why the words of an action cannot be filled in for a piece of advice, where they cannot.
+    """Reasons why an action's placeholders cannot be filled in, by action and advice.
 
-    Told before anything is begun: a name that must not exist must not use up a limit.
+    Checked before anything starts: an invalid name must not use up a limit.
     """
     found = {}
     for each in advice:

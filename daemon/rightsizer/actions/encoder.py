@@ -20,7 +20,7 @@ _TIMES: Final = ("at", "ended", "result_at")
 
 
 def encode_record(record: ActionRecord) -> JsonObject:
-    """All that is kept of it, but for processes and clocks; times in seconds since the epoch."""
+    """Encode an entry, except processes and clocks; times in seconds since the epoch."""
     document: JsonObject = {name: getattr(record, name) for name in _KEPT}
     times = {name: document[name] for name in _TIMES if document[name] is not None}
     return document | {name: seconds(time) for name, time in times.items()}
@@ -28,17 +28,17 @@ def encode_record(record: ActionRecord) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class ActionState:
-    """As it stands."""
+    """Current state of all actions."""
 
     actions: Sequence[ActionSettings] = ()
     suspended: AbstractSet[str] = frozenset()
     proposals: Sequence[ActionProposal] = ()
-    """What the last look made of open advice."""
+    """Decisions of the last pass on open advice."""
     records: Sequence[ActionRecord] = ()
 
 
 def encode_state(state: ActionState) -> JsonObject:
-    """The same as plain values for JSON; entries latest first."""
+    """Encode the state; latest entries first."""
     return {
         "actions": [
             {name: getattr(each, name) for name in ("name", "mode", "way", "reasons")}
@@ -55,7 +55,7 @@ def encode_state(state: ActionState) -> JsonObject:
             }
             for each in state.proposals
         ],
-        # What a program said may name whatever it likes, and the API may be open.
+        # The output of a program may contain anything, and the API may be public.
         "entries": [
             {key: value for key, value in encode_record(each).items() if key != "said"}
             for each in reversed(state.records)

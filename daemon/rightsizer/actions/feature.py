@@ -1,4 +1,4 @@
-"""Actions feature of an agent, which loads its machinery only where an action is named."""
+"""Actions feature of an agent; imports its modules only if an action is configured."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _BOOT: Final = "sys/kernel/random/boot_id"
 
 
 def actions_route(state: Callable[[], ActionState]) -> Route:
-    """The route of what is remembered, which names neither commands nor addresses.
+    """Route of the recorded actions, without commands and addresses.
 
     `state` is called from any thread.
     """
 
     def answer(*_: object) -> WebResponse:
-        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - as said above.
+        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - see the module's docstring.
 
         return WebResponse.of_json(encode_state(state()))
 
@@ -47,10 +47,10 @@ def action_controller(
     database: Database,
     clock: Clock,
 ) -> ActionController | None:
-    """The controller of an agent, which does nothing yet; `None` where no action is named."""
+    """Controller of an agent, not started; `None` if no action is configured."""
     if not settings.actions:
         return None
-    # As said above.
+    # See the module's docstring.
     from rightsizer.actions.audit_log import AuditLog  # noqa: PLC0415
     from rightsizer.actions.controller import ActionContext, ActionController  # noqa: PLC0415
     from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
@@ -70,9 +70,9 @@ def action_controller(
 
 
 def action_state(controller: ActionController | None, database: Database) -> ActionState:
-    """How actions stand; without a controller, what an earlier agent did."""
-    from rightsizer.actions.encoder import ActionState  # noqa: PLC0415 - as said above.
-    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415 - the same.
+    """State of actions; without a controller, the actions of earlier agents."""
+    from rightsizer.actions.encoder import ActionState  # noqa: PLC0415 - see the module's docstring.
+    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415 - likewise.
 
     if controller:
         return controller.state()
@@ -80,7 +80,7 @@ def action_state(controller: ActionController | None, database: Database) -> Act
 
 
 def actions_here(actions: Iterable[ActionSettings], pool: str) -> tuple[ActionSettings, ...]:
-    """The actions that are for this machine, by its pool."""
+    """Actions configured for this machine's pool."""
     return tuple(
         replace(each, match=replace(each.match, pool="*"))
         for each in actions

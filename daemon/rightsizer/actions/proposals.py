@@ -1,4 +1,4 @@
-"""Proposals of actions: which are due on which advice, and why the others are not; pure."""
+"""Proposals of actions: which are due for which advice, and why others are not; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,15 +17,15 @@ _Answer = tuple[ActionVerdict, str]
 
 @dataclass(frozen=True, slots=True)
 class PastAction:
-    """An action that was begun, however it ended."""
+    """Action that was started, regardless of its outcome."""
 
     record: ActionRecord
     ago_seconds: float
-    """Since it was begun, by whichever clock can be trusted."""
+    """Time since its start, by the clock that can be trusted."""
 
     @property
     def is_failure(self) -> bool | None:
-        """Whether it failed, at once or by its result; `None` where that is not known."""
+        """Whether it failed, at once or by its result; `None` if unknown."""
         result = self.record.result
         has_failed = self.record.outcome.has_worked is False
         if has_failed or result in (AdviceState.FAILED, AdviceState.REGRESSED):
@@ -35,38 +35,38 @@ class PastAction:
 
 @dataclass(frozen=True, slots=True)
 class ActionConditions:
-    """The machine as it stands."""
+    """Current state of the machine."""
 
     gpus: int
-    """How many devices it has that answer or are known to be down."""
+    """Number of devices that respond or are known to be down."""
     workloads: AbstractSet[str]
-    """Keys of those that hold a device."""
+    """Keys of workloads that hold a device."""
     claimed: Mapping[str, Nanoseconds] = field(default_factory=dict)
-    """Since when advice is claimed by a user who may approve, by its id."""
+    """Time of claims by users who may approve, by advice id."""
     barred: Mapping[str, str] = field(default_factory=dict)
-    """Why the claim of advice approves nothing, by its id."""
+    """Why a claim does not count as approval, by advice id."""
     proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = field(default_factory=dict)
-    """When an action was first put up for approval: by action, advice, and when that was opened."""
+    """First proposal of an action for approval: by action, advice id and opening time."""
     unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Why an action's words cannot be filled in, by action and advice."""
+    """Why an action's placeholders cannot be filled in, by action and advice id."""
     is_kept: bool = True
-    """Whether an intent outlasts a kill."""
+    """Whether a recorded action survives a kill."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionProposal:
-    """An action on a piece of advice."""
+    """Decision on an action for a piece of advice."""
 
     action: str
-    """Its name; empty where none is for it."""
+    """Name of the action; empty if none matches."""
     advice: Advice
     verdict: ActionVerdict
     why: str
-    """Why it is not done, in a few words; empty where it is due."""
+    """Short reason against it; empty if due."""
 
     @property
     def key(self) -> tuple[str, str, Nanoseconds]:
-        """The action, the recommendation's id, and when that was opened."""
+        """Action, advice id and opening time."""
         return self.action, self.advice.id, self.advice.opened
 
 
@@ -77,10 +77,10 @@ def proposals(
     conditions: ActionConditions,
     limits: ActionLimits,
 ) -> tuple[ActionProposal, ...]:
-    """What each action makes of each piece of open advice, in the order of advice and settings.
+    """Decide on each action for each piece of open advice, in order of advice and settings.
 
-    At most one is due: what is done changes what may be done next. Closed advice is passed over;
-    `actions` are for the reasons and the workload of advice, by its id.
+    At most one is due, since its execution changes the basis of further decisions. Closed advice is
+    skipped; `actions` holds the matching actions by advice id.
     """
     found: list[ActionProposal] = []
     has_due = False
@@ -100,7 +100,7 @@ def proposals(
 
 
 def is_suspended(name: str, past_actions: Sequence[PastAction], limits: ActionLimits) -> bool:
-    """Whether an action's results were failures too often."""
+    """Whether too many results of an action were failures."""
     failed, known = _failures_of(name, past_actions, limits)
     return known >= limits.minimum_results and failed > limits.suspended_above_ratio * known
 
@@ -108,7 +108,7 @@ def is_suspended(name: str, past_actions: Sequence[PastAction], limits: ActionLi
 def _failures_of(
     name: str, past_actions: Sequence[PastAction], limits: ActionLimits
 ) -> tuple[int, int]:
-    """How many results of an action were failures, of how many that count."""
+    """Number of failures and of all results that count for an action."""
     own = (each for each in past_actions if each.record.action == name)
     recent = [each.is_failure for each in own if each.ago_seconds < limits.results_within_seconds]
     return recent.count(True), len(recent) - recent.count(None)
@@ -116,7 +116,7 @@ def _failures_of(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One action on one piece of advice; each method gives what speaks against it."""
+    """One action on one piece of advice; each method yields reasons against it."""
 
     advice: Advice
     terms: ActionTerms
@@ -125,7 +125,7 @@ class _Case:
     limits: ActionLimits
 
     def answers(self) -> Iterator[_Answer]:
-        """Reasons against it, the first of which counts; at last that it is due."""
+        """Yield reasons against it, of which the first counts; finally that it is due."""
         yield from self._of_its_past()
         yield from self._of_the_advice()
         yield from self._of_the_workload()
@@ -139,7 +139,7 @@ class _Case:
         yield ActionVerdict.DUE, ""
 
     def _of_its_past(self) -> Iterator[_Answer]:
-        """What was done on the same advice is not repeated, unless a person asks for it again."""
+        """Do not repeat an action on the same advice unless a user requests it again."""
         asked = self.conditions.claimed.get(self.advice.id)
         about = self.terms.name, self.advice.id, self.advice.opened
         for each in self.past_actions:
@@ -162,7 +162,7 @@ class _Case:
             yield ActionVerdict.SNOOZED, "its advice is snoozed"
         if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
             yield ActionVerdict.CLAIMED, f"{advice.actor or 'an unknown user'} acts on it"
-        # What cannot be compared is not above it.
+        # NaN also fails.
         if not finding.confidence >= (least := terms.minimum_confidence_ratio):
             why = f"its confidence of {finding.confidence:.2f} is below {least:g}"
             yield ActionVerdict.CONFIDENCE, why
@@ -174,7 +174,7 @@ class _Case:
             yield ActionVerdict.UNFIT, why_unfit
 
     def _of_the_workload(self) -> Iterator[_Answer]:
-        """What was done on it for another reason is verified first; then it rests."""
+        """Verify an action on it for another reason first, then wait for the cooldown."""
         advice, terms = self.advice, self.terms
         for each in (past.record for past in self.past_actions):
             is_same = each.workload is not None and each.workload == advice.finding.workload
@@ -224,13 +224,13 @@ class _Case:
             return
         proposed = conditions.proposed.get((self.terms.name, advice.id, advice.opened))
         if proposed is None or claimed < proposed:
-            # The one who claimed it knew nothing of an action, and meant to act by hand.
+            # Whoever claimed it did not know of an action, and intended to act manually.
             why = f"it was claimed before this was proposed; approve with {remedy}"
             yield ActionVerdict.NOT_APPROVED, why
 
 
 def _is_about(deed: ActionRecord, advice: Advice) -> bool:
-    """Whether a deed was on the workload of advice, or on its GPU where neither has a workload."""
+    """Whether an action concerned advice's workload, or its GPU if neither has a workload."""
     if deed.workload is not None or advice.finding.workload is not None:
         return deed.workload == advice.finding.workload
     return not set(deed.devices).isdisjoint(advice.finding.devices)

@@ -1,4 +1,4 @@
-"""Repository of the audit log: its entries, and what became of them."""
+"""Repository of the audit log: entries and their results."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,29 +12,29 @@ from rightsizer.model.units import Nanoseconds
 
 
 class ActionOutcome(StrEnum):
-    """What became of an action."""
+    """Outcome of an action."""
 
     STARTED = "started"
-    """It is under way, or the agent was killed before it knew."""
+    """Running, or the agent was killed before the end."""
     DONE = "done"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
-    """The agent was killed meanwhile, or the answer was lost; it is not repeated."""
+    """The agent was killed meanwhile, or the answer was lost; not repeated."""
     DRY_RUN = "dry_run"
     REFUSED = "refused"
     WITHDRAWN = "withdrawn"
-    """Its approval was taken back before it was done."""
+    """The approval was withdrawn before execution."""
 
     @property
     def is_deed(self) -> bool:
-        """Whether something was begun."""
+        """Whether execution was started."""
         return self not in _UNDONE
 
     @property
     def has_worked(self) -> bool | None:
-        """Whether what was begun did what it was to do, `None` where that is unknown (yet)."""
+        """Whether execution succeeded; `None` if unknown or still running."""
         if self in (ActionOutcome.STARTED, ActionOutcome.UNKNOWN, ActionOutcome.INTERRUPTED):
             return None
         return self is ActionOutcome.DONE
@@ -44,13 +44,13 @@ _UNDONE: Final = frozenset({ActionOutcome.DRY_RUN, ActionOutcome.REFUSED, Action
 
 
 class ActionVerdict(StrEnum):
-    """Whether an action is done, and the kind of reason why not."""
+    """Whether an action is executed, and the kind of reason if not."""
 
     DUE = "due"
     DRY_RUN = "dry_run"
-    """All but its mode speaks for it."""
+    """Only the mode prevents it."""
     NOT_OPTED_IN = "not_opted_in"
-    """No action is for the reason, or for the workload."""
+    """No action matches the reason or workload."""
     SUSPENDED = "suspended"
     SNOOZED = "snoozed"
     CLAIMED = "claimed"
@@ -58,7 +58,7 @@ class ActionVerdict(StrEnum):
     RISK = "risk"
     ABSENT = "absent"
     UNFIT = "unfit"
-    """The words of the action cannot be filled in."""
+    """Placeholders of the action cannot be filled in."""
     DONE_BEFORE = "done_before"
     UNVERIFIED = "unverified"
     COOL_DOWN = "cool_down"
@@ -72,24 +72,24 @@ class ActionVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """One entry."""
+    """Audit entry."""
 
     id: str
     action: str
     way: str
     """`command` or `webhook`."""
     advice: str
-    """The id."""
+    """Advice id."""
     opened: Nanoseconds
-    """When that advice was opened."""
+    """Opening time of that advice."""
     at: Nanoseconds
-    """Wall time when it was begun, or was not."""
+    """Wall time of the start, or of the decision against it."""
     outcome: ActionOutcome
     verdict: ActionVerdict
     actor: str
-    """Who decided it: the one who claimed the advice, or the agent itself."""
+    """Who decided: the user who claimed the advice, or the agent itself."""
     workload: str | None = None
-    """Its key."""
+    """Workload key."""
     devices: tuple[str, ...] = ()
     reason: str = ""
     summary: str = ""
@@ -97,38 +97,38 @@ class ActionRecord:
     risk: str = ""
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
     why: str = ""
-    """Why it was not done, or what went wrong."""
+    """Reason against it, or error."""
     steady: Nanoseconds = 0
-    """The steady clock when it was begun."""
+    """Steady clock at the start."""
     boot: str = ""
-    """Which run of the machine that clock counts from."""
+    """Boot id of that clock."""
     ended: Nanoseconds | None = None
     status: int | None = None
-    """The exit status of a program, below 0 the signal that ended it, or that of HTTP."""
+    """Exit status of a program, negative for the signal that ended it, or HTTP status."""
     said: str = ""
-    """The beginning of what a program said."""
+    """Beginning of a program's output."""
     process: int | None = None
     process_started: int | None = None
-    """In the kernel's ticks since it booted; with the number it names one process."""
+    """In kernel ticks since boot; identifies a process together with its id."""
     result: AdviceState | None = None
-    """What became of the advice since."""
+    """Outcome of the advice since."""
     result_why: str = ""
     result_at: Nanoseconds | None = None
     approved: Nanoseconds | None = None
-    """Of what was put up for approval: wall time of the claim that approved it."""
+    """Wall time of the approving claim, for entries proposed for approval."""
     approver: str = ""
-    """Who that was, with what the kernel or the server knows of them."""
+    """Approver, with the identity known to the kernel or server."""
 
     @property
     def key(self) -> tuple[str, str, Nanoseconds]:
-        """The action, the recommendation's id, and when that was opened."""
+        """Action, advice id and opening time."""
         return self.action, self.advice, self.opened
 
 
 def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
-    """An entry with what the ledger says now, `None` where that is nothing new.
+    """Entry updated with the state of its advice, or `None` if unchanged.
 
-    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
+    `advice` is `None` if the ledger has dropped it. `now` is wall time.
     """
     if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
         return None
@@ -146,7 +146,7 @@ def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> 
             return None
         state, why = advice.state, advice.why
     else:
-        # It was closed and opened again between two looks, and how it closed is written over.
+        # Closed and reopened between two passes, so its final state was overwritten.
         state = AdviceState.REGRESSED if has_regressed else AdviceState.EXPIRED
         why = "it was opened again"
     return replace(record, result=state, result_why=why, result_at=now)

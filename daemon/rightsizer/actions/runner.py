@@ -1,4 +1,4 @@
-"""Order of an action, and the runner that carries it out by a program or a webhook."""
+"""Order of an action, and its runner by a program or a webhook."""
 
 import platform
 import threading
@@ -22,7 +22,7 @@ from rightsizer.notify.webhook.client import post_once
 from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_workload
 
 ORDER_VERSION = 1
-"""Grows when a key of the form changes its meaning or goes; keys are added without."""
+"""Increases when a key changes its meaning or is removed; not when keys are added."""
 _LONGEST_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
 _OUTCOMES: Final = {
@@ -35,19 +35,19 @@ _OUTCOMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ActionOrder:
-    """The facts, however it is done."""
+    """Facts of an action, independent of how it is executed."""
 
     id: str
-    """The same however often a message is sent, so that a receiver can tell."""
+    """Unchanged when a message is resent, so that a receiver can detect duplicates."""
     settings: ActionSettings
     advice: Advice
     workload: Workload | None
-    """Who holds the devices; `None` where the devices are free."""
+    """Holder of the devices; `None` if they are free."""
     actor: str
 
     @property
     def placeholders(self) -> dict[str, str]:
-        """What stands for the words in braces of a command; empty where there is nothing."""
+        """Values of a command's placeholders; empty text if there is no value."""
         finding = self.advice.finding
         return {
             "id": finding.id,
@@ -60,7 +60,7 @@ class ActionOrder:
         }
 
     def document(self, node: str) -> JsonObject:
-        """The same as plain values for JSON, with the name of the machine."""
+        """Encode as JSON, with the name of the machine."""
         return {
             "version": ORDER_VERSION,
             "delivery": self.id,
@@ -75,11 +75,11 @@ class ActionOrder:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What a program or a receiver made of it."""
+    """Result from a program or a receiver."""
 
     outcome: ActionOutcome
     why: str = ""
-    """What went wrong, in our words."""
+    """Error in our own words."""
     status: int | None = None
     said: str = ""
 
@@ -87,10 +87,10 @@ class ActionResult:
 def post(
     order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
 ) -> ActionResult:
-    """Post the facts; they are sent again only where they cannot have arrived.
+    """Post the order; resend only if it cannot have arrived.
 
-    `sleep` waits between tries; where it returns true there are no more. `node` is the machine's
-    name, by default its host name.
+    `sleep` waits between attempts; a true result ends them. `node` is the name of the machine, by
+    default its host name.
     """
     settings = order.settings.webhook
     timeout = min(order.settings.timeout, _LONGEST_SECONDS)
@@ -99,14 +99,14 @@ def post(
     answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
     if not isinstance(answer, Failure):
         return ActionResult(ActionOutcome.DONE, status=answer.status)
-    # It may have had the message, and what it made of that is unknown.
+    # The message may have arrived, with an unknown effect.
     was_lost = answer.kind in (FailureKind.INTERRUPTED, FailureKind.MALFORMED)
     outcome = ActionOutcome.UNKNOWN if was_lost else ActionOutcome.FAILED
     return ActionResult(outcome, answer.message, answer.status)
 
 
 class ActionRunner:
-    """Carries actions out on a thread of its own, one order at a time."""
+    """Executes actions in its own thread, one at a time."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -115,23 +115,23 @@ class ActionRunner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way."""
+        """Whether an action is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Begin; `done` is told how it ended, once, from the thread that did it.
+        """Start an action; `done` receives the result once, from the thread that executed it.
 
-        `note` is told the number of a program's process before it runs, and keeps it from running
-        by a RightsizerError.
+        `note` receives a program's process id before it runs, and prevents it from running by
+        raising RightsizerError.
         """
         do = partial(self._carry_out, order, note, done)
         self._thread = threading.Thread(target=do, name="action", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End what is under way and wait until it has."""
+        """Stop the running action and wait for its end."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
@@ -142,7 +142,7 @@ class ActionRunner:
         ended = ActionResult(ActionOutcome.UNKNOWN, "the log says why")
         try:
             ended = self._do(order, note)
-        except Exception:  # noqa: BLE001 - its end is told, whatever it is.
+        except Exception:  # noqa: BLE001 - every end is reported.
             self._log.exception("action_broke", id=order.id)
         finally:
             done(ended)

@@ -1,4 +1,4 @@
-"""Settings of actions, and the placeholders their arguments may have; nothing is done unnamed."""
+"""Settings of actions and placeholders in their arguments; no action runs unless named."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,25 +25,25 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "target": "the target of the first option: a board, a MIG profile or a count",
 }
 _TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
-"""What means nothing to a shell, should a program hand its words on to one."""
+"""Characters without special meaning in a shell, in case a program passes words on to one."""
 _SHELLS: Final = frozenset(
     {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
 )
 _RUNS_TEXT: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _LONGEST: Final = 1024
 _ABOVE: Final = frozenset({".", ".."})
-"""Parts of a path that lead elsewhere."""
+"""Path components that leave a folder."""
 
 
 class ActionMode(StrEnum):
-    """Who decides that an action is done."""
+    """Who approves an action."""
 
     DRY_RUN = "dry_run"
-    """Without an approver: what would be done is told."""
+    """Nobody: only reports what would be done."""
     APPROVE = "approve"
-    """A person, who claims the advice."""
+    """A user, by claiming the advice."""
     AUTOMATIC = "automatic"
-    """The agent, within the bounds."""
+    """The agent, within the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,21 @@ class ActionLimits:
 
 
 def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words with values in place of their names; one word stays one, whatever is in it.
+    """Substitute placeholders; each word remains one word, regardless of its value.
 
     Raises:
-        ValueError: a value is empty, too long, or something to a program that it must not be.
+        ValueError: a value is empty, too long, or unsafe as an argument.
     """
     return tuple(_filled(word, values) for word in words)
 
 
 def placeholder_in_script(words: Sequence[str]) -> str | None:
-    """The first placeholder in text that a shell among the words would run, `None` without one."""
+    """First placeholder in text that a shell among the words would run, or `None`."""
     names = [word.rpartition("/")[2] for word in words]
     begin = next((at for at, name in enumerate(names) if name in _SHELLS), len(words))
     behind = list(words[begin + 1 :])
     option = next((at for at, word in enumerate(behind) if _RUNS_TEXT.fullmatch(word)), len(behind))
-    # Further options may stand between -c and its text.
+    # Further options may precede the text after -c.
     text = next((word for word in behind[option + 1 :] if word[:1] not in ("-", "+")), "")
     return next(iter(names_in(text)), None)
 
@@ -187,7 +187,7 @@ class ActionSettings(ActionTerms):
     timeout: float = setting(60.0, unit="seconds", within=(1.0, 3600.0))
 
     def __post_init__(self) -> None:
-        # A dataclass with slots is another class than the one that `super()` knows.
+        # With slots, the dataclass is a different class than the one known to `super()`.
         ActionTerms.__post_init__(self)
         if bool(self.command) == bool(self.webhook.url):
             trouble = "both are set" if self.command else "neither is set"
@@ -207,7 +207,7 @@ class ActionSettings(ActionTerms):
 
     @property
     def way(self) -> str:
-        """How it is done, in a word."""
+        """`command` or `webhook`."""
         return "command" if self.command else "webhook"
 
 
@@ -236,11 +236,11 @@ class ActionsSettings:
 
 
 class ActionFeatureSettings(Protocol):
-    """Sections that the actions of an agent read."""
+    """Sections read by the actions of an agent."""
 
     @property
     def actions(self) -> tuple[ActionSettings, ...]:
-        """What is done on advice."""
+        """Configured actions."""
 
     @property
     def acting(self) -> ActionsSettings:
@@ -248,8 +248,8 @@ class ActionFeatureSettings(Protocol):
 
     @property
     def node(self) -> NodeSettings:
-        """The pool that the machine is in."""
+        """Pool of the machine."""
 
     @property
     def path(self) -> PathSettings:
-        """Where procfs is."""
+        """Location of procfs."""
