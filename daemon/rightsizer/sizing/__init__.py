@@ -1,4 +1,4 @@
 """Sizing: memory model, roofline, ratios between GPUs, projection, cost; pure arithmetic.
 
-What cannot be sized, or contradicts itself, is a `RequirementError` with the key and a remedy.
+Unsupported or contradictory input is a `RequirementError` with the key and a remedy.
 """

@@ -1,4 +1,4 @@
-"""Activations on one GPU: transformers by the widths of their layers, images, recommenders."""
+"""Activations on one GPU: transformers by layer widths, images, recommenders."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,60 +15,60 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
 _SAMPLING_BYTES: Final = 12.0
-"""Of one logit while a token is chosen: fp32 logits, their sorted copy, probabilities."""
+"""Per logit while sampling: fp32 logits, their sorted copy, probabilities."""
 _LOSS_BYTES: Final = 12.0
-"""Of one logit in plain cross entropy, run eagerly: fp32 logits, log-probabilities, gradient."""
+"""Per logit of unfused cross entropy in eager mode: fp32 logits, log-probabilities, gradient."""
 _MASK_BYTES: Final = 1.0
-"""Of one element that dropout remembers."""
+"""Per element of a stored dropout mask."""
 _NORM_BYTES: Final = 4.0
-"""Of one element that a norm keeps in fp32 for the backward pass."""
+"""Per element that a norm stores in fp32 for the backward pass."""
 _SCORE_BYTES: Final = 5.0
-"""Of one attention score that is written out: its input and output in 16 bits and dropout's mask
+"""Per materialized attention score: input and output in 16 bits and the dropout mask
 (arXiv:2205.05198, section 4.1)."""
 _PIXELS: Final = 224.0**2
 _OUTPUTS: Final = 6.5e6
-"""Elements that convolutions write for a 224-pixel image at one GFLOP. With the cube root of the
-FLOPs it meets the published counts of MobileNetV2 (6.7 M at 0.6), EfficientNet-B0 (6.7 M at 0.8),
-ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
+"""Output elements of all convolutions for a 224-pixel image at one GFLOP. Scaled by the cube root
+of the FLOPs, it matches the published counts of MobileNetV2 (6.7 M at 0.6), EfficientNet-B0 (6.7 M
+at 0.8), ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
 _KEPT_COPIES: Final = 4.0
-"""Inputs of convolution, norm and ReLU and their outputs, of each of these elements: about 90 MB an
-image for ResNet-50 in 16 bits."""
+"""Inputs of convolution, norm and ReLU and their outputs, for each of these elements: about 90 MB
+per image for ResNet-50 in 16 bits."""
 CONVOLUTION_LIVE_SHARE: Final = 1 / 12
-"""Of what training keeps, what one forward pass holds at a time: input, output and workspace of
-the widest layer."""
+"""Memory live in a forward pass, as a fraction of the activations kept in training: input, output
+and workspace of the widest layer."""
 _DECODER_CHANNELS: Final = 1280.0
-"""Elements live for one pixel at the peak of a latent decoder: its last block's 256 channels in,
-128 out, the norm's fp32 copy, and the convolution's workspace."""
+"""Elements live per pixel at the peak of a latent decoder: input of its last block (256 channels),
+output (128), fp32 copy of the norm, and workspace of the convolution."""
 _ASPECT: Final = 128.0
-"""Hidden width by layers, as is usual for transformers."""
+"""Usual ratio of hidden width to number of layers in transformers."""
 _HEAD_DIM: Final = 64.0
 
 
 @dataclass(frozen=True, slots=True)
 class LayerBlock:
-    """The widths of one layer, in elements of one token."""
+    """Widths of one layer, in elements per token."""
 
     hidden: float
     queries: float
-    """All heads together; so of keys, which are as wide as the values."""
+    """All heads together; likewise for keys, which are as wide as values."""
     keys: float
     heads: int
     ffn: float
-    """Of all experts that one token passes."""
+    """All experts used by one token."""
     is_gated: bool
     experts_per_token: int = 1
     vocab: int = 0
     layers: int = 1
     parts: int = 2
-    """Each with a norm and a residual: attention and the feed-forward part, mostly."""
+    """Each with a norm and a residual: usually attention and the feed-forward part."""
     recurrent_inputs: float = 0.0
-    """Of a recurrent mixer, as its first projections make them."""
+    """Elements produced by the first projections of a recurrent mixer."""
     recurrent_width: float = 0.0
-    """What the recurrence makes of these."""
+    """Elements produced by the recurrence."""
 
 
 def blocks_of(model: LayeredModel) -> tuple[LayerBlock, ...]:
-    """The widths of each kind of layers that a model has."""
+    """Widths of each kind of layer in a model."""
     if isinstance(model, VisionTransformer):
         ffn = float(model.ffn or 4 * model.hidden)
         return (_plain_block(float(model.hidden), model.heads, ffn, model.layers),)
@@ -102,29 +102,29 @@ def _plain_block(hidden: float, heads: int, ffn: float, layers: int) -> LayerBlo
 
 @dataclass(frozen=True, slots=True)
 class FrozenBase:
-    """Weights that adapters are trained beside."""
+    """Frozen weights with adapters in training."""
 
     adapted: tuple[str, ...]
     copies_inputs: bool = False
-    """Whether each matrix keeps its input in 16 bits for itself, as bitsandbytes does."""
+    """Whether each matrix stores its own input in 16 bits, as in bitsandbytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingActivations:
-    """When memory peaks in training, on one GPU in bytes."""
+    """Memory of activations at possible peaks in training, in bytes on one GPU."""
 
     kept: float
-    """From the forward pass to the backward pass, all layers and microbatches in flight."""
+    """From forward to backward pass, all layers and microbatches in flight."""
     working: float
-    """Of the one layer whose backward pass runs; as it ends all gradients are there."""
+    """For the layer in its backward pass; when it ends all gradients exist."""
     loss: float
-    """Logits and what their gradient needs."""
+    """Logits and memory for their gradient."""
     recomputed: float = 0.0
-    """Of that one layer, beyond what is kept of it."""
+    """For that layer, beyond its kept activations."""
 
     @property
     def first(self) -> float:
-        """As the backward pass begins, when all is kept."""
+        """Memory at the start of the backward pass, when all kept activations exist."""
         return self.kept + max(self.loss, self.recomputed)
 
 
@@ -135,9 +135,9 @@ def inference_activation_bytes(
     tokens: float,
     sampled_rows: float,
 ) -> float:
-    """The peak of one forward pass: residual streams, the widest part, and sampled logits.
+    """Peak of one forward pass: residual streams, widest part and sampled logits.
 
-    Tokens of a mixture of experts are copied once for each expert that they pass.
+    In a mixture of experts, tokens are copied once per expert they use.
     """
     elements = max(_passing_elements(block, layout) for block in blocks)
     streams = tokens * elements * number_format.bytes_per_parameter
@@ -145,7 +145,7 @@ def inference_activation_bytes(
 
 
 def _passing_elements(block: LayerBlock, layout: Parallelism) -> float:
-    """Of one token in one layer; a recurrence is convolved and run, its gate waiting beside."""
+    """Elements per token in one layer; a recurrence holds its convolved input, output and gate."""
     matrices = 3 if block.is_gated else 2
     copies = block.experts_per_token if block.experts_per_token > 1 else 0
     recurrent = block.recurrent_inputs + 2 * block.recurrent_width
@@ -160,10 +160,10 @@ def training_activations(
     layout: Parallelism,
     frozen: FrozenBase | None = None,
 ) -> TrainingActivations:
-    """What one GPU keeps for the backward pass.
+    """Activations that one GPU keeps for the backward pass.
 
-    With tensor parallelism what lies between the parallel parts is divided along the sequence too
-    (sequence parallelism, arXiv:2205.05198, section 4.2.2), as Megatron and torchtitan do.
+    With tensor parallelism, the parts between parallel regions are divided along the sequence
+    (sequence parallelism, arXiv:2205.05198, section 4.2.2), as in Megatron and torchtitan.
     The first stage of a pipeline (1F1B) holds as many microbatches as there are stages.
     """
     each = [_layer_activations(block, training, number_format, layout, frozen) for block in blocks]
@@ -185,7 +185,7 @@ def _layer_activations(
     layout: Parallelism,
     frozen: FrozenBase | None,
 ) -> TrainingActivations:
-    """Of layers of one kind, without the loss."""
+    """Activations of layers of one kind, without the loss."""
     tokens = float(training.micro_batch * training.sequence)
     element = number_format.bytes_per_parameter
     base = _layer_bytes(block, element, frozen)
@@ -201,7 +201,7 @@ def _layer_activations(
         batches = training.global_batch / (training.micro_batch * layout.data)
         in_flight = min(in_flight, max(1.0, batches))
     layers = block.layers / layout.pipeline * in_flight
-    # With sequence parallelism each part gathers its whole input, and the input's gradient.
+    # With sequence parallelism, each part gathers its whole input and the gradient of its input.
     gathered = 2 * block.hidden * element * tokens if layout.tensor > 1 else 0.0
     return TrainingActivations(
         kept=layers * tokens * kept / layout.tensor,
@@ -212,21 +212,21 @@ def _layer_activations(
 
 
 def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -> float:
-    """Of one token in one layer, but for attention scores that are written out.
+    """Bytes per token in one layer, without materialized attention scores.
 
-    Llama's block is counted operation by operation as PyTorch keeps it: input and output of the
-    first norm, queries, keys, values, rotated queries and keys, attention's output, the same of the
+    Llama's block is counted per operation, as stored by PyTorch: input and output of the first
+    norm, queries, keys, values, rotated queries and keys, output of attention, the same for the
     second norm, and four times the feed-forward width (gate, its activation, up, their product);
-    fp32 copies in both norms and a log-sum-exp of each head come on top. A frozen matrix needs no
-    input for the backward pass, unless an adapter beside it does.
+    plus fp32 copies in both norms and a log-sum-exp per head. A frozen matrix does not store its
+    input for the backward pass, unless it has an adapter.
 
-    GPT's block has 34 bytes of each hidden element in 16 bits (arXiv:2205.05198, section 4.1). The
-    paper leaves out what frameworks keep for themselves. With adapters that makes up for what
-    frozen matrices do not need (peaks of phi-1.5, as measured).
+    GPT's block has 34 bytes per hidden element in 16 bits (arXiv:2205.05198, section 4.1). The
+    paper omits framework overhead. With adapters, that overhead offsets the savings of frozen
+    matrices (measured peaks of phi-1.5).
     """
     hidden, ffn, normed = block.hidden, block.ffn, block.parts * block.hidden
-    # Of a recurrence what the projections made, what it made of it, and that gated: Mamba's fused
-    # kernels keep no more, and convolve again in the backward pass.
+    # For a recurrence: output of the projections, output of the recurrence, and that gated. Mamba's
+    # fused kernels keep nothing else, and repeat the convolution in the backward pass.
     elements = 2 * normed + block.recurrent_inputs + 2 * block.recurrent_width
     if block.is_gated:
         elements += 3 * block.queries + 3 * block.keys + 4 * ffn
@@ -238,7 +238,7 @@ def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -
         elements += 2 * block.queries + 2 * block.keys + 2 * ffn
         beside = _MASK_BYTES * normed
     if frozen is not None and frozen.copies_inputs:
-        # What enters the matrices of mixers and of the feed-forward part.
+        # Inputs of the matrices of mixers and of the feed-forward part.
         mixers = (block.queries > 0) + (block.recurrent_inputs > 0)
         entering = mixers + (0 if not ffn else 2 if block.is_gated else 1)
         elements += entering * hidden + block.queries + block.recurrent_width + ffn
@@ -246,11 +246,11 @@ def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -
 
 
 def _selected_bytes(block: LayerBlock, training: Training, base: float, element: float) -> float:
-    """What selective recomputation keeps of one token in one layer.
+    """Bytes per token in one layer kept with selective recomputation.
 
-    Of GPT's block all but the attention scores. Of a gated block with flash attention, where there
-    are no scores, what PyTorch's selective checkpointing keeps: the layer's input, the outputs of
-    attention and of every second matrix (queries, values, gate, down).
+    For GPT's block, all except the attention scores. For a gated block with flash attention, which
+    has no scores, the tensors kept by PyTorch's selective checkpointing: the input of the layer and
+    the outputs of attention and of every second matrix (queries, values, gate, down).
     """
     if not (block.is_gated and training.flash_attention):
         return base
@@ -262,7 +262,7 @@ def _selected_bytes(block: LayerBlock, training: Training, base: float, element:
 def convolution_training_bytes(
     model: ConvolutionalNetwork, number_format: NumberFormat, images: float
 ) -> float:
-    """Kept for the backward pass of so many images: as given, or as is usual for the FLOPs."""
+    """Bytes kept for the backward pass of a batch: as given, else estimated from the FLOPs."""
     kept = model.activation_bytes
     if kept is None:
         pixels = model.image**2 / _PIXELS
@@ -272,24 +272,24 @@ def convolution_training_bytes(
 
 
 def decoder_peak_bytes(model: Diffusion, number_format: NumberFormat, images: float) -> float:
-    """What turning latents into pixels takes; it often sets the peak of the whole pipeline."""
+    """Memory to decode latents into pixels, often the peak of the whole pipeline."""
     return images * model.image**2 * _DECODER_CHANNELS * number_format.bytes_per_parameter
 
 
 def denoiser_tokens(model: Diffusion) -> float:
-    """Positions that one denoising step works on, both halves of guidance together."""
+    """Positions in one denoising step, including both halves of guidance."""
     side = model.image / (model.latent_scale * model.latent_patch)
     return side**2 * (2.0 if model.guided else 1.0)
 
 
 def denoiser_block(model: Diffusion) -> LayerBlock:
-    """The widths of a transformer with as many parameters: 12 times its square in each layer."""
+    """Widths of a transformer with as many parameters, at 12 times the squared width per layer."""
     hidden = float((model.parameters * _ASPECT / 12.0) ** (1 / 3))
     heads, layers = (max(1, round(hidden / each)) for each in (_HEAD_DIM, _ASPECT))
     return _plain_block(hidden, heads, 4 * hidden, layers)
 
 
 def recommender_bytes(model: RecommenderModel, samples: float, *, trains: bool) -> float:
-    """Looked-up rows and the dense part's outputs in fp32; their gradients too where it trains."""
+    """Looked-up rows and outputs of the dense part in fp32; for training also their gradients."""
     width = model.lookups * model.embedding_width + float(model.dense_parameters**0.5)
     return samples * width * 4.0 * (2.0 if trains else 1.0)

@@ -1,4 +1,4 @@
-"""Cost of an hour of a GPU, rented or owned, of its energy and carbon, and of work."""
+"""Cost of a GPU-hour, rented or owned, of its energy and carbon, and of work."""
 
 import math
 from enum import StrEnum
@@ -12,11 +12,11 @@ from rightsizer.sizing.estimate import EstimateInterval
 
 HOURS_PER_YEAR: Final = 8760.0
 _IDLE_RATIO: Final = 0.15
-"""Of the power limit, which a GPU draws doing nothing (docs/definitions.md, states)."""
+"""Idle draw of a GPU as a fraction of its power limit (docs/definitions.md, states)."""
 
 
 class Billing(StrEnum):
-    """Under what terms a GPU is had."""
+    """Terms of payment for a GPU."""
 
     ON_DEMAND = "on_demand"
     RESERVED_1_YEAR = "reserved_1_year"
@@ -27,31 +27,31 @@ class Billing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HourlyCost:
-    """The price of one GPU-hour. Never a quote of today: see its date."""
+    """Price of one GPU-hour at its date; never a current quote."""
 
     billing: Billing
     dollars_per_hour: EstimateInterval
     source: str
     date: str
     is_assumed: bool = False
-    """Follows from usual discounts or usual costs, not from a price that is offered."""
+    """Derived from usual discounts or usual costs, not from an offered price."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedCost:
-    """What owning one GPU takes."""
+    """Cost of owning one GPU."""
 
     capital_dollars: EstimateInterval
-    """The GPU and its part of the server."""
+    """GPU and its share of the server."""
     running_dollars_per_hour: EstimateInterval
-    """Power, and people, space and repairs, whether it is used or not."""
+    """Power, staff, space and repairs, independent of use."""
     dollars_per_used_hour: EstimateInterval
-    """All of it, over the hours that it is used."""
+    """All costs divided by hours in use."""
     source: str
     date: str
 
     def scaled(self, by: float) -> "OwnedCost":
-        """That of several, or of a part of one."""
+        """Cost of several GPUs, or of a fraction of one."""
         parts = ("capital_dollars", "running_dollars_per_hour", "dollars_per_used_hour")
         return replace(self, **{part: getattr(self, part).scaled(by) for part in parts})
 
@@ -60,7 +60,7 @@ _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
 
 
 def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
-    """Every way to have a board for an hour that has a known price, clouds first."""
+    """All known prices of a board per hour, clouds first."""
     price, costs = prices.of(board.key), list[HourlyCost]()
     if price is None:
         return ()
@@ -86,7 +86,7 @@ def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
 
 
 def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
-    """What owning a board takes; `None` where no purchase price is known."""
+    """Cost of owning a board, or `None` if no purchase price is known."""
     price = prices.of(board.key)
     if price is None or not price.purchases:
         return None
@@ -110,7 +110,7 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
 
 
 def _over(figure: EstimateInterval, by: Assumption, unit: float = 1.0) -> EstimateInterval:
-    """The more there is to divide by, the less comes of it."""
+    """Divide by an assumption; its upper bound yields the lower bound."""
     return EstimateInterval(
         figure.value / (by.value * unit),
         figure.low / (by.high * unit),
@@ -127,25 +127,25 @@ def _times(figure: EstimateInterval, by: Assumption, plus: float = 0.0) -> Estim
 
 
 def board_watts(board: Board, power_ratio: float) -> float:
-    """The draw of a board; `power_ratio`: draw above idle, of the limit above idle, 0 to 1."""
+    """Draw of a board; `power_ratio`: draw above idle divided by limit above idle, 0 to 1."""
     idle = board.power_limit_watts * _IDLE_RATIO
     return idle + power_ratio * (board.power_limit_watts - idle)
 
 
 def metered_kilowatts(watts: EstimateInterval, terms: OnPremises) -> EstimateInterval:
-    """What GPUs draw at the meter of their building."""
+    """Draw of GPUs at the meter of their building."""
     return _times(_times(watts.scaled(1.0 / 1000.0), terms.node_power_factor), terms.pue_ratio)
 
 
 def dollars_per_unit(hourly: EstimateInterval, rate: EstimateInterval) -> EstimateInterval:
-    """What an image, a sample or a token costs; the rate must be positive."""
+    """Price of an image, a sample or a token; the rate must be positive."""
     return hourly.times(rate.inverse().scaled(1.0 / HOUR_SECONDS))
 
 
 def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | None:
-    """After how many used hours an owned GPU has cost less than a rented one.
+    """Hours of use after which an owned GPU has cost less than a rented one.
 
-    `None` where it never has; the upper end is infinite where that cannot be ruled out.
+    `None` if never; the upper end is infinite if that cannot be excluded.
     """
     rented, running = cloud.dollars_per_hour, own.running_dollars_per_hour
     paid = own.capital_dollars
@@ -160,9 +160,9 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 def break_even_months(
     cloud: HourlyCost, own: OwnedCost, utilization_ratio: float, hours_per_month: float
 ) -> EstimateInterval | None:
-    """The same in months, of which only a part is used, while an owned GPU runs through all.
+    """Break-even in months with partial use, while the owned GPU runs all the time.
 
-    `utilization_ratio`: the part of a month that the GPU is used for.
+    `utilization_ratio`: fraction of a month in which the GPU is used.
     """
     used = cloud.dollars_per_hour.scaled(utilization_ratio)
     hours = break_even_hours(replace(cloud, dollars_per_hour=used), own)

@@ -1,4 +1,4 @@
-"""Serving engines: how many requests and tokens of prompts each runs at a time by itself."""
+"""Serving engines: default limits on concurrent requests and on prompt tokens per pass."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -13,7 +13,7 @@ _LARGE_BYTES: Final = 70 * GIB
 
 
 class ServingEngine(StrEnum):
-    """What serves a language model."""
+    """Server of a language model."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -22,20 +22,20 @@ class ServingEngine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineDefaults:
-    """What an engine does where it is told nothing."""
+    """Defaults of an engine."""
 
     version: str
-    """Whose defaults these are."""
+    """Version with these defaults."""
     requests_maximum: Callable[[Board], int]
-    """That one replica runs at a time."""
+    """Maximum number of concurrent requests per replica."""
     chunk_tokens: Callable[[Board], int]
-    """Of prompts, in one pass."""
+    """Prompt tokens in one pass."""
     is_cache_quantized: bool = False
-    """Whether keys and values have 8 bits beside 8 or 4 bits of weights."""
+    """Whether keys and values have 8 bits if weights have 8 or 4 bits."""
 
 
 def _is_large(board: Board) -> bool:
-    """As vLLM has it, whose makers saw A100 lose with large batches of prompts."""
+    """Criterion of vLLM, whose developers saw A100 lose with large batches of prompts."""
     return board.memory_bytes >= _LARGE_BYTES and "A100" not in board.key
 
 
@@ -55,15 +55,15 @@ ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = {
         "1.0", lambda _: 2048, lambda _: 8192, is_cache_quantized=True
     ),
 }
-"""By vLLM's `max_num_seqs` and `max_num_batched_tokens`, SGLang's `max_running_requests` and
-`chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`, and what NVIDIA's
-checkpoints for it say as `kv_cache_quant_algo`."""
+"""From vLLM's `max_num_seqs` and `max_num_batched_tokens`, SGLang's `max_running_requests` and
+`chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`, and
+`kv_cache_quant_algo` in NVIDIA's checkpoints for it."""
 
 
 def engine_settings(
     settings: ServingModelSettings, engine: ServingEngine, board: Board
 ) -> ServingModelSettings:
-    """With the engine's own limits on a board where the settings have none."""
+    """Fill in missing limits with the engine's defaults for a board."""
     own = ENGINES[engine]
     requests = settings.requests_maximum or own.requests_maximum(board)
     chunk = settings.chunk_tokens or own.chunk_tokens(board)

@@ -1,4 +1,4 @@
-"""Estimates with their intervals, and the memory that every model has beside its own."""
+"""Estimates with intervals, and memory common to all models."""
 
 import math
 from typing import Final
@@ -10,18 +10,18 @@ from rightsizer.sizing.settings import MemorySettings
 
 _PAIR = 2
 _GRAPH_STEP = 8
-"""Serving engines capture a graph of 1, 2, 4 and every eighth batch size."""
+"""Serving engines capture graphs of batch sizes 1, 2, 4 and multiples of 8."""
 _SERVING: Final = 1.08
 _TRAINING: Final = 1.10
 _ASSUMED_SHAPE: Final = 1.2
-"""Beside that, where layers or widths were taken as is usual."""
+"""Additional factor if layers or widths were assumed."""
 _OTHER_KINDS: Final = 1.4
-"""Of models whose activations go by a rule of thumb."""
+"""For models with activations estimated by a rule of thumb."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateInterval:
-    """A figure and where it lies with a probability of 90%."""
+    """Estimate with its 90% interval."""
 
     value: float
     low: float
@@ -29,26 +29,26 @@ class EstimateInterval:
 
     @classmethod
     def around(cls, value: float, factor: float) -> "EstimateInterval":
-        """A figure that may be wrong by a factor either way."""
+        """Estimate with the same error factor in both directions."""
         return cls(value, value / factor, value * factor)
 
     @classmethod
     def exactly(cls, value: float) -> "EstimateInterval":
-        """A figure that is known."""
+        """Value known exactly."""
         return cls(value, value, value)
 
     def plus(self, other: "EstimateInterval") -> "EstimateInterval":
-        """Both, end by end."""
+        """Sum, bound by bound."""
         return EstimateInterval(
             self.value + other.value, self.low + other.low, self.high + other.high
         )
 
     def scaled(self, by: float) -> "EstimateInterval":
-        """The same of something that is larger by a factor."""
+        """Product with an exact factor."""
         return EstimateInterval(self.value * by, self.low * by, self.high * by)
 
     def times(self, other: "EstimateInterval") -> "EstimateInterval":
-        """The product of two figures that err independently: their errors add in squares."""
+        """Product of two values with independent errors: log errors add in quadrature."""
         value = self.value * other.value
         if value <= 0.0 or min(self.low, other.low) <= 0.0:
             return EstimateInterval(value, self.low * other.low, self.high * other.high)
@@ -57,13 +57,13 @@ class EstimateInterval:
         return EstimateInterval(value, value * math.exp(-below), value * math.exp(above))
 
     def inverse(self) -> "EstimateInterval":
-        """One over it; it must be positive."""
+        """Reciprocal; the value must be positive."""
         return EstimateInterval(1.0 / self.value, 1.0 / self.high, 1.0 / self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """What one GPU of a layout needs, in bytes."""
+    """Memory needed on one GPU of a layout, in bytes."""
 
     weights_bytes: float = 0.0
     kv_cache_bytes: float = 0.0
@@ -71,24 +71,24 @@ class MemoryEstimate:
     gradients_bytes: float = 0.0
     optimizer_bytes: float = 0.0
     overhead_bytes: float = 0.0
-    """Context, libraries, communication buffers, and what the allocator cannot use."""
+    """Context, libraries, communication buffers and fragmentation."""
     error_factor: float = 1.1
-    """How far off the total may be either way, with a probability of 90%."""
+    """Error factor of the total in both directions, with a probability of 90%."""
 
     @property
     def total(self) -> EstimateInterval:
-        """All of it, and where it lies."""
+        """Total with its interval."""
         return EstimateInterval.around(self.total_bytes, self.error_factor)
 
     @property
     def total_bytes(self) -> float:
-        """All of it."""
+        """Total."""
         kept = self.weights_bytes + self.kv_cache_bytes + self.activations_bytes
         return kept + self.gradients_bytes + self.optimizer_bytes + self.overhead_bytes
 
 
 def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
-    """NCCL's buffers, where GPUs talk to each other; replicas that serve do for experts only."""
+    """NCCL buffers for communicating GPUs; replicas in serving communicate only for experts."""
     group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
     if group < _PAIR:
         return 0.0
@@ -103,12 +103,12 @@ def graph_bytes(layers: int, concurrency: float, settings: MemorySettings) -> fl
 
 
 def usable_bytes(board_memory_bytes: float, settings: MemorySettings) -> float:
-    """What of the memory that NVML reports processes can have; never less than nothing."""
+    """Part of the memory reported by NVML that processes can use; at least 0."""
     return max(0.0, board_memory_bytes - settings.driver_reserved_bytes)
 
 
 def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> float:
-    """What should stay free of the memory that processes can have."""
+    """Memory that should stay free, out of that usable by processes."""
     if task is ModelTask.INFERENCE:
         return usable * settings.inference_headroom_ratio
     least = min(usable, settings.headroom_minimum_bytes)
@@ -116,9 +116,9 @@ def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> 
 
 
 def memory_error_factor(requirement: Requirement) -> float:
-    """The factor within which a measured peak lies with a probability of 90%.
+    """Error factor that contains a measured peak with a probability of 90%.
 
-    The first two were read off the measured peaks of the evaluation (docs/benchmarks.md), the
+    The first two were derived from measured peaks in the evaluation (docs/benchmarks.md), the
     others are assumed.
     """
     known, model = _TRAINING if requirement.task.trains else _SERVING, requirement.model

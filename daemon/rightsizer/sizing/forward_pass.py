@@ -26,39 +26,39 @@ from rightsizer.sizing.settings import ServingModelSettings
 
 _BF16_BYTES = 2.0
 _CHUNK_TOKENS = 8192
-"""Where neither settings nor an engine say."""
+"""Default if neither settings nor an engine specify it."""
 _ENCODER_ELEMENT_TRAFFIC = 24.0
-"""Bytes of each element of an encoder's width and each token in a layer: two norms read two inputs
-and write one in 16 bits, attention reads and writes four, the activation two."""
+"""Bytes per element of an encoder's width, per token and layer: two norms read two inputs and
+write one in 16 bits, attention reads and writes four, the activation two."""
 _UNPACKED_BYTES = 4.0
-"""A parameter is written and read once more in 16 bits where a format is unpacked whole."""
+"""Extra write and read of a parameter in 16 bits, for formats that unpack whole matrices."""
 
 
 class Experts:
-    """Parameters of the layers, by who uses them; a dense model has no experts.
+    """Parameters of the layers, by use; a dense model has no experts.
 
-    What a token does not pass is the experts that it did not choose.
+    Parameters inactive for a token belong to the experts it did not choose.
     """
 
     def __init__(self, model: Transformer, count: ParameterCount) -> None:
         active = max(0.0, count.active - count.embedding - count.head) + count.repeated
         self.chosen_share = min(1.0, model.experts_per_token / model.experts)
-        """Of the experts, for one token."""
+        """Fraction of experts chosen by one token."""
         self.expert_parameters = expert_parameters(model, count)
-        """Of all experts that a token may pass or not."""
+        """All experts that a token may choose."""
         self.common_parameters = count.layers + count.repeated - self.expert_parameters
-        """That every token passes, as often as it does."""
+        """Used by every token, counted once per use."""
         self.common_active_parameters = active - self.chosen_share * self.expert_parameters
-        """That one token is multiplied with outside of its experts."""
+        """Multiplied with one token, outside of its experts."""
 
     def read_parameters(self, tokens: float, choosing_ratio: float) -> float:
-        """Of experts, at least one token's; of many tokens that part choosing anew, soon all."""
+        """Expert parameters read, if this fraction of further tokens chooses independently."""
         missed: float = (1.0 - self.chosen_share) ** (1.0 + choosing_ratio * max(0.0, tokens - 1.0))
         return self.expert_parameters * (1.0 - missed)
 
 
 class Attention:
-    """Attention of all layers on one GPU of a group; caches of 8 bits are multiplied in 16."""
+    """Attention of all layers on one GPU of a group; 8-bit caches are multiplied in 16 bits."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class Attention:
     ) -> None:
         flops, layers = board.achieved(Precision.BF16) or 0.0, model
         if model.borrowed_layers:
-            # As if each layer had a cache of its own: it is read as often as it is looked at.
+            # As if each layer had its own cache, since a shared cache is read by each of its
+            # layers.
             layers = replace(
                 model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0
             )
@@ -78,26 +79,26 @@ class Attention:
         reached = settings.attention_compute_ratio
         self.model, self._tensor = model, layout.tensor
         self.is_causal = not model.is_encoder
-        """Whether tokens look back only; an encoder keeps no cache and looks both ways."""
+        """Whether tokens see only earlier ones; an encoder sees both directions, uncached."""
         self._cache = kv_cache(layers, kv_cache_format(precision), Parallelism(layout.tensor))
-        """What all layers look at, whatever the stages."""
+        """Cache seen by all layers, regardless of pipeline stages."""
         self.bytes_per_second = share * board.memory_bandwidth_bytes_per_second
         self._flops_per_second = reached * flops
         self._index_flops_per_second = reached * (board.achieved(Precision.FP8) or flops)
-        """Of picking tokens, whose keys are of 8 bits."""
+        """For token selection, with 8-bit keys."""
         self._window, self._windowed = float(model.sliding_window or 0), model.window_layers
-        """Tokens that a windowed layer looks at, at most, and how many layers are windowed."""
+        """Maximum number of tokens seen by a windowed layer, and number of windowed layers."""
         if model.indexer is not None:
             self._window, self._windowed = float(model.indexer.tokens), model.layers
         rank, rotated = model.kv_lora_rank, model.rope_head_dim
         width = model.head_width
         self._head_width = float(width + (rotated if rank else 0) + (model.value_head_dim or width))
-        """Of queries with keys, and of weights with values."""
+        """Width of queries times keys plus weights times values."""
         self._latent_width = 2.0 * rank + rotated if rank else self._head_width
-        """The same for a new token: latent attention works on what it keeps."""
+        """The same for a new token; latent attention works on its compressed cache."""
 
     def of_new_tokens(self, requests: float, context_tokens: float) -> PassCost:
-        """One token of each request against all that came before it."""
+        """Attention of one new token per request to all earlier tokens."""
         cache = self._cache
         picked = context_tokens
         if self.model.indexer is not None:
@@ -105,8 +106,8 @@ class Attention:
         read = cache.bytes_per_token * picked + cache.index_bytes_per_token * context_tokens
         if cache.windowed_bytes_per_token:
             read += cache.windowed_bytes_per_token * min(context_tokens, cache.window_tokens)
-        read += 2.0 * cache.state_bytes  # Read and written again.
-        # Tokens that one new token looks at, over all layers.
+        read += 2.0 * cache.state_bytes  # Read and written back.
+        # Tokens seen by one new token, over all layers.
         whole = self.model.attending_layers - self._windowed
         seen = self._windowed * min(context_tokens, self._window) + whole * context_tokens
         compute = self._compute_seconds(requests * seen, self._latent_width)
@@ -114,16 +115,16 @@ class Attention:
         return PassCost(compute, requests * read / self.bytes_per_second)
 
     def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
-        """Every token of a prompt that is not cached, against those that it sees, cached or not."""
+        """Attention of each uncached prompt token to the tokens it sees, cached or not."""
         pairs = self._pairs(tokens) - self._pairs(cached_tokens)
-        # Kernels for the tokens that were picked work on what the cache keeps of them.
+        # Kernels for selected tokens work on the compressed cache.
         width = self._head_width if self.model.indexer is None else self._latent_width
         looked_up = (tokens * tokens - cached_tokens * cached_tokens) / 2.0
         seconds = self._compute_seconds(pairs, width) + self._index_seconds(looked_up)
         return PassCost(compute=seconds)
 
     def _pairs(self, tokens: float) -> float:
-        """Tokens with tokens that they see, over all layers: half where a model looks back."""
+        """Pairs of tokens that see each other, over all layers: half of all if causal."""
         if not self.is_causal:
             return self.model.attending_layers * tokens * tokens
         windowed = self._windowed * min(self._window, tokens / 2.0)
@@ -135,7 +136,7 @@ class Attention:
         return 2.0 * pairs * self.model.heads * width / (self._tensor * self._flops_per_second)
 
     def _index_seconds(self, pairs: float) -> float:
-        """Of picking tokens: products with each key, all heads on every GPU."""
+        """Time to select tokens: products with each key, all heads on every GPU."""
         indexer = self.model.indexer
         if indexer is None or not self._index_flops_per_second:
             return 0.0
@@ -143,7 +144,7 @@ class Attention:
 
 
 class ForwardPass:
-    """One model on one board of a layout; made once, asked for every batch."""
+    """One model on one board of a layout; created once, used for every batch."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class ForwardPass:
         self.count, self.number_format = count_parameters(model), precision.weights
         self.experts = Experts(model, self.count)
         self.flops_per_second = matrix_flops_per_second(board, precision.weights)
-        """Of large products in the format of the weights; 0 where the board's peak is not known."""
+        """For large products in the format of the weights; 0 if the board's peak is unknown."""
         is_unpacked = (
             precision.weights.is_quantized
             and compute_format(board, precision.weights) is Precision.BF16
@@ -170,7 +171,7 @@ class ForwardPass:
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
         self.is_unpacked = is_unpacked and model.experts <= 1
-        """Whether the products of each layer unpack weights; those of experts are counted apart."""
+        """Whether products of each layer unpack weights; experts are counted separately."""
         unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
         self._layer_seconds = settings.layer_seconds + unpacking
         share = board.efficiency.weight_read[Precision.BF16]
@@ -179,17 +180,17 @@ class ForwardPass:
         if precision.weights.is_dequantized_whole:
             stored += _UNPACKED_BYTES
         self._stored_bytes = stored
-        """Of a parameter as it is read."""
+        """Bytes per parameter as read."""
         kept = stored_parameters(model, self.count, precision.weights)
         common = self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)
         self._common_bytes = common
-        """Read by every pass of all layers."""
+        """Read in every pass through all layers."""
         self._depth = model.depth
         self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
-        """As long as counted."""
+        """Factor on the counted time."""
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
-        """One token of each request, that many at a time in each stage."""
+        """Cost of one token per request, all requests divided among pipeline stages."""
         each, part = max(1.0, requests / self.layout.pipeline), 1.0 - self.model.input_ratio
         attended = self.attention.of_new_tokens(each, context_tokens)
         cost = self._products(each, each, part).plus(attended)
@@ -199,9 +200,9 @@ class ForwardPass:
         return PassCost().plus(cost, self._times)
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
-        """Prompts of so many tokens each, several at a time; the last token of each is sampled.
+        """Cost of several prompts of the given length together; the last token of each is sampled.
 
-        Tokens that are cached are looked at and not computed.
+        Cached tokens are attended to but not computed.
         """
         total = (tokens - cached_tokens) * requests
         chunks = math.ceil(total / (self.settings.chunk_tokens or _CHUNK_TOKENS))
@@ -218,7 +219,7 @@ class ForwardPass:
         return PassCost().plus(whole, self._times)
 
     def _products(self, tokens: float, rows: float, part: float) -> PassCost:
-        """So much of all matrices but attention's own; the head has rows of its own."""
+        """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
         body = self._overlapped(
@@ -232,7 +233,7 @@ class ForwardPass:
         return body.plus(self._overlapped(flops, read, self._head_flops_per_second))
 
     def chosen_experts(self, tokens: float, stored_bytes: float) -> PassCost:
-        """Of all layers: each expert sees few of the tokens, in kernels of its own."""
+        """Cost of experts in all layers: each one processes few tokens, in kernels of its own."""
         experts, model, settings = self.experts, self.model, self.settings
         if not experts.expert_parameters:
             return PassCost()
@@ -245,9 +246,9 @@ class ForwardPass:
         speed = self._expert_compute_ratio * self.flops_per_second
         products = self._overlapped(flops, read, speed)
         vectors = fullest * model.experts_per_token * model.hidden * _BF16_BYTES
-        # To the replica that holds the expert and back: each way is half of a sum's.
+        # To the replica of the expert and back: each way is half of an all-reduce.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
-        # Of those that go to experts on other servers.
+        # Only tokens for experts on other servers.
         outside = max(0.0, 1.0 - joined_gpus(self.board) / (spread * gpus))
         sent = 2.0 * outside * (vectors / gpus) / settings.network_bytes_per_second
         there_and_back = max(sums, sent)
@@ -256,17 +257,17 @@ class ForwardPass:
         return products.plus(PassCost(0.0, moved, layers * there_and_back, starts))
 
     def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
-        """Products and reads of one kind: near the ridge neither hides behind the other whole."""
+        """Cost of products and reads of one kind: near the ridge, neither fully hides the other."""
         compute = flops / flops_per_second if flops_per_second else 0.0
         reading = read_bytes / self._read_bytes_per_second
         together = math.hypot(compute, reading)
         if not together:
             return PassCost()
-        # Split by squares, so that the larger of them gets what is due to it.
+        # Split by squares, so that the larger one gets its due share.
         return PassCost(compute**2 / together, reading**2 / together)
 
     def _exchange(self, tokens: float, part: float) -> PassCost:
-        """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
+        """Cost of all-reduces, transfers between stages, and fixed time per layer."""
         payload = tokens * self.model.hidden * _BF16_BYTES
         depth, layout = part * self._depth, self.layout
         network = self.settings.network_bytes_per_second

@@ -1,4 +1,4 @@
-"""Sets of GPUs scored by the links between them; exact over all sets of up to sixteen."""
+"""Sets of GPUs scored by their interconnect; exact search over all sets of up to sixteen."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ _GO_GPUALLOCATOR: Final = (
 )
 _score = partial(setting, within=(0, 1000), source=_GO_GPUALLOCATOR)
 MOST_CANDIDATES: Final = 16
-"""Sets of eight of sixteen are 12,870."""
+"""There are 12,870 sets of eight out of sixteen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ _SCORES: Final = LinkScores()
 
 
 def link_score(link: GpuLink | None, scores: LinkScores = _SCORES) -> int:
-    """How near two GPUs are by their best way; 0 where unknown."""
+    """Score of two GPUs by their best connection; 0 if unknown."""
     if link is None:
         return 0
     if link.kind is LinkKind.NVLINK:
@@ -51,7 +51,7 @@ def link_score(link: GpuLink | None, scores: LinkScores = _SCORES) -> int:
 
 
 def pcie_score(link: GpuLink | None, scores: LinkScores) -> int:
-    """How near over PCIe alone, and so to a network card below one switch; 0 where unknown."""
+    """Score over PCIe only, so also to a network card below the same switch; 0 if unknown."""
     if link is None:
         return 0
     kind = link.kind if link.pcie_kind is LinkKind.UNKNOWN else link.pcie_kind
@@ -71,38 +71,37 @@ def _bus_score(kind: LinkKind, scores: LinkScores) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SetScore:
-    """How well a set is joined: larger is better."""
+    """Quality of the interconnect of a set: larger is better."""
 
     weakest: int
-    """Of its worst pair; that of a single GPU is 0."""
+    """Score of its worst pair; 0 for a single GPU."""
     total: int
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSet:
-    """GPUs that would work together."""
+    """GPUs to use together."""
 
     uuids: tuple[str, ...]
     score: SetScore
 
 
 def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
-    """The score of some GPUs, in whatever order."""
+    """Score of a set of GPUs in any order."""
     return _set_score(uuids, _pair_scores(topology))
 
 
 def best_set(
     candidates: Sequence[str], count: int, topology: Topology, present: Collection[str] = ()
 ) -> PlacementSet | None:
-    """The best joined set of some size; `None` where there are too few candidates.
+    """Best connected set of the given size, or `None` if there are too few candidates.
 
-    Of equal ones that with the most GPUs that are present already, then the first in the order of
-    the candidates.
+    Ties are broken by the number of `present` GPUs, then by the order of the candidates.
 
-    GPUs that are `present` are held already, and need not be moved.
+    GPUs that are `present` are already held and need no move.
 
     Raises:
-        ValueError: there are more candidates than can be looked through.
+        ValueError: there are too many candidates for an exact search.
     """
     if len(candidates) > MOST_CANDIDATES:
         fault = f"{len(candidates)} GPUs are too many to look through all sets of them"

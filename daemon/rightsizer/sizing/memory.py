@@ -1,4 +1,4 @@
-"""Memory that the fullest GPU of a layout needs in training: state and activations."""
+"""Memory needed on the fullest GPU of a layout in training: state and activations."""
 
 import math
 from dataclasses import replace
@@ -49,30 +49,30 @@ _STATE_BYTES: Final = {
     Optimizer.ADAMW_8BIT: 2.0,
     Optimizer.SGD: 4.0,
 }
-"""Of one parameter: two moments (arXiv:1910.02054, section 3.1), one with momentum alone."""
+"""Per parameter: two moments (arXiv:1910.02054, section 3.1), or one for momentum alone."""
 _WITH_MASTER: Final = frozenset({Optimizer.ADAMW, Optimizer.SGD})
-"""Beside 16-bit weights these keep a copy in fp32."""
+"""These keep an fp32 copy of 16-bit weights."""
 _ROW_STATE_BYTES: Final = 4.0
-"""Of one embedding row under row-wise AdaGrad, as recommenders are trained."""
+"""Per embedding row with row-wise AdaGrad, usual for recommenders."""
 _SHARDS_OPTIMIZER: Final = 1
 _SHARDS_GRADIENTS: Final = 2
 _SHARDS_WEIGHTS: Final = 3
 _RESIDENT_LAYERS: Final = 2
 
 _State = tuple[float, float, float, float]
-"""Bytes of weights, gradients and optimizer on the fullest GPU of a layout, and what fully sharded
-training gathers and reduces at a time."""
+"""Bytes of weights, gradients and optimizer on the fullest GPU of a layout, and bytes gathered and
+reduced at a time in fully sharded training."""
 _FREES_GRADIENTS = frozenset({Optimizer.ADAMW_BF16, Optimizer.ADAMW_8BIT})
-"""Run in plain PyTorch, where gradients go with each step; mixed precision (Megatron, DeepSpeed)
+"""Used in plain PyTorch, which frees gradients in each step; mixed precision (Megatron, DeepSpeed)
 keeps their buffers."""
 _DEFAULTS = MemorySettings()
 
 
 def _base_format(requirement: Requirement) -> NumberFormat:
-    """The format of the weights that are trained, or that adapters are trained beside.
+    """Format of the weights in training, or of the frozen weights with adapters.
 
-    Training in fp8 or fp4 keeps its weights in 16 bits and multiplies with copies. QLoRA takes
-    doubly quantized nf4 (arXiv:2305.14314) where no quantized format is asked for.
+    Training in fp8 or fp4 keeps its weights in 16 bits and multiplies copies. QLoRA uses doubly
+    quantized nf4 (arXiv:2305.14314) unless a quantized format is requested.
     """
     asked = requirement.precision.weights
     if requirement.task is ModelTask.FINETUNE_QLORA and not asked.is_quantized:
@@ -83,7 +83,7 @@ def _base_format(requirement: Requirement) -> NumberFormat:
 
 
 def adapter_parameters(model: Model, lora: Lora) -> float:
-    """Parameters of low-rank adapters: rank times input and output width of each matrix."""
+    """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
     if not isinstance(model, Transformer):
         return 0.0
     hidden, ffn = model.hidden, model.ffn_width
@@ -102,7 +102,7 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
 
 
 def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
-    """Of all weights, or of adapters (16 bytes a parameter with AdamW) beside frozen ones."""
+    """State of all weights, or of adapters (16 bytes per parameter with AdamW) and frozen ones."""
     training, model, base = requirement.training, requirement.model, _base_format(requirement)
     is_whole = requirement.task is ModelTask.TRAINING
     ranks, stage = layout.data, training.zero_stage
@@ -115,7 +115,7 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
         adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
         changed = adapters
     elif isinstance(model, RecommenderModel):
-        # Gradients of embeddings are sparse; their state is one number a row.
+        # Gradients of embeddings are sparse; their state is one number per row.
         changed = model.dense_parameters / layout.tensor
         rows = model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
     else:
@@ -123,7 +123,8 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
     gathered, shards = 0.0, ranks if stage >= _SHARDS_WEIGHTS else 1
     if shards > 1:
         unit, times = count.largest_unit / layout.tensor, 2 * base.bytes_per_parameter
-        # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
+        # Two units are gathered, one ahead; one unit's gradients are reduced in fp32 beside its
+        # own.
         gathered = unit * (times + (_MASTER_BYTES if is_whole else 0.0))
     weights = weight_bytes(model, count, base, layout) + adapters * trained.bytes_per_parameter
     reduced = ranks if is_whole and stage >= _SHARDS_GRADIENTS else shards
@@ -139,10 +140,10 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
 def training_memory(
     requirement: Requirement, layout: Parallelism, settings: MemorySettings
 ) -> MemoryEstimate:
-    """The peak of a step on the fullest GPU of a layout.
+    """Peak of a step on the fullest GPU of a layout.
 
-    Gradients that a framework allocates again in each backward pass grow as activations go, so both
-    are never there in full. They are counted in full, and activations by what they need beyond.
+    Gradients allocated anew in each backward pass grow as activations are freed, so both are
+    never complete at once. Gradients are counted in full, activations by their excess.
     """
     model, training = requirement.model, requirement.training
     count, is_whole = count_parameters(model), requirement.task is ModelTask.TRAINING
@@ -151,12 +152,12 @@ def training_memory(
     if training.offload is Offload.OPTIMIZER:
         optimizer = 0.0
     elif training.offload is Offload.ACTIVATIONS and isinstance(model, LayeredModel):
-        # Those of two layers are there, one at work and one on its way.
+        # Two layers are resident, one computing and one in transfer.
         part = min(1.0, _RESIDENT_LAYERS * layout.pipeline / model.layers)
         activations = replace(activations, kept=activations.kept * part)
     at_once = training.micro_batch * layout.data
     accumulates = training.global_batch is not None and training.global_batch > at_once
-    # Whether they are there while the next backward pass begins.
+    # Whether gradients exist while the next backward pass begins.
     stays = accumulates or training.optimizer not in _FREES_GRADIENTS
     peak = max(activations.first - (0.0 if stays else gradients), activations.working)
     if not is_whole:
@@ -217,6 +218,6 @@ def _activations(
 def available_bytes(
     requirement: Requirement, board_memory_bytes: float, settings: MemorySettings = _DEFAULTS
 ) -> float:
-    """What of the memory that NVML reports a workload may fill."""
+    """Part of the memory reported by NVML that a workload may use."""
     usable = usable_bytes(board_memory_bytes, settings)
     return usable - headroom_bytes(usable, requirement.task, settings)

@@ -1,4 +1,4 @@
-"""MIG slices: capacity and rate beside their GPU, as boards of their own, and which hold a need."""
+"""MIG slices: capacity and rate relative to the GPU, slices as boards, and fitting slices."""
 
 from typing import Final, NamedTuple
 
@@ -8,28 +8,28 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.workload_family import USUAL_COMPUTE_SHARE
 
 _ALONE: Final = 1.05
-"""Of its part of the SMs, as caches and schedulers serve fewer of them."""
+"""Relative to its share of SMs, since caches and schedulers serve fewer SMs."""
 _ALL_BUSY: Final = 0.955
-"""The same while every slice works; a whole GPU is 1."""
+"""The same while all slices are busy; a whole GPU is 1."""
 _ALONE_IN_TIME: Final = 1.0
 _ALL_BUSY_IN_TIME: Final = 0.84
-"""The same two of serving under a latency bound, which small batches bring a slice up against.
+"""The same two for serving with a latency bound, which limits a slice's batch size.
 
 All four: medians of MLPerf inference v1.1 and v2.0 on slices of an A30, Offline and Server; derived
 from MLCommons results, not verified by MLCommons."""
 _NO_LOAD: Final = 0.5
 _FULL_LOAD: Final = 0.85
-"""The parts of the time in matrix products at which the whole board keeps its clock, and at which
-it falls to what its power limit leaves; large batches of encoders are the most."""
+"""Fractions of time in matrix products at which the whole board keeps its clock, and at which the
+clock falls to the level of its power limit; large batches of encoders are the maximum."""
 _ERROR_FACTOR: Final = 1.2
 _ERROR_FACTOR_IN_TIME: Final = 1.45
-"""What 90% of these rows are within."""
+"""Error factors that contain 90% of these rows."""
 _MARK: Final = ":"
-"""Between a board's key and the slice's name; no board of the catalogue has one."""
+"""Between a board's key and the slice's name; no key in the catalogue contains it."""
 
 
 class SliceCapacity(NamedTuple):
-    """What kernels reach on a slice, of what they reach on the whole GPU."""
+    """Throughput of kernels on a slice, as fractions of that on the whole GPU."""
 
     compute: float
     memory_bandwidth: float
@@ -43,15 +43,15 @@ def slice_capacity(
     *,
     is_latency_bound: bool = False,
 ) -> SliceCapacity:
-    """The part of a GPU that a slice is, and what it gains where the others idle.
+    """Capacity of a slice as fractions of its GPU, including the gain while neighbors are idle.
 
-    `matrix_ratio`: the part of its time that a workload is in matrix products;
-    `neighbors_busy_ratio`: the part of the other slices that works meanwhile, 0 to 1.
+    `matrix_ratio`: fraction of time that a workload spends in matrix products;
+    `neighbors_busy_ratio`: fraction of the other slices that are busy, 0 to 1.
     """
     shares = SliceCapacity(sm_share(board, profile), profile.memory_share)
     if profile.compute_share >= 1.0:
         return shares
-    # A slice alone stays far below the power limit, which slows the whole board.
+    # A single busy slice stays far below the power limit that slows the whole board.
     load = (matrix_ratio - _NO_LOAD) / (_FULL_LOAD - _NO_LOAD)
     clock = float(board.efficiency.power_cap_ratio ** -min(1.0, max(0.0, load)))
     alone, all_busy = _ALONE, _ALL_BUSY
@@ -70,7 +70,7 @@ def slice_rate(
     *,
     is_latency_bound: bool = False,
 ) -> EstimateInterval:
-    """The throughput of one slice, of that of the whole GPU; arguments as of `slice_capacity`."""
+    """Throughput of one slice relative to the whole GPU; arguments as in `slice_capacity`."""
     asked = board, profile, matrix_ratio, neighbors_busy_ratio
     reached = slice_capacity(*asked, is_latency_bound=is_latency_bound).compute
     factor = _ERROR_FACTOR_IN_TIME if is_latency_bound else _ERROR_FACTOR
@@ -78,16 +78,16 @@ def slice_rate(
 
 
 def sm_share(board: Board, profile: MigProfile) -> float:
-    """Of the SMs of the GPU before it was cut."""
+    """Fraction of the SMs of the undivided GPU."""
     count = profile.sm_count
     return profile.compute_share if count is None else count / board.sm_count
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:
-    """What one slice of a board offers while its neighbors are busy.
+    """Convert a slice to a board, with its capacity while its neighbors are busy.
 
-    Compute goes by its part of the SMs, memory and bandwidth by its part of the memory slices.
-    There is no NVLink inside MIG, and one process uses one slice.
+    Compute is proportional to its share of SMs, memory and bandwidth to its share of memory slices.
+    MIG has no NVLink, and a process can use only one slice.
     """
     compute = sm_share(board, profile)
     memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
@@ -113,13 +113,13 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
 
 
 def is_slice(key: str) -> bool:
-    """Whether a board's key is that of a slice of another."""
+    """Whether a board's key denotes a slice of a board."""
     return _MARK in key
 
 
 @dataclass(frozen=True, slots=True)
 class SliceNeed:
-    """What a workload needs of a whole board, margins included, 0 to 1."""
+    """Needs of a workload as fractions of a whole board, including margins, 0 to 1."""
 
     compute_ratio: float
     memory_ratio: float
@@ -128,10 +128,10 @@ class SliceNeed:
 
 
 def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
-    """The slices on which the need fits, smallest first.
+    """Slices that meet a need, smallest first.
 
-    Compute goes by a slice's part of the SMs, memory and bandwidth by its part of the memory
-    slices (docs/definitions.md, sources). There is no NVLink inside MIG.
+    Compute is proportional to a slice's share of SMs, memory and bandwidth to its share of memory
+    slices (docs/definitions.md, sources). MIG has no NVLink.
     """
     if need.uses_nvlink:
         return ()

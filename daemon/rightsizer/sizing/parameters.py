@@ -1,4 +1,4 @@
-"""Parameters of a model: how many, where, and what one takes in each number format."""
+"""Parameters of a model: number, location, and size in each number format."""
 
 from enum import StrEnum
 from typing import Final, Self
@@ -15,15 +15,15 @@ from rightsizer.sizing.models import (
 
 
 class NumberFormat(StrEnum):
-    """How weights, caches, activations or gradients are kept."""
+    """Number formats of weights, caches, activations and gradients."""
 
     bytes_per_parameter: float
-    """Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32
-    scale for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16); those of GGUF by
-    the files of Llama 3.1 8B (llama.cpp, tools/quantize/README.md)."""
+    """Including scales and zero points. Sources: format definitions (nf4: 4 bits and an fp32
+    scale per 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale per 16); for GGUF the
+    files of Llama 3.1 8B (llama.cpp, tools/quantize/README.md)."""
 
     def __new__(cls, name: str, bytes_per_parameter: float) -> Self:
-        """Make a member."""
+        """Create a member."""
         made = str.__new__(cls, name)
         made._value_, made.bytes_per_parameter = name, bytes_per_parameter
         return made
@@ -34,13 +34,13 @@ class NumberFormat(StrEnum):
     FP8 = "fp8", 1.0
     INT8 = "int8", 1.0
     INT4 = "int4", 0.53
-    """AWQ and GPTQ in groups of 128, scales included."""
+    """AWQ and GPTQ in groups of 128, including scales."""
     NF4 = "nf4", 0.5625
     NF4_DOUBLE_QUANTIZED = "nf4-dq", 0.516
     NVFP4 = "nvfp4", 0.5625
-    """With its block scales."""
+    """Including block scales."""
     Q4_K_M = "q4_k_m", 0.6118
-    """GGUF's mixtures, embedding and head included; so are the next three."""
+    """GGUF mixture, including embedding and head; likewise the next three."""
     Q5_K_M = "q5_k_m", 0.713
     Q6_K = "q6_k", 0.8204
     Q8_0 = "q8_0", 1.0626
@@ -52,12 +52,12 @@ class NumberFormat(StrEnum):
 
     @property
     def is_dequantized_whole(self) -> bool:
-        """Whether a matrix is unpacked before it is multiplied with, as bitsandbytes does."""
+        """Whether a matrix is unpacked before its product, as in bitsandbytes."""
         return self in {NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED}
 
     @property
     def bytes_per_embedding(self) -> float:
-        """Of embeddings and head beside weights in this format: bf16, but in files of GGUF."""
+        """Size of embeddings and head with weights in this format: bf16, except in GGUF files."""
         is_kept = self.is_quantized and self not in GGUF_FORMATS
         return (NumberFormat.BF16 if is_kept else self).bytes_per_parameter
 
@@ -69,37 +69,37 @@ GGUF_FORMATS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ParameterCount:
-    """Parameters of one model, by where they are."""
+    """Parameters of one model, by location."""
 
     total: float
     active: float
-    """That one token passes, embedding and head included."""
+    """Used per token, including embedding and head."""
     embedding: float = 0.0
-    """The table of the input, which is read and not multiplied with."""
+    """Input table, read but not multiplied."""
     head: float = 0.0
-    """The matrix of the output; 0 where it is the embedding."""
+    """Output matrix; 0 if shared with the embedding."""
     unread: float = 0.0
-    """In memory and not passed by a token that is written: of what sees or hears, and tables."""
+    """In memory but not used by generated tokens: vision or audio encoders, and tables."""
     repeated: float = 0.0
-    """Passed more than once by one token; each further time is counted here."""
+    """Used more than once per token; counts each further use."""
     largest_matrix: float = 0.0
     largest_unit: float = 0.0
-    """The most that sharded training gathers at a time: one layer, or the embedding."""
+    """Maximum gathered at a time in sharded training: one layer, or the embedding."""
 
     @property
     def layers(self) -> float:
-        """All but embedding and head, and what is not read."""
-        # Beside what is not read, however large that is, rounding leaves no less than nothing.
+        """All except embedding, head and unread parameters."""
+        # Rounding with large unread parameters must not yield a negative number.
         return max(0.0, self.total - self.embedding - self.head - self.unread)
 
     @property
     def linear(self) -> float:
-        """Multiplied with for one token: N_lin of the serving formulas."""
+        """Multiplied per token: N_lin in the serving formulas."""
         return self.active + self.repeated - (self.embedding if self.head else 0.0)
 
 
 def count_parameters(model: Model) -> ParameterCount:
-    """The parameters of a model: as published where they are given, else by its shape."""
+    """Parameters of a model: as published if given, else derived from its shape."""
     match model:
         case Transformer():
             return _transformer(model)
@@ -117,7 +117,7 @@ def count_parameters(model: Model) -> ParameterCount:
 
 
 def attention_parameters(model: Transformer) -> float:
-    """The matrices of one layer's attention, biases and norms of queries and keys included."""
+    """Attention matrices of one layer, including biases and norms of queries and keys."""
     width = model.head_width
     if model.kv_lora_rank:
         return _latent_attention(model, model.kv_lora_rank, width)
@@ -141,7 +141,7 @@ def _latent_attention(model: Transformer, rank: int, width: int) -> float:
 
 
 def expert_parameters(model: Transformer, count: ParameterCount) -> float:
-    """Of all experts that a token may pass or not: it leaves out those that it did not choose."""
+    """Parameters of all experts that a token may choose, inferred from those it does not use."""
     share = model.experts_per_token / model.experts
     if share >= 1.0:
         return 0.0
@@ -165,10 +165,10 @@ def _transformer(model: Transformer) -> ParameterCount:
     total = model.parameters or by_shape
     unread = model.unread.total
     idle = mixed_layers * max(0, model.experts - model.experts_per_token) * expert
-    # A published total may be smaller than what the vocabulary given would take.
+    # A published total may be smaller than the given vocabulary implies.
     embedding, head = min(embedding, total / 3), min(head, total / 3)
     layers = total - embedding - head
-    # Where shape and published total disagree, experts still are used in this proportion.
+    # If shape and published total disagree, this fraction of experts is still used.
     least = total * (model.experts_per_token / model.experts)
     return ParameterCount(
         total=total + unread,
@@ -183,12 +183,12 @@ def _transformer(model: Transformer) -> ParameterCount:
 
 
 def plain_layer(hidden: int, ffn: int) -> int:
-    """Attention and two matrices with biases, and two norms of two vectors."""
+    """Attention and two matrices with biases, and two norms with two vectors each."""
     return 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
 
 
 def _vision_transformer(model: VisionTransformer) -> ParameterCount:
-    """A class token, learned positions, biases everywhere (arXiv:2010.11929, table 1)."""
+    """Class token, learned positions, biases in all matrices (arXiv:2010.11929, table 1)."""
     hidden, ffn = model.hidden, model.ffn or 4 * model.hidden
     layer = plain_layer(hidden, ffn)
     embedding = hidden * (3 * model.patch**2 + 1) + hidden + model.tokens * hidden

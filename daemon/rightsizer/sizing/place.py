@@ -1,4 +1,4 @@
-"""GpuPlace: a whole board or a MIG slice, and the ratios of its resources over another's."""
+"""GpuPlace: a whole board or a MIG slice, and ratios of resources between two of them."""
 
 import math
 import re
@@ -15,23 +15,23 @@ from rightsizer.sizing.settings import MemorySettings
 _SLICE: Final = re.compile(
     r"(?P<board>.+?)(?:\s*:\s*|\s+)(?:MIG[\s-]+)?(?P<profile>\d+[cg]\.[\w.+-]+)", re.IGNORECASE
 )
-"""Also as NVML names a slice: `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
+"""Also matches NVML's name of a slice: `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
 _DEFAULTS: Final = MemorySettings()
 _AFTER_COLON: Final = re.compile(r"(?P<board>.+?)\s*:\s*(?P<profile>[^:]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlace:
-    """A board or a slice, with what large kernels reach on it."""
+    """Board or slice, with the throughput of large kernels on it."""
 
     board: Board
     slice: MigProfile | None = None
     memory_settings: MemorySettings = _DEFAULTS
-    """What of a whole board's memory cannot be used."""
+    """For the part of a whole board's memory that is unusable."""
 
     @property
     def name(self) -> str:
-        """As a request names it: `H100-SXM5-80GB`, `H100-SXM5-80GB:1g.10gb`."""
+        """Name used in requests: `H100-SXM5-80GB`, `H100-SXM5-80GB:1g.10gb`."""
         return self.board.key if self.slice is None else f"{self.board.key}:{self.slice.name}"
 
     @property
@@ -41,14 +41,14 @@ class GpuPlace:
 
     @property
     def memory_bytes(self) -> float:
-        """What the driver reports of it."""
+        """As reported by the driver."""
         if self.slice is not None and self.slice.memory_bytes is not None:
             return self.slice.memory_bytes
         return self.board.memory_bytes * self._memory_share
 
     @property
     def usable_bytes(self) -> float:
-        """What of it processes can have; what a slice reports is that already."""
+        """Part usable by processes; a slice reports only usable memory."""
         if self.slice is not None:
             return self.memory_bytes
         return usable_bytes(self.memory_bytes, self.memory_settings)
@@ -64,24 +64,24 @@ class GpuPlace:
 
     @property
     def link_bytes_per_second(self) -> float:
-        """To GPUs alike, one direction; 0 inside MIG, which has no peer-to-peer traffic."""
+        """To equal GPUs, one direction; 0 inside MIG, which has no peer-to-peer traffic."""
         return 0.0 if self.slice is not None else self.board.link_bytes_per_second
 
     @property
     def clock_ratio(self) -> float:
-        """What its power limit leaves of the clock under full load; 1 where that was measured."""
+        """Fraction of the clock left by the power limit under full load; 1 if measured."""
         return self.board.efficiency.power_cap_ratio
 
     @property
     def memory_class(self) -> str:
-        """`HBM` or `GDDR`: kernels reach differing parts of what either promises."""
+        """`HBM` or `GDDR`, which differ in the fraction of peak bandwidth that kernels reach."""
         return "HBM" if self.board.memory_type.upper().startswith("HBM") else "GDDR"
 
     def achieved(self, precision: Precision, matrix_ratio: float = 0.0) -> float | None:
-        """Operations per second of large matrix products; `None` where it has no such format.
+        """Operations per second of large matrix products, or `None` if the format is unsupported.
 
-        `matrix_ratio`: the part of its time that a workload is in them, which slows the clock of a
-        whole board and not that of a slice.
+        `matrix_ratio`: fraction of time that a workload spends in them, which lowers the clock of a
+        whole board but not of a slice.
         """
         whole = self.board.achieved(precision)
         if whole is None or self.slice is None:
@@ -89,13 +89,13 @@ class GpuPlace:
         return whole * slice_capacity(self.board, self.slice, matrix_ratio).compute
 
     def peak(self, precision: Precision) -> float | None:
-        """The same as the datasheet has it."""
+        """Operations per second according to the datasheet."""
         whole = self.board.peak(precision)
         return None if whole is None else whole * self._sm_share
 
     @property
     def peak_bytes_per_second(self) -> float:
-        """Memory bandwidth as the datasheet has it."""
+        """Memory bandwidth according to the datasheet."""
         return self.board.memory_bandwidth_bytes_per_second * self._memory_share
 
     @property
@@ -108,9 +108,9 @@ class GpuPlace:
 
 
 def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFAULTS) -> GpuPlace:
-    """The place that a request names: a board by key or NVML name, and `:profile` for a slice.
+    """Find a place by name: a board by key or NVML name, with `:profile` for a slice.
 
-    A board that is none is a `UsageError`, a slice that it has not a `RequirementError`.
+    An unknown board is a `UsageError`, an unknown slice a `RequirementError`.
     """
     named = _SLICE.fullmatch(name.strip()) or _AFTER_COLON.fullmatch(name.strip())
     if named is None:
@@ -126,20 +126,20 @@ def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFA
 
 @dataclass(frozen=True, slots=True)
 class CapacityRatios:
-    """Source over target: how many times as long the same work takes."""
+    """Source over target: factors on the time of the same work."""
 
     compute: float
     vector: float
     memory_bandwidth: float
     pcie: float
     nvlink: float
-    """Traffic between GPUs goes over PCIe where there is no NVLink."""
+    """Traffic between GPUs uses PCIe if there is no NVLink."""
 
 
 def achieved_ratios(
     source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision, matrix_ratio: float
 ) -> CapacityRatios:
-    """Of what large kernels reach where so much of the time goes to matrix products."""
+    """Ratios of the throughput of large kernels, for a fraction of time in matrix products."""
     compute = _over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio))
     memory_bandwidth = source.achieved_bytes_per_second / target.achieved_bytes_per_second
     peaks = peak_ratios(source, runs, target, will_run)
@@ -149,7 +149,7 @@ def achieved_ratios(
 def peak_ratios(
     source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision
 ) -> CapacityRatios:
-    """Of what the datasheets promise, which is what shares are measured against."""
+    """Ratios according to datasheets, the reference for shares."""
     pcie = target.board.pcie_bytes_per_second
     return CapacityRatios(
         compute=_over(source.peak(runs), target.peak(will_run)),
@@ -161,5 +161,5 @@ def peak_ratios(
 
 
 def _over(source: float | None, target: float | None) -> float:
-    """1 where either is unknown; a target that cannot compute is refused before."""
+    """Ratio; 1 if either is unknown; a target that cannot compute is rejected earlier."""
     return 1.0 if source is None or target is None else source / max(target, math.ulp(1.0))
