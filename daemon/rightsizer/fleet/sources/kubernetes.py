@@ -1,4 +1,4 @@
-"""Kubernetes objects of a store with kube-state-metrics: pods, nodes and their owners."""
+"""Kubernetes objects in a store with kube-state-metrics: pods, nodes and owners."""
 
 import re
 from collections import defaultdict
@@ -31,20 +31,20 @@ class Pod(NamedTuple):
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> "Pod":
-        """The pod that a series is about."""
+        """Return the pod of a series."""
         return cls(namespace_in(labels), first_label(labels, POD_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
 class LookbackSpan:
-    """A time in which something was there."""
+    """Span in which something was present."""
 
     end: Nanoseconds
     length: Nanoseconds
 
 
 def namespace_in(labels: Mapping[str, str]) -> str:
-    """The namespace of what a series is about."""
+    """Return the namespace of a series' object."""
     return first_label(labels, NAMESPACE_LABELS)
 
 
@@ -55,9 +55,9 @@ def object_labels(
     by: Sequence[str],
     span: LookbackSpan,
 ) -> list[Mapping[str, str]]:
-    """The labels of a metric's series over a span, for objects of some names.
+    """Return the labels of a metric's series over a span, for objects with some names.
 
-    `names` has the labels that may hold the name, and the names; `by` the labels that are wanted
+    `names` has the labels that may contain the name, and the names; `by` the labels to return
     beside those and the namespace.
     """
     labels, wanted = names
@@ -75,7 +75,7 @@ _SHORTEST: Final[Nanoseconds] = COARSE_STEP // 4
 def _labels_over(
     store: MetricStore, listed: str, values: Sequence[str], span: LookbackSpan
 ) -> list[Mapping[str, str]]:
-    """Of some selectors; where a store allows less time in one query, half by half."""
+    """Query some selectors; halves the span if a store limits it."""
     past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(f"last_over_time({value}{past})" for value in values)
     try:
@@ -95,22 +95,22 @@ _CLASSES: Final = {
     "Notebook": WorkloadClass.NOTEBOOK,
 }
 _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
-"""A stateful set's pods keep their names, and `llama-2` is no replica of `llama`."""
+"""Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
 _OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
 _MADE: Final = (
     ("ReplicaSet", "kube_replicaset_owner", "replicaset"),
     ("Job", "kube_job_owner", "job_name"),
 )
-"""What is itself made by another object: kind, metric, and the label with its name."""
+"""Owners that are owned themselves: kind, metric, and the label with the name."""
 
 
 def workload_key(pod: Pod, owner: PodOwner) -> str:
-    """The key of the workload that a pod is a part of, which its successors have too."""
+    """Return the key of a pod's workload, which its successors share."""
     return f"kubernetes:{pod.namespace}/{owner.name}"
 
 
 class PodOwners:
-    """Owners of pods, each read once: names of pods come and go, and none comes again."""
+    """Owners of pods, each read once: pod names are unique over time."""
 
     def __init__(self) -> None:
         self._known: dict[Pod, PodOwner] = {}
@@ -118,12 +118,12 @@ class PodOwners:
     def of(
         self, store: MetricStore, pods: Iterable[Pod], span: LookbackSpan
     ) -> Mapping[Pod, PodOwner]:
-        """The owner of each of the pods that were there in a span of time."""
+        """Return the owners of the pods that were present in a span."""
         wanted = set(pods)
         if unknown := wanted - self._known.keys():
             names = {pod.name for pod in unknown}
             series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER, span)
-            # The controller comes last, and so it is what stays.
+            # The controller comes last, so it wins.
             series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
             controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
             above: dict[tuple[str, tuple[str, str]], tuple[str, str]] = {}
@@ -162,22 +162,22 @@ _REQUESTED: Final = (
     f"max by ({_POD}, container, exported_container, resource)"
     ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"})'
 )
-# A pod is pending too while its images are pulled, on a node whose GPUs it holds already.
+# Pods are also pending while images are pulled, on a node whose GPUs they already hold.
 _PENDING: Final = (
     f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({_POD})'
     f' (max by ({_POD}) (kube_pod_status_scheduled{{condition="true"}}) == 1)'
 )
 _SLICE: Final = re.compile(r"nvidia_com_mig_(\d)g")
 _SLICES: Final = 7
-"""Of a whole GPU, on the boards that have MIG."""
+"""Per whole GPU, on boards with MIG."""
 
 
 def waiting_pods(
     store: MetricStore, owners: PodOwners, selectors: Sequence[str], now: Nanoseconds
 ) -> tuple[WaitingWork, ...]:
-    """What waits now, by workload: pending pods that have no node yet.
+    """Return the work that waits now, by workload: pending pods without a node.
 
-    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, the preferred ones first.
+    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, in order of preference.
     """
     gpus: defaultdict[Pod, float] = defaultdict(float)
     for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
@@ -242,7 +242,7 @@ class KubernetesState:
         self._owners = PodOwners()
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
-        """Which of its metrics are there, and what follows."""
+        """Find which of its metrics are present, and what follows."""
         metrics = names_of(store, _NAMES, now)
         if not metrics:
             return SourceReport(self.name)
@@ -265,7 +265,7 @@ class KubernetesState:
     def enrich(
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds
     ) -> FleetInventory:
-        """The fleet with pools of nodes, teams, and what waits."""
+        """Return the fleet with pools, teams, and waiting work."""
         pools, devices = self._pools(store, now), dict(inventory.devices)
         for uuid, device in inventory.devices.items():
             pool = pools.get(device.node, pools.get(device.node.partition(".")[0]))
@@ -273,7 +273,7 @@ class KubernetesState:
                 scheduler = WorkloadKind.KUBERNETES
                 devices[uuid] = replace(device, pool=pool or device.pool, scheduler=scheduler)
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
-        # The labels of pods' node selectors that name a pool, by kube-state-metrics.
+        # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
         selectors = tuple(
             f"nodeselector_{label.removeprefix(_NODE_LABEL)}"
             for label in self._settings.pool_labels
@@ -283,11 +283,11 @@ class KubernetesState:
         return replace(inventory, devices=devices, teams=teams, waiting=waiting)
 
     def _pools(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, str]:
-        """By the name of each node, with its domain and without; empty where no label has it."""
+        """Return pools by the name of each node, with and without its domain."""
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
         found = store.instant(f"group by ({by}) (kube_node_labels)", now)
-        # Of two series of a node, the one with a label comes last, and so it is what stays.
+        # Of two series of a node, the one with a label comes last, so it wins.
         named = sorted(
             (first_label(each.labels, NODE_LABELS), first_label(each.labels, labels))
             for each in found
@@ -298,9 +298,9 @@ class KubernetesState:
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
-        """By workload: what its pod says, else its namespace; else the namespace's name.
+        """Return the team of each workload: its pod's, else its namespace's; else the namespace.
 
-        Those of namespaces are there too, for workloads that have ended.
+        Teams of namespaces are included, for workloads that have ended.
         """
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
         labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
@@ -326,5 +326,5 @@ class KubernetesState:
 
 
 def namespace_key(namespace: str) -> str:
-    """By which the team of a namespace is kept, beside those of workloads."""
+    """Return the key for the team of a namespace, beside those of workloads."""
     return f"namespace:{namespace}"

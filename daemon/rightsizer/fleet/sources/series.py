@@ -1,4 +1,4 @@
-"""Series of a store: label spellings of scrapes, samples onto a grid, and their density by day."""
+"""Series of a store: label spellings of scrapes, samples on a grid, and resolution by day."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _PORT: Final = re.compile(r":\d+$")
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """A matcher for any of some values of a label."""
+    """Return a matcher for any of some values of a label."""
     return f"{label}=~{quoted(any_of(values))}"
 
 
 def first_label(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    """The value of the first of these labels that is there and not empty; else nothing."""
+    """Return the first non-empty value of these labels; else an empty string."""
     return next((labels[name] for name in names if labels.get(name)), "")
 
 
 def node_of(labels: Mapping[str, str]) -> str:
-    """The host's name: a label that says it, else the instance without its port."""
+    """Return the host's name: from a node label, else the instance without its port."""
     return first_label(labels, NODE_LABELS) or instance_of(labels)
 
 
 def instance_of(labels: Mapping[str, str]) -> str:
-    """The host of a scrape's target."""
+    """Return the host of a scrape's target."""
     return _PORT.sub("", labels.get("instance", "")).strip("[]")
 
 
 def word_of(words: type[_Word], text: str) -> _Word | None:
-    """The member of a vocabulary that a label means; `None` for one that we do not know."""
+    """Return the enum member for a label; `None` if unknown."""
     try:
         return words(text)
     except ValueError:
@@ -56,7 +56,7 @@ def word_of(words: type[_Word], text: str) -> _Word | None:
 
 DIGITS: Final = "0123456789abcdef"
 _DEEPEST: Final = 2
-"""Digits of a uuid that a part of a fleet is chosen by: 256 parts."""
+"""Digits of a uuid by which a fleet is split: 256 parts."""
 
 
 def divided(
@@ -64,13 +64,13 @@ def divided(
     ask: Callable[[MetricStore], Iterable[_Value]],
     labels: Sequence[str] = ("uuid",),
 ) -> list[_Value]:
-    """An answer about devices; where it is too much at once, that about a part of them at a time.
+    """Return an answer about devices, split into parts of them if it is too large.
 
-    `ask` must come to the same of all devices as of all parts one after the other. `labels` may
-    hold a device's uuid; where several do, the first of a series counts.
+    `ask` must return the same for all devices as for all parts in turn. `labels` may contain a
+    device's uuid; if several do, the first of a series counts.
 
     Raises:
-        StoreError: the store does not answer, or allows no part either.
+        StoreError: the store does not answer, or refuses even a part.
     """
     try:
         return list(ask(store))
@@ -80,7 +80,7 @@ def divided(
 
 
 def matchers_of(labels: Sequence[str], start: str) -> list[str]:
-    """Of devices whose uuids begin with some digits, by each label that may hold them."""
+    """Return matchers of devices whose uuids begin with some digits, for each uuid label."""
     return [
         ",".join((f'{label}=~"(GPU|MIG)-{start}.*"', *(f'{other}=""' for other in labels[:place])))
         for place, label in enumerate(labels)
@@ -106,32 +106,32 @@ def _by_digit(
 
 
 def at_moment(query: str, now: Nanoseconds) -> Callable[[MetricStore], Sequence[SampledSeries]]:
-    """An instant query, for `divided`."""
+    """Return an instant query, for `divided`."""
     return lambda store: store.instant(query, now)
 
 
 def over_time(
     query: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
 ) -> Callable[[MetricStore], Sequence[SampledSeries]]:
-    """A range query, for `divided`."""
+    """Return a range query, for `divided`."""
     return lambda store: store.range(query, start, end, step)
 
 
 def total_of(
     store: MetricStore, query: str, now: Nanoseconds, labels: Sequence[str] = ("uuid",)
 ) -> float:
-    """The value of a query that counts devices or their series, 0 where there is none."""
+    """Return the value of a query that counts devices or their series, 0 without any."""
     found = divided(store, at_moment(query, now), labels)
     return sum(series.value for series in found)
 
 
 def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
-    """The one value of an answer, 0 where there is none."""
+    """Return the single value of an answer, 0 without any."""
     return next((series.value for series in store.instant(query, now)), 0.0)
 
 
 def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_Value]]:
-    """Some of the values at a time, so that no query grows too long."""
+    """Yield the values in batches, to limit the length of queries."""
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
@@ -145,11 +145,11 @@ def names_of(
     labels: Sequence[str] = (),
     within: str = "",
 ) -> frozenset[str]:
-    """Those of some metrics that have series, now or `within` a duration before.
+    """Return the metrics that have series, now or `within` a duration before.
 
-    `labels` may hold the uuid of a series' device.
+    `labels` may contain the uuid of a series' device.
 
-    Where all at once are too much they are asked for one by one, and one of them by devices.
+    If one query is too large, metrics are queried one by one, and then by devices.
     """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
@@ -175,9 +175,9 @@ _MOMENTS: Final[Nanoseconds] = 900 * NANOSECONDS_PER_SECOND
 
 
 def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozenset[str]:
-    """Those of some metrics that had series on the days of a grid, which need not be over.
+    """Return the metrics that had series on the days of a grid, which may not be over.
 
-    They are looked for each quarter of an hour: at the end of today nothing is there yet.
+    Checked every 15 minutes: at the end of today there is nothing yet.
     """
     query = f"count by (__name__) ({{{one_of('__name__', names)}}})"
     found = store.range(query, grid.start + _MOMENTS, grid.end, _MOMENTS)
@@ -185,7 +185,7 @@ def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozen
 
 
 def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan) -> Floats:
-    """The values of series, a row each, where their times belong; `blank` where there is none."""
+    """Place the values of series on the grid, a row each; `blank` where there is none."""
     found = np.full((len(answer), grid.count), blank)
     if answer:
         rows = np.repeat(np.arange(len(answer)), [len(series.times) for series in answer])
@@ -197,7 +197,7 @@ def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan)
 
 
 def together(one: Floats, other: Floats, both: Callable[[Floats, Floats], Floats]) -> Floats:
-    """Of two columns what is known; where both are, what `both` makes of them."""
+    """Combine two columns: the known value, or `both` of the two."""
     joined = np.where(np.isnan(one), other, both(one, other))
     return np.where(np.isnan(other), one, joined)
 
@@ -209,9 +209,9 @@ def by_label(
     uuids: Mapping[str, int],
     blank: float = math.nan,
 ) -> dict[str, Floats]:
-    """The series of an answer on a grid by the value of a label, with a row for each device.
+    """Return the series of an answer on a grid by the value of a label, with a row per device.
 
-    `uuids` has the devices' rows.
+    `uuids` maps uuids to rows.
     """
     by_value: defaultdict[str, list[SampledSeries]] = defaultdict(list)
     for series in answer:
@@ -226,7 +226,7 @@ def by_label(
 
 
 def runs_of(values: Floats) -> Iterator[tuple[int, int, float]]:
-    """First and last place of each run of the same value, zeros left out."""
+    """Yield the first and last index of each run of equal values, without zeros."""
     cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     for first, last in pairwise(cuts):
         if values[first]:
@@ -235,17 +235,17 @@ def runs_of(values: Floats) -> Iterator[tuple[int, int, float]]:
 
 _LOOK_SECONDS: Final = 3600
 _EVERY: Final[Nanoseconds] = 3 * _LOOK_SECONDS * NANOSECONDS_PER_SECOND
-"""An eighth of all samples is looked at, of a few series."""
+"""An eighth of all samples is read, of a few series."""
 _OUTLIERS: Final = 1
-"""An hour in which a scraper began, or was away, is no measure of its day."""
+"""Hours in which a scraper started, or was down, do not represent their day."""
 
 
 def seconds_by_day(
     store: MetricStore, some_series: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[int, float]:
-    """Seconds between two samples of a few series that are always there, by UTC day.
+    """Return the seconds between samples of a few permanent series, by UTC day.
 
-    Days without samples are left out.
+    Days without samples are omitted.
     """
     query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
     hours: dict[int, list[float]] = {}

@@ -30,19 +30,19 @@ class ServingMeasure(NamedTuple):
     """One metric of one engine."""
 
     metric: str
-    """As an engine writes it; relays, and SGLang of 2026, write `_` for `:`."""
+    """As exported by an engine; relays, and SGLang of 2026, replace `:` by `_`."""
     signal: Signal
     together: str = "sum"
-    """How an engine's models and replicas add up: `sum`, or `max` for the fullest."""
+    """Aggregation over an engine's models and replicas: `sum`, or `max` for the fullest."""
     matcher: str = ""
-    """Where a label distinguishes its series."""
+    """Selects series by label."""
     function: str = "avg_over_time"
-    """Makes an interval's value of its samples."""
+    """Reduces samples to an interval's value."""
     factor_per_second: float = 0.0
-    """For a counter of time that requests spent inside: leads to how many were inside."""
+    """For a counter of time that requests spent inside: converts to the number inside."""
 
     def promql(self, pods: Iterable[str], step: Nanoseconds) -> str:
-        """The query of the metric in pods of some names, by interval and pod."""
+        """Return the query of the metric in named pods, by interval and pod."""
         names, span = tuple(pods), f"[{step // NANOSECONDS_PER_SECOND}s]"
         parts = " or ".join(
             f"{self.function}({selector(self.metric, {label: names}, self.matcher)}{span})"
@@ -58,12 +58,12 @@ _TENSORRT: Final = "nv_trt_llm_request_metrics"
 _BLOCKS: Final = "nv_trt_llm_kv_cache_block_metrics"
 _NEWER: Final = "nv_inference_pending_request_count"
 _OLDER: Final = "nv_inference_queue_duration_us"
-"""Of Triton before 23.10, which has no count of what waits, but the time it took."""
+"""Triton before 23.10 has no count of waiting requests, only their waiting time."""
 _METRICS: Final = {
     _WAITING: (
-        # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
+        # Until 0.9, requests whose cache was swapped to the host had a separate queue.
         *("vllm:num_requests_waiting", "vllm:num_requests_swapped", "tgi_queue_size"),
-        # Prefill and decode on engines of their own queue for the other's cache memory too.
+        # Separate prefill and decode engines also queue for the other's cache memory.
         *("sglang:num_queue_reqs", "sglang:num_prefill_bootstrap_queue_reqs"),
         *("sglang:num_prefill_prealloc_queue_reqs", "sglang:num_decode_prealloc_queue_reqs"),
         *("trtllm_num_requests_waiting", _NEWER),
@@ -76,7 +76,7 @@ _METRICS: Final = {
         *("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
         "trtllm_kv_cache_utilization",
     ),
-    # A retraction: a running request gives up its cache and queues again.
+    # Retraction: a running request frees its cache and is queued again.
     Signal.PREEMPTIONS: ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
 }
 MEASURES: Final = (
@@ -96,29 +96,29 @@ MEASURES: Final = (
     ServingMeasure(_BLOCKS, _CACHE, "max", 'kv_cache_block_type="fraction"'),
     ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
 )
-"""Those of one engine for one signal add up, but for the last of Triton's two."""
+"""Metrics of one engine for one signal are summed, except the last of Triton's two."""
 ServingSignals: TypeAlias = "Mapping[Signal, Floats]"
-"""By signal, a value for each interval; `nan` where unknown. Preemptions are cumulative."""
+"""By signal, a value for each interval; `nan` if unknown. Preemptions are cumulative."""
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
 _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
 _PART_LABELS: Final = "model_name, model, name, version, engine, dp_rank"
-"""Those that distinguish what an engine counts apart; scrapers' labels are not among them."""
+"""Labels that distinguish separate counts of an engine, excluding scrapers' labels."""
 _CAN: Final = "Devices of serving engines are under pressure while they are full and requests wait."
 
 
 class ServingMetrics:
-    """vLLM, Text Generation Inference, SGLang, Triton and TensorRT-LLM, as a store has them."""
+    """vLLM, Text Generation Inference, SGLang, Triton and TensorRT-LLM metrics in a store."""
 
     name: Final = "serving"
 
     def __init__(self) -> None:
         self._measures: dict[Grid, tuple[ServingMeasure, ...]] = {}
-        """Of the days that were read."""
+        """By the days read."""
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
-        """Which engines' metrics are there, and whether they can be joined to GPUs."""
+        """Find which engines' metrics are present, and whether they can be joined to GPUs."""
         metrics = frozenset(each.metric for each in _among(names_of(store, _ALL, now)))
         if not metrics:
             return SourceReport(self.name)
@@ -134,7 +134,7 @@ class ServingMetrics:
     def signals(
         self, store: MetricStore, pods: Collection[Pod], grid: Grid
     ) -> Mapping[Pod, ServingSignals]:
-        """The signals of the engines in some pods, over a day."""
+        """Return the signals of the engines in some pods, over a day."""
         if not pods:
             return {}
         if grid not in self._measures:

@@ -18,7 +18,7 @@ _BLOCKED: Final = (
     "(?i)Dependency.*|JobHeld.*|BeginTime|QOS.*|Assoc.*|Licenses|Reservation"
     "|Partition(Down|Inactive|TimeLimit|NodeLimit)"
 )
-"""Reasons of squeue's for which no free GPU would start a job."""
+"""Reasons of squeue for which no free GPU would start a job."""
 _LISTED: Final = 'slurm_job_info{job_state=~"(?i)pending"'
 
 
@@ -26,7 +26,7 @@ class _SlurmQueue(NamedTuple):
     pending: str
     label: str
     blocked: tuple[str, ...] = ()
-    """Of the pending ones; exporters that write it in several ways mean the same jobs."""
+    """Blocked ones among the pending; several spellings mean the same jobs."""
 
 
 _BY_REASON: Final = f'slurm_queue_pending{{partition!="",reason=~"{_BLOCKED}"}}'
@@ -45,7 +45,7 @@ _QUEUES: Final = (
         (f'{_LISTED},slurm_partition!="",job_state_reason=~"{_BLOCKED}"}}',),
     ),
 )
-"""The preferred ones first; users and reasons are summed over."""
+"""In order of preference; users and reasons are summed over."""
 _PENDING_NAMES: Final = (
     *("slurm_partition_jobs_pending", "slurm_partition_job_state_total", "slurm_queue_pending"),
 )
@@ -56,7 +56,7 @@ _GPUS: Final = (
 
 
 def partitions_in(label: str) -> Iterator[str]:
-    """The partitions that a label names: several of a job, with a star the default one of sinfo."""
+    """Yield the partitions in a label: several of a job, or sinfo's default one with a star."""
     return filter(None, (each.strip().removesuffix("*") for each in label.split(",")))
 
 
@@ -66,10 +66,10 @@ def waiting_jobs(
     pools: Mapping[str, str],
     now: Nanoseconds,
 ) -> tuple[WaitingWork, ...]:
-    """What waits now, by partition; what waits for CPUs alone is left out.
+    """Return the work that waits now, by partition, without jobs that wait only for CPUs.
 
-    `nodes` are those of each partition as far as an exporter has them, `pools` those of the nodes
-    with GPUs.
+    `nodes` are those of each partition as far as exported, `pools` those of the nodes with
+    GPUs.
     """
     for queue in _QUEUES:
         pending = _jobs(store, queue.pending, queue.label, now)
@@ -87,7 +87,7 @@ def waiting_jobs(
         found = []
         for name, jobs in waiting.items():
             known = {pools[each] for each in nodes.get(name, ()) if each in pools}
-            # The partition, unless its nodes are in another one too and counted there.
+            # The partition, unless its nodes belong to another pool and are counted there.
             found.append(WaitingWork(name, known.pop() if len(known) == 1 else name, jobs))
         return tuple(each for each in found if each.gpus > 0)
     count = number_of(store, "max(slurm_queue_pending)", now)
@@ -96,7 +96,7 @@ def waiting_jobs(
 
 
 def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mapping[str, float]:
-    # Two scrapers of one exporter have the same jobs.
+    # Two scrapers of one exporter report the same jobs.
     once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
     found = store.instant(f"sum by ({label}) ({once})", now)
     return {each.labels[label]: each.value for each in found if each.labels.get(label)}
@@ -108,11 +108,11 @@ def _without_gpus(
     known: Iterable[str],
     now: Nanoseconds,
 ) -> frozenset[str]:
-    """Partitions that export none, or whose nodes have none while others' do."""
+    """Return the partitions without GPUs, or with none on their nodes while others have some."""
     answer = store.instant(f"sum by (partition) ({_GPUS})", now)
     gpus = {each.labels["partition"]: each.value for each in answer}
     bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
-    # Neither idle nor allocated are the GPUs of nodes that are drained: jobs wait for them too.
+    # GPUs of drained nodes are neither idle nor allocated, but jobs wait for them too.
     none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}
     if len(bare) < len(nodes):
         none |= bare - gpus.keys()
@@ -126,7 +126,7 @@ _JOBS: Final = (
 _NODES: Final = (
     *("slurm_node_info", "slurm_node_cpu_total", "slurm_node_cpus_total", "slurm_node_partition"),
 )
-# On Kubernetes, `node` may be where the exporter itself runs.
+# On Kubernetes, `node` may be the exporter's own.
 _NODE_LABELS: Final = ("node_name", "node", "nodename", "hostname")
 _ID_LABELS: Final = ("jobid", "job_id", "slurmjobid", "slurm_job_id", "hpc_job")
 _FACT_LABELS: Final = {
@@ -146,7 +146,7 @@ class SlurmState:
     name: Final = "slurm"
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
-        """Which exporters' metrics are there, and what follows."""
+        """Find which exporters' metrics are present, and what follows."""
         metrics = names_of(store, (*_JOBS, *_PENDING_NAMES), now)
         if not metrics:
             return SourceReport(self.name)
@@ -166,12 +166,12 @@ class SlurmState:
     def enrich(
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """The fleet with names and accounts of jobs, and what waits."""
+        """Return the fleet with names and accounts of jobs, and waiting work."""
         workloads, teams = dict(inventory.workloads), dict(inventory.teams)
         for key, job in self._jobs(store, now, lookback).items():
             if key in workloads:
                 workloads[key] = replace(workloads[key], name=job["name"] or workloads[key].name)
-            # Of jobs that have ended too: their hours are a team's.
+            # Ended jobs count too: their hours belong to a team.
             if team := job["account"] or job["user"]:
                 teams[key] = team
         by = ", ".join((*_NODE_LABELS, "partition"))
@@ -180,7 +180,7 @@ class SlurmState:
         for each in store.instant(query, now):
             for name in partitions_in(each.labels["partition"]):
                 nodes[name].add(first_label(each.labels, _NODE_LABELS))
-        # Of a node in several, the first by name.
+        # For a node in several, the first by name.
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = dict(inventory.devices)
         for uuid, device in inventory.devices.items():
@@ -200,7 +200,7 @@ class SlurmState:
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):
             if number := first_label(series.labels, _ID_LABELS):
                 own = found.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
-                # Exporters of different kinds know different things of one job.
+                # Exporters of different kinds report different facts of one job.
                 for fact, names in _FACT_LABELS.items():
                     own[fact] = own[fact] or first_label(series.labels, names)
         return found

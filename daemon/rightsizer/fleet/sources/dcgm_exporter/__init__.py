@@ -1,1 +1,1 @@
-"""Fleet source: metrics of dcgm-exporter, where no agent is installed."""
+"""Fleet source: metrics of dcgm-exporter, for nodes without an agent."""

@@ -1,4 +1,4 @@
-"""A day's readings of many devices in the node agent's accounting, by its settings."""
+"""Accounting of a day's readings of many devices, as in the node agent."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State,
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 
 _TORN: Final = (0.8, 1.25)
-"""Energy by the counter of that by power, outside of which the counter's series was torn when a
-holder came or went: what it gained between two series belongs to neither."""
+"""Ratio of energy by counter to energy by power, outside of which the counter's series was split
+when a holder came or went: the increase between two series is lost."""
 _RARE: Final = 0.02
-"""Of an interval for which a reason held that explains nothing of it."""
+"""Share of an interval below which a throttle reason explains nothing."""
 _TENSOR_SIGNALS: Final = (Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE)
 _CAUSES: Final = {
     State.IDLE_EMPTY: Cause.IDLE,
@@ -64,12 +64,12 @@ _CAUSES: Final = {
     State.PCIE_BOUND: Cause.PCIE,
     State.LAUNCH_BOUND: Cause.LAUNCH,
 }
-"""States with a cause of their own; in the others it is throttling, then headroom."""
+"""States with a cause of their own; for others it is throttling, then headroom."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedDevices:
-    """Some devices on the days of a grid, who held them, and how much of each interval is known."""
+    """Devices on the days of a grid, their holders, and how much of each interval is known."""
 
     devices: Sequence[Device]
     holdings: Sequence[Sequence[DeviceHolding]]
@@ -81,9 +81,9 @@ class WatchedDevices:
 def accounted_days(
     watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
 ) -> Iterator[DayFrame]:
-    """The frame of each device from what was read of it, accounted for as an agent would.
+    """Yield the frame of each device, from its readings, with the agent's accounting.
 
-    An interval is one reading at its end, and accounts for itself alone: one that was not read
+    An interval is one reading at its end, and accounts only for itself: one without a reading
     stays unknown. Peaks are upper bounds: utilization, power and clocks may peak at different
     moments.
     """
@@ -162,7 +162,7 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all that bears on it.
     grid: Grid,
     settings: EntrySettings,
 ) -> None:
-    """Seconds at the limit of each resource, and of those the seconds in which requests waited."""
+    """Add seconds at the limit of each resource, and of those the seconds with waiting requests."""
     at_limit = saturated(use, settings.usage)
     for resource, is_limited in at_limit.items():
         is_measured = ~np.isnan(use.shares[resource])
@@ -172,7 +172,7 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all that bears on it.
 
 
 class _Columns:
-    """Columns of what is known, by name; `nan` where a device's state is not."""
+    """Columns of known values, by name; `nan` where a device's state is unknown."""
 
     def __init__(self, is_known: Floats, length: Floats) -> None:
         self._is_known, self._length = is_known, length
@@ -183,7 +183,7 @@ class _Columns:
         self.found[kind.column(name)] = np.where(there, values, np.nan)
 
     def add_seconds(self, kind: ColumnKind, name: str, is_there: Floats, told: Floats) -> None:
-        """Where something is all of the known time, of the devices that it is ever told of."""
+        """Add a condition for all of the known time, for devices that ever report it."""
         rows = np.asarray((told & self._is_known).any(axis=1))
         self.add(kind, name, np.where(is_there, self._length, 0.0), rows)
 
@@ -195,7 +195,7 @@ def _idle_watts(
     rests: Floats,
     settings: EntrySettings,
 ) -> tuple[Floats, Floats, Floats]:
-    """What devices draw at rest by interval, the same after the first, the most they drew."""
+    """Return idle draws by interval, those after the first interval, and the highest draws."""
     rows, count = rests.shape
     found, highest = np.full((rows, count + 1), np.nan), np.full((rows, 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
@@ -224,7 +224,7 @@ def _idle_watts(
 def _energy(
     signals: SignalColumns, read: DeviceReadings, watched: WatchedDevices, settings: EntrySettings
 ) -> Floats:
-    """What was drawn in each interval, by the counter where it can be believed."""
+    """Return the energy of each interval, by the counter where it is plausible."""
     length, (low, high) = seconds(watched.grid.step), _TORN
     drawn = signals[Signal.POWER_WATTS] * length
     if read.energy_joules is None:
@@ -235,7 +235,7 @@ def _energy(
     moved = zero_where_unknown(np.where(is_torn & ~np.isnan(expected), expected, counted))
     is_read = watched.known_seconds > 0.0
     follows = np.pad(is_read, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
-    # Nothing is known of a counter's step over a gap.
+    # The increase of a counter across a gap is unknown.
     found = np.where(follows, moved, drawn)
     limits = np.array([[each.power_limit_watts or np.inf] for each in watched.devices])
     most = settings.energy.plausible_limit_ratio * length * limits
@@ -278,7 +278,7 @@ def _masks(read: DeviceReadings, never: Floats) -> Floats:
 
 
 def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
-    """For how much of an interval the clocks were held down, where that is known."""
+    """Return the share of each interval with reduced clocks, if known."""
     shares = 1.0 if read.reasons is None else read.reasons.shares
     told = read.violations.get(condition)
     return shares if told is None else np.where(told >= 0.0, np.minimum(1.0, told), shares)
@@ -287,7 +287,7 @@ def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
 def _visible(
     read: DeviceReadings, watched: WatchedDevices, facts: DeviceFacts
 ) -> dict[Condition, Floats]:
-    """Of which devices each condition would show; of others nothing is said."""
+    """Return the devices for which each condition is observable; others are not reported."""
     nothing = np.full_like(watched.known_seconds, np.nan)
 
     def told(column: Floats | None) -> Floats:
@@ -318,7 +318,7 @@ def _waste(
 
 
 def _media(engines: Floats, known_seconds: Floats) -> dict[Resource, Histogram]:
-    """How busy the engines for video and pictures were; nothing where they rested throughout."""
+    """Return the usage of media engines; nothing if they were idle throughout."""
     if not engines.any():
         return {}
     times = np.rint(known_seconds * NANOSECONDS_PER_SECOND)

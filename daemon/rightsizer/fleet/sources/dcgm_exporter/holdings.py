@@ -1,4 +1,4 @@
-"""Pods and jobs named by dcgm-exporter's labels, and which device each held when."""
+"""Pods and jobs in dcgm-exporter's labels, and which device each held when."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class HolderNames:
     """How a fleet's series name the holder of a device."""
 
     exporters: frozenset[tuple[str, str]] = frozenset()
-    """Job and namespace of scrapes that write their target's `pod`, the exporter's.
+    """Job and namespace of scrapes whose label `pod` is the exporter's own.
 
-    The holder's is `exported_pod`. A job alone may be of several clusters that scrape otherwise.
+    The holder's is `exported_pod`. The job alone may be used by clusters that scrape differently.
     """
 
     @classmethod
     def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
-        """By the labels of a fleet's series, `job` among them."""
+        """Determine the names from labels of a fleet's series, including `job`."""
         return cls(frozenset(map(_scrape, (each for each in series if each.get("exported_pod")))))
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
-        """The pod or job that holds the device, `None` without one."""
+        """Return the pod or job that holds the device, `None` without one."""
         if _scrape(labels) in self.exporters:
             labels = {name: value for name, value in labels.items() if name not in _OWN}
         return holder_of(labels)
@@ -55,7 +55,7 @@ class HolderNames:
 def workloads_of(
     store: MetricStore, owners: PodOwners, holders: Iterable[Workload], span: LookbackSpan
 ) -> dict[Workload, Workload]:
-    """The workload that each holder is a part of, under the key that its successors have."""
+    """Return the workload of each holder, with a key shared by its successors."""
     found = {holder: holder for holder in holders}
     pods = {holder: Pod(holder.namespace, holder.pod) for holder in found if holder.pod}
     owned = owners.of(store, pods.values(), span)
@@ -67,35 +67,35 @@ def workloads_of(
 
 
 _WHOLE = 0.9
-"""Of the expected samples of an interval, from which on all of it is known: scrapes drift."""
+"""Share of an interval's expected samples that makes it fully known: scrapes drift."""
 _REGULAR = 0.2
-"""Of a day's intervals: that so many lack the same scrape is how often it comes."""
+"""Share of a day's intervals: if this many lack the same scrape, the rate is regular."""
 _FEW = 3
 _SLOWEST = 8.0
-"""How many times the fleet's usual interval a scrape may take: 15 s, and two minutes."""
+"""Maximum ratio of a scrape interval to the fleet's usual one: 15 s, and two minutes."""
 _ROUNDING = 1e-6
 _TWICE = 1.5
-"""Of the samples of an interval, from which on those without and with a holder overlap."""
+"""Share of an interval's samples from which those without and with a holder overlap."""
 
 
 @dataclass(slots=True)
 class ExporterPresence:
-    """Of one device, how many samples there were in each interval, by holder."""
+    """Number of samples of one device in each interval, by holder."""
 
     counts: dict[Workload | None, Floats] = field(default_factory=dict)
-    """`None` for the time without a holder; 0 for no samples."""
+    """`None` for time without a holder; 0 for no samples."""
     usual_samples: float = 0.0
-    """Of an interval, at the fleet's usual interval of scrapes."""
+    """Per interval, at the fleet's usual scrape interval."""
 
     @property
     def has_own_series(self) -> bool:
-        """Whether the device has a series of its own while workloads hold it.
+        """Whether the device has a separate series while workloads hold it.
 
         dcgm-exporter writes it since 4.6.0-4.8.3 with `--kubernetes-virtual-gpus`, for the fields
         whose value it divides among the pods (dcgm-exporter#594).
 
-        A device that short jobs held for a part of every interval has no full one to show how many
-        samples are all of them, so that the usual number counts too.
+        A device that short jobs held for a part of every interval has no full one to show the
+        number of expected samples, so that the usual number counts too.
         """
         own = self.counts.get(None)
         held = [column for holder, column in self.counts.items() if holder is not None]
@@ -106,11 +106,11 @@ class ExporterPresence:
         return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
-        """How much of each interval was watched, by the fleet's usual time between two samples.
+        """Return how much of each interval was watched, by the fleet's usual sample interval.
 
-        Exporters of one fleet may be scraped at different intervals, so that the fullest
-        interval of a device's day shows how many samples are all of them; the second fullest,
-        where there are regularly as many: two of three, every two minutes.
+        Exporters of one fleet may be scraped at different intervals, so the expected number of
+        samples is that of the fullest interval of a device's day; or of the second fullest, if
+        that occurs regularly: two of three, every two minutes.
         """
         length = seconds(grid.step)
         by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
@@ -130,7 +130,7 @@ def presences(
     names: HolderNames,
     resolution_seconds: float = math.inf,
 ) -> dict[str, ExporterPresence]:
-    """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
+    """Return the samples of each device, by holder; of duplicate scrapes, the larger counts."""
     new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
     found: defaultdict[str, ExporterPresence] = defaultdict(new)
     for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
@@ -143,10 +143,10 @@ def presences(
 def held_runs(
     presence: ExporterPresence, workloads: Mapping[Workload, Workload]
 ) -> tuple[DeviceHolding, ...]:
-    """Each workload's part of the device, as runs of intervals with the same share.
+    """Return each workload's share of the device, as runs of intervals with the same share.
 
-    Pods of one workload that follow each other are one workload. Of holders that share
-    an interval, each has the part of its samples, for an exporter says nothing of what each takes.
+    Consecutive pods of one workload are merged. Holders that share an interval divide it by
+    their samples, as an exporter does not report what each uses.
     """
     counts = dict(presence.counts)
     if presence.has_own_series:
@@ -160,11 +160,11 @@ def held_runs(
         if workload is not None and len(there):
             part = column / np.where(total > 0, total, 1.0)
             shares[workload.key] = shares.get(workload.key, 0.0) + part
-            latest = int(there[-1]), workload  # The latest pod stands for it.
+            latest = int(there[-1]), workload  # The latest pod represents it.
             known[workload.key] = max(known.get(workload.key, latest), latest, key=itemgetter(0))
     return tuple(
         DeviceHolding(known[key][1], *run)
         for key in sorted(shares)
-        # Rounded down, so that the parts of an interval are never more than all of it.
+        # Rounded down, so that the shares of an interval never exceed the whole.
         for run in runs_of(np.floor(shares[key] * 100 + _ROUNDING) / 100)
     )

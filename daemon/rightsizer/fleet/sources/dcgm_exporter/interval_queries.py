@@ -1,7 +1,7 @@
-"""How a metric of dcgm-exporter is asked for by interval: of its samples, and of what was recorded.
+"""Queries of dcgm-exporter metrics by interval: from samples, and from recorded series.
 
-A recorded sample stands for the same five minutes of the clock as a step of a raw query, so that
-each gives what the other does.
+A recorded sample covers the same five minutes of the clock as a step of a raw query, so that both
+give the same values.
 """
 
 from collections.abc import Iterable
@@ -14,61 +14,61 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 RECORDED_STEP: Final[Nanoseconds] = FINE_STEP
-"""Between two samples of what is recorded, each over as long."""
+"""Between two recorded samples, each over the same time."""
 GRACE: Final[Nanoseconds] = _MINUTE
-"""That samples have to reach the store before a rule looks at them."""
+"""Time for samples to reach the store before a rule evaluates them."""
 _AHEAD: Final = (RECORDED_STEP + GRACE) // (NANOSECONDS_PER_SECOND // 1000) - 1
 """Milliseconds from the end of five minutes to the last moment at which they are recorded."""
 
 
 def _recorded(selector: str, step: Nanoseconds) -> str:
-    """The recorded samples of the interval that ends at each step."""
+    """Return the selector of samples recorded for the interval that ends at each step."""
     return f"{selector}[{step // NANOSECONDS_PER_SECOND}s] offset -{_AHEAD}ms"
 
 
 def times_recorded(selector: str, step: Nanoseconds) -> str:
-    """The query of how often an interval of a device was recorded, by the most of its series."""
+    """Return the query of how often a device's interval was recorded, by its largest series."""
     by = ", ".join(dcgm.DEVICE_LABELS)
     return f"max by ({by}) (count_over_time({_recorded(selector, step)}))"
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalQuery:
-    """What is made of a metric's samples in an interval."""
+    """Reduction of a metric's samples to a value per interval."""
 
     text: str
     """PromQL, with `{by}`, `{scraped}` and `{samples}`."""
     operation: str
-    """As in the name of what is recorded."""
+    """As in the name of the recorded series."""
     hourly: str
-    """Function that makes longer intervals of the recorded ones, exactly or nearly."""
+    """Function that combines recorded intervals into longer ones, exactly or approximately."""
     by: tuple[str, ...] = dcgm.DEVICE_LABELS
     level: str = "uuid"
     around: str = "max"
     """Aggregation over several scrapes, or rulers, of one device."""
 
     def raw(self, samples: str, more: Iterable[str] = ()) -> str:
-        """The query, by further labels too; `samples` is a selector with its range."""
+        """Return the query, with further labels; `samples` is a selector with its range."""
         by = ", ".join(dict.fromkeys((*self.by, *more)))
         scraped = ", ".join(dict.fromkeys((*self.by, *dcgm.SCRAPER_LABELS, *more)))
         return self.text.format(by=by, scraped=scraped, samples=samples)
 
     def name(self, metric: str) -> str:
-        """Of the recorded series of a metric."""
+        """Return the name of a metric's recorded series."""
         return f"{self.level}:{metric}:{self.operation}"
 
     def rule(self, metric: str, more: Iterable[str]) -> str:
-        """The expression that records a metric.
+        """Return the expression that records a metric.
 
-        A group is evaluated at a moment of its own; the subquery is of the last whole five
-        minutes of the clock, once late samples are in.
+        Groups are evaluated at arbitrary moments; the subquery selects the last whole five minutes
+        of the clock, once late samples have arrived.
         """
         span, grace = (each // _MINUTE for each in (RECORDED_STEP, GRACE))
         inside = self.raw(f"{metric}[{span}m]", more)
         return f"last_over_time(({inside})[{span}m:{span}m] offset {grace}m)"
 
     def recorded(self, selector: str, step: Nanoseconds) -> str:
-        """The query of what was recorded of the interval that ends at each step."""
+        """Return the query of what was recorded for the interval that ends at each step."""
         inside = f"{self.hourly}({_recorded(selector, step)})"
         return f"{self.around} by ({', '.join(self.by)}) ({inside})"
 
@@ -90,7 +90,7 @@ LOWEST: Final = IntervalQuery(
 GAINED: Final = IntervalQuery(
     "max by ({by}) (sum by ({scraped}) (increase({samples})))", "increase5m", "sum_over_time"
 )
-"""By a counter, in each interval."""
+"""Increase of a counter per interval."""
 COUNTED: Final = IntervalQuery(
     "max by ({by}) (count_over_time({samples}))",
     "count5m",
@@ -98,4 +98,4 @@ COUNTED: Final = IntervalQuery(
     (*dcgm.DEVICE_LABELS, *dcgm.HOLDER_LABELS),
     "uuid_pod",
 )
-"""Samples of each interval, by holder."""
+"""Number of samples per interval, by holder."""

@@ -1,4 +1,4 @@
-"""Devices and holders seen within the lookback, completed by the catalogue."""
+"""Devices and holders within the lookback, completed by the catalogue."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,9 +45,9 @@ Figures = Mapping[str, Mapping[str, float]]
 def _device(
     entity: Entity, labels: Mapping[str, str], figures: Figures, catalogue: Catalogue
 ) -> Device | None:
-    """A device by its labels; `None` for an instance of a board that is not in the catalogue.
+    """Create a device from labels; `None` for a MIG instance of an unknown board.
 
-    How large a part it is would be unknown.
+    Its share of the board would be unknown.
     """
     name = first_label(labels, dcgm.NAME_LABELS)
     numbers = (labels.get(each, "").removeprefix("nvidia") for each in dcgm.INDEX_LABELS)
@@ -74,7 +74,7 @@ def _device(
 
 _DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
 _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
-"""Between two samples: a device that was there for less than that may be missed, if it is gone."""
+"""Between two samples: devices that were present for less, and are gone, may be missed."""
 
 
 def read_inventory(
@@ -84,9 +84,9 @@ def read_inventory(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[Workload]]:
-    """Every device that was there, at a moment in six hours, and who holds devices now.
+    """Return every device present at six-hourly moments, and the current holders.
 
-    GPUs that have instances are among them, and marked.
+    GPUs divided into instances are included, and marked.
     """
     names = dcgm.presence_names(report.metrics), dcgm.other_presence_names(report.metrics)
     series = one_of("__name__", chain(*names))
@@ -133,7 +133,7 @@ def read_inventory(
 def _latest(
     store: MetricStore, field: DcgmField, metrics: frozenset[str], now: Nanoseconds
 ) -> Iterator[tuple[str, Entity, SampledSeries]]:
-    """Metric, device and series of a field; of several scrapes of a device, the largest."""
+    """Yield metric, device and series of a field; of several scrapes of a device, the largest."""
     for metric in dcgm.spelled(field, metrics):
         query = at_moment(f"max by ({_DEVICE}) ({metric})", now)
         for series in divided(store, query, dcgm.UUID_LABELS):
@@ -152,7 +152,7 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
 def _nodes(
     store: MetricStore, labels: Iterable[Mapping[str, str]], span: LookbackSpan
 ) -> Mapping[str, str]:
-    """The nodes of exporters that call their host by their own pod's name."""
+    """Return the nodes of exporters that report their pod's name as host."""
     hosts = (each.get(name, "") for each in labels for name in ("Hostname", "hostname"))
     pods = POD_LABELS, {host for host in hosts if dcgm.EXPORTER in host}
     lately = LookbackSpan(span.end, _STEP)
@@ -176,7 +176,7 @@ def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figu
 def _figure(
     store: MetricStore, field: DcgmField, metrics: frozenset[str], now: Nanoseconds
 ) -> Mapping[str, float]:
-    """One figure of every device, in its base unit; what cannot be true is left out."""
+    """Return one figure of every device, in its base unit, without implausible values."""
     if field.signal is None:
         return {}
     _, factor = convert(field.unit)
@@ -194,7 +194,7 @@ _READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH)
 def _readings(
     store: MetricStore, report: SourceReport, now: Nanoseconds
 ) -> dict[str, dict[Signal, float]]:
-    """What tells of a GPU's health and clocks, by its uuid: an instance of it stands as it does."""
+    """Return current signals of health and clocks by uuid; instances have the values of the GPU."""
     found: dict[str, dict[Signal, float]] = {}
     for field in _READ:
         for uuid, value in _figure(store, field, report.metrics, now).items():
@@ -204,7 +204,7 @@ def _readings(
 
 
 def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[str, XidLog]:
-    """The critical Xid of each GPU since its exporter started; an empty log without one."""
+    """Return the critical Xid of each GPU since its exporter started; an empty log without one."""
     found: dict[str, XidLog] = {}
     for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
         if not entity.is_instance:
@@ -217,7 +217,7 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
 
 
 def _xid_log(store: MetricStore, chosen: str, code: int, span: LookbackSpan) -> XidLog:
-    """Since when a GPU shows an Xid, to the hour."""
+    """Return since when a GPU reports an Xid, to the hour."""
     start = span.end - span.length // COARSE_STEP * COARSE_STEP
     samples = [
         (at, int(value))

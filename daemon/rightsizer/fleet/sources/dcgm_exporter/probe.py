@@ -47,10 +47,10 @@ PEAKED: Final = _fields(
     *("DEV_POWER_USAGE", "DEV_SM_CLOCK", "DEV_FB_USED", "DEV_ENC_UTIL", "DEV_DEC_UTIL"),
     *(f"PROF_NVJPG{engine}_ACTIVE" for engine in range(8)),
 )
-"""Those of which the largest reading counts too. Bytes over PCIe and NVLink are rates, whatever
-type an exporter declares: DCGM itself divides by time (dcgm-exporter#658)."""
+"""Fields whose peaks are needed too. PCIe and NVLink bytes are rates, whatever type an exporter
+declares: DCGM itself divides by time (dcgm-exporter#658)."""
 MEASURED: Final = (*PEAKED, *_fields("DEV_MEM_COPY_UTIL"))
-"""Those of which a mean is asked for."""
+"""Fields whose means are needed."""
 ENERGY, POWER_VIOLATION, THERMAL_VIOLATION, XID = _fields(
     *("DEV_TOTAL_ENERGY_CONSUMPTION", "DEV_POWER_VIOLATION", "DEV_THERMAL_VIOLATION"),
     "DEV_XID_ERRORS",
@@ -62,15 +62,15 @@ HEALTH: Final = _fields(
     *("DEV_UNCORRECTABLE_REMAPPED_ROWS", "DEV_CORRECTABLE_REMAPPED_ROWS"),
     *("DEV_RETIRED_SBE", "DEV_RETIRED_DBE", "DEV_RETIRED_PENDING", "DEV_PCIE_REPLAY_COUNTER"),
 )
-"""What is wrong with a GPU, beside its Xids."""
+"""Faults of a GPU, beside its Xids."""
 PIPES_TOLD: Final = _fields("PROF_SM_ACTIVE", "PROF_PIPE_FP32_ACTIVE")
-"""Without them small kernels, and work in FP32, look like any other."""
+"""Without them small kernels, and FP32 work, cannot be distinguished."""
 FIGURES: Final = _fields(
     *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED"),
     *("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT", "DEV_MAX_SM_CLOCK"),
 )
-"""What says how large a device is."""
-# Memory is exported of instances too, which have no utilization.
+"""Sizes of a device."""
+# Memory is also exported for instances, which have no utilization.
 _PRESENCE: Final = _fields(
     "DEV_FB_USED", "DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "DEV_POWER_USAGE"
 )
@@ -85,7 +85,7 @@ _POWER: Final = frozenset({"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_I
 
 
 def spellings(field: DcgmField) -> tuple[str, ...]:
-    """Today's name, that of dcgm-exporter 1.x, and what a relay makes of a counter."""
+    """Return the current name, that of dcgm-exporter 1.x, and the form of relays for counters."""
     former = _FORMER.get(field.name)
     return (field.name, *((former,) if former else ()), f"{field.name}_total")
 
@@ -93,33 +93,33 @@ def spellings(field: DcgmField) -> tuple[str, ...]:
 DIVIDED_NAMES: Final = frozenset(
     name for field in _fields("DEV_GPU_UTIL", "DEV_FB_USED") for name in spellings(field)
 )
-"""What dcgm-exporter divides among the pods that share a device, since 4.6.0-4.8.3 and with
+"""Metrics that dcgm-exporter divides among the pods of a shared device, since 4.6.0-4.8.3 and with
 `--kubernetes-virtual-gpus`: `isPerProcessMetric` of its process_metrics.go."""
 
 
 def spelled(field: DcgmField, metrics: Collection[str]) -> tuple[str, ...]:
-    """The spellings of a field that are among some metrics."""
+    """Return the spellings of a field that are among some metrics."""
     return tuple(name for name in spellings(field) if name in metrics)
 
 
 def presence_names(metrics: Collection[str]) -> tuple[str, ...]:
-    """The metrics whose samples say that a device is watched: one field, in all its spellings."""
+    """Return the metrics that show that a device is watched: one field, in all its spellings."""
     return next(filter(None, (spelled(field, metrics) for field in _PRESENCE)), ())
 
 
 def other_presence_names(metrics: Collection[str]) -> tuple[str, ...]:
-    """Those of GPUs whose exporters lack that field: not all of a fleet export the same."""
+    """Return those for exporters without that field: not all of a fleet export the same."""
     known = chain.from_iterable(spelled(field, metrics) for field in _PRESENCE)
     return tuple(name for name in known if name not in presence_names(metrics))
 
 
 def presence_spellings() -> tuple[str, ...]:
-    """All metrics by which a device may be known."""
+    """Return all metrics by which a device may be known."""
     return tuple(name for each in _PRESENCE for name in spellings(each))
 
 
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
-    """What the metrics of a fleet allow to be claimed at best."""
+    """Return the highest tier that the metrics of a fleet support."""
     found = {FORMER_DCGM_NAMES.get(name, name).removesuffix("_total") for name in metrics}
     if found & _PROFILING:
         return Tier.PROFILING
@@ -130,14 +130,14 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
 
 UUID_LABELS: Final = ("UUID", "uuid")
 DEVICE_LABELS: Final = (*UUID_LABELS, *INSTANCE_LABELS, "dra_mig_device_uuid")
-"""Those that distinguish devices."""
+"""Labels that distinguish devices."""
 SCRAPER_LABELS: Final = ("instance", "job", "prometheus", "prometheus_replica", "replica")
-"""Those that distinguish scrapes of a device."""
+"""Labels that distinguish scrapes of a device."""
 HOLDER_LABELS: Final = (
     *("pod", "namespace", "container"),
     *("exported_pod", "exported_namespace", "exported_container"),
     *("pod_name", "pod_namespace", "container_name", "hpc_job"),
-    # Which scrape it is says what `pod` means.
+    # The scrape determines the meaning of `pod`.
     "job",
 )
 _NODE_LABELS: Final = (
@@ -152,18 +152,18 @@ FACT_LABELS: Final = (
     *("parent_uuid", *_NODE_LABELS, "instance"),
 )
 EXPORTER: Final = "dcgm-exporter"
-"""In the names of its own pods."""
+"""Part of the names of its own pods."""
 
 
 def device_of(labels: Mapping[str, str]) -> Entity | None:
-    """The device that a series is about; `None` where it has no name of its own in a fleet."""
+    """Return the device of a series; `None` without a unique name in a fleet."""
     if why_no_gpu(labels) is not None or not (labels.get("UUID") or labels.get("uuid")):
         return None
     return entity_of(labels)
 
 
 def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
-    """The host: as the exporter calls it, unless it calls itself by its own pod's name."""
+    """Return the host reported by the exporter, unless that is its own pod's name."""
     names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
     hosts = (name for name in names if EXPORTER not in name)
     known = (node_of_pod[name] for name in names if name in node_of_pod)
@@ -193,14 +193,14 @@ _CANNOT: Final = {
 
 
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-    """What there is; a report of no devices where there is nothing."""
+    """Find what there is; a report without devices if there is nothing."""
     all_names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
     metrics = names_of(store, all_names, now, UUID_LABELS)
     names = presence_names(metrics)
     if not names:
         return SourceReport(NAME, metrics=metrics)
     series = one_of("__name__", names)
-    # A median; scrapes of each device are counted for themselves.
+    # Median; scrapes of each device are counted separately.
     middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
     medians = divided(store, at_moment(middle, now), UUID_LABELS)
     density = max((each.value for each in medians), default=0.0)
@@ -233,7 +233,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
 
 
 def _having(labels: Iterable[str], series: str) -> str:
-    """Series of a selector's inside that have any of some labels."""
+    """Return selectors of series that have any of some labels."""
     return " or ".join(f'{{{series},{label}!=""}}' for label in labels)
 
 

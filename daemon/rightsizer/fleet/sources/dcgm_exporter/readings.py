@@ -32,13 +32,13 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
 
-# A scrape may write the exporter's own pod where the holder's would be.
+# A scrape may set the exporter's own pod in place of the holder's.
 _NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{dcgm.EXPORTER}.*"'
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Intervals of a grid, the last one too, and whether they were recorded."""
+    """Intervals of a grid, last inclusive, and whether they were recorded."""
 
     first: int
     last: int
@@ -52,20 +52,20 @@ class DayQueries:
     store: MetricStore
     grid: Grid
     uuids: tuple[str, ...]
-    """Of whole GPUs, which the series of their instances have too."""
+    """Of whole GPUs; the series of their instances have them too."""
     uuid_labels: tuple[str, ...]
     divided: frozenset[str] = frozenset()
-    """Metrics of which each holder's series has its own part."""
+    """Metrics split among the series of their holders."""
     recorded: frozenset[str] = frozenset()
-    """Names of recorded series that may be read in place of samples."""
+    """Names of recorded series that may replace samples."""
     stretches: tuple[Stretch, ...] = ()
-    """Of the grid, by whether it was recorded; as one that was not where there are none."""
+    """Of the grid, by whether they were recorded; empty means not recorded."""
 
     def read(self, query: IntervalQuery, metrics: Collection[str]) -> list[SampledSeries]:
-        """What a query gives of each metric, by interval.
+        """Return the answers of a query for each metric, by interval.
 
-        Where holders' series have parts of a mean and the device's own has all of it, that is
-        beside it, and larger; it is not recorded.
+        If holders' series have parts of a mean, the device's own series with the total is included
+        and larger; it is not recorded.
         """
         divided = [name for name in metrics if query is MEAN and name in self.divided]
         answers = [self._answers(query, name) for name in metrics]
@@ -73,9 +73,9 @@ class DayQueries:
         return list(chain.from_iterable(chain.from_iterable(answers)))
 
     def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
-        """The same, of recorded series for as long as there are samples of some of them.
+        """Return the same with recorded series where samples of some of them exist.
 
-        Of these devices: of others there was nothing recorded.
+        Only of these devices: nothing was recorded for others.
         """
         found = [
             series
@@ -90,7 +90,7 @@ class DayQueries:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether any of it is."""
+        """Whether any interval is recorded."""
         return any(each.is_recorded for each in self.stretches)
 
     @property
@@ -128,7 +128,7 @@ class DayQueries:
 
 
 _AT_WORK: Final = 0.5
-"""Of another reading of the same thing, from which on a 0 counts as a dead counter."""
+"""Alternative reading of the same quantity above which a 0 means a dead counter."""
 
 
 def by_device(
@@ -138,9 +138,9 @@ def by_device(
     *,
     is_of_card: bool = False,
 ) -> Floats:
-    """An answer with a row for each device; of several series of one, the largest value.
+    """Return an answer with a row per device; of several series of one, the largest value.
 
-    What `is_of_card` is about the whole GPU even where a MIG instance's labels are on it.
+    With `is_of_card`, values apply to the whole GPU even if labeled with a MIG instance.
     """
     found = np.full((len(rows), grid.count), np.nan)
     places, kept = list[int](), []
@@ -157,16 +157,16 @@ def by_device(
 
 
 def alive(values: Floats, former: Floats) -> Floats:
-    """The first values where they can be.
+    """Return the first values, replaced where their counter is dead.
 
-    A profiling counter may die and read 0 for good, while the driver's own figure goes on
+    A profiling counter may fail and read 0 permanently, while the driver's own figure continues
     (dcgm-exporter#662).
     """
     return np.where((values == 0.0) & (former >= _AT_WORK), former, values)
 
 
 def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats:
-    """Values in base units, without what cannot be true: DCGM's blanks among the samples."""
+    """Return values in base units, without implausible ones such as DCGM's blanks."""
     _, factor = convert(field.unit)
     (low, high), found = signal.bounds, values * factor
     found = np.where((found >= low) & (found <= high) & np.isfinite(found), found, np.nan)
@@ -181,7 +181,7 @@ VIOLATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ThrottleReasons:
-    """Why the clocks were low, by interval: masks of `ClockEvent`."""
+    """Reasons for low clocks, by interval: masks of `ClockEvent`."""
 
     mean: Floats
     most: Floats
@@ -189,15 +189,15 @@ class ThrottleReasons:
 
     @property
     def masks(self) -> Floats:
-        """That held at some time of each interval."""
+        """Masks that were active at some time of each interval."""
         return np.where(np.isnan(self.most) | np.isnan(self.mean), 0, self.most)
 
     @property
     def shares(self) -> Floats:
-        """For how much of each interval its mask held.
+        """Share of each interval in which its mask was active.
 
-        Of a mask that changes between two values, which it does in practice, the mean gives
-        the share of each exactly.
+        If a mask alternates between two values, as in practice, the mean gives the share of each
+        exactly.
         """
         width = np.where(self.most > self.least, self.most - self.least, np.nan)
         share = np.clip((self.mean - self.least) / width, 0.0, 1.0)
@@ -207,7 +207,7 @@ class ThrottleReasons:
 
 @dataclass(slots=True)
 class DeviceReadings:
-    """What was read of some devices, a row each; `nan` where it was not."""
+    """Readings of some devices, a row each; `nan` if missing."""
 
     means: dict[Signal, Floats] = field(default_factory=dict)
     peaks: dict[Signal, Floats] = field(default_factory=dict)
@@ -215,11 +215,11 @@ class DeviceReadings:
     """By interval."""
     reasons: ThrottleReasons | None = None
     violations: dict[Condition, Floats] = field(default_factory=dict)
-    """For how much of an interval a limit held the clocks down."""
+    """Share of each interval in which a limit reduced the clocks."""
 
     @property
     def is_read(self) -> Floats:
-        """Of which devices anything was."""
+        """Devices with any reading."""
         columns = [*self.means.values(), *self.peaks.values(), *self.violations.values()]
         columns += [] if self.energy_joules is None else [self.energy_joules]
         columns += [] if self.reasons is None else [self.reasons.mean]
@@ -229,7 +229,7 @@ class DeviceReadings:
 def read_devices(
     queries: DayQueries, metrics: AbstractSet[str], rows: Mapping[str, int]
 ) -> DeviceReadings:
-    """All that a day's queries give, by the rows of devices."""
+    """Read everything that a day's queries return, by the rows of devices."""
 
     def read(query: IntervalQuery, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
@@ -240,11 +240,11 @@ def read_devices(
         return plausible_values(found, wanted, wanted.signal)
 
     def signals(query: IntervalQuery, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
-        """Of several fields for one signal, the highest rank wins."""
+        """If several fields map to one signal, the highest rank wins."""
         found: dict[Signal, Floats] = {}
         for each in sorted(fields, key=lambda known: known.rank):
             if each.signal is not None and (column := read(query, each)) is not None:
-                # The engines of one GPU are fields of one signal, of which the busiest counts.
+                # The engines of one GPU map to one signal, of which the busiest counts.
                 both = np.maximum if each.signal is Signal.JPEG else alive
                 former = found.get(each.signal, np.full_like(column, np.nan))
                 found[each.signal] = together(column, former, both)

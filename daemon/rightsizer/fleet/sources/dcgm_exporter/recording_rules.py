@@ -1,4 +1,4 @@
-"""Recording rules of dcgm-exporter's metrics, for any ruler that speaks PromQL."""
+"""Recording rules for dcgm-exporter's metrics, for any ruler that supports PromQL."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
@@ -21,14 +21,14 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 RULES_IN_A_GROUP: Final = 20
-"""As many as Mimir and Cortex take by default."""
+"""Default maximum of Mimir and Cortex."""
 _QUERIES: Final[Sequence[tuple[IntervalQuery, Sequence[DcgmField]]]] = (
     (MEAN, dcgm.MEASURED),
     (PEAK, dcgm.PEAKED),
     (GAINED, (dcgm.ENERGY, dcgm.POWER_VIOLATION, dcgm.THERMAL_VIOLATION)),
 )
 _LOOK: Final = "15m"
-"""Recorded samples are five minutes apart, so that a query of one moment might miss them."""
+"""Recorded samples are five minutes apart, so an instant query might miss them."""
 _SHOWN: Final = 3
 _HEAD: Final = """\
 # Recording rules of dcgm-exporter's metrics, written by `rightsizer fleet rules`, named
@@ -40,7 +40,7 @@ _HEAD: Final = """\
 
 
 def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str], ...]:
-    """All that a look reads of some metrics of an estate by interval: queries and metrics."""
+    """Return queries and metrics of everything that a look reads by interval."""
     names = frozenset(metrics)
     found = [(COUNTED, name) for name in dcgm.presence_names(names)]
     for query, fields in _QUERIES:
@@ -50,7 +50,7 @@ def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str]
 
 
 def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:
-    """The report, with the recorded series that are in the store, and what is missing of them."""
+    """Return the report with the recorded series in the store, and those missing."""
     wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
     found = names_of(store, wanted, now, dcgm.UUID_LABELS, within=_LOOK)
     missing = sorted(frozenset(wanted) - found)
@@ -75,17 +75,17 @@ def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) ->
 
 _FIELDS: Final = (*dcgm.MEASURED, *dcgm.THROTTLING, dcgm.ENERGY)
 USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
-"""Today's names of all metrics that a look reads by interval."""
+"""Current names of all metrics that a look reads by interval."""
 
 
 def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
-    """Of the metrics that a look reads by interval, in all spellings, those of an estate."""
+    """Return the metrics in a store that a look reads by interval, in all spellings."""
     names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
     return names_of(store, names, now, dcgm.UUID_LABELS)
 
 
 def rules_text(metrics: Collection[str], labels: Iterable[str] = ()) -> str:
-    """The rules file for some metrics; series keep `labels`, such as a cluster's, too."""
+    """Return the rules file for some metrics; series also keep `labels`, such as a cluster's."""
     kept = tuple(labels)
     groups = shares_of(recorded_series(metrics), RULES_IN_A_GROUP)
     lines = (line for number, some in enumerate(groups, 1) for line in _group(number, some, kept))

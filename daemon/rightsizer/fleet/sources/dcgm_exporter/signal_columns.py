@@ -1,6 +1,6 @@
-"""Signals of many devices' intervals, and what they come to by resource.
+"""Signals of many devices by interval, and usage by resource.
 
-What `accounting.signals` says of one reading, over whole columns; a test holds that they agree.
+As `accounting.signals` for single readings, over whole columns; a test compares the two.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rightsizer.model.state import Resource
 from rightsizer.model.topology import link_bytes_per_second
 
 COUNTERS: Final = (Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES)
-"""Those of profiling."""
+"""Profiling counters."""
 PCIE: Final = (Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
 NVLINK: Final = (Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT)
 
 
 class SignalColumns:
-    """Signals by device and interval; `nan` where one is not measured."""
+    """Signals by device and interval; `nan` if not measured."""
 
     def __init__(self, values: Mapping[Signal, Floats], shape: tuple[int, ...]) -> None:
         self._values, self._unknown = dict(values), np.full(shape, np.nan)
@@ -40,13 +40,13 @@ class SignalColumns:
         self._values[signal] = values
 
     def highest(self, *signals: Signal) -> Floats:
-        """The largest of some signals."""
+        """Return the maximum of some signals."""
         known = (self._values[signal] for signal in signals if signal in self._values)
         return reduce(np.fmax, known, self._unknown)
 
 
 class DeviceFacts:
-    """What is known of devices, a row each; `nan` where it is not."""
+    """Facts of devices, a row each; `nan` if unknown."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self.memory_total_bytes = _facts(each.memory_total_bytes for each in devices)
@@ -68,7 +68,7 @@ def _facts(values: Iterable[float | None]) -> Floats:
 def power_ratio(
     watts: Floats, idle: Floats, highest: Floats, facts: DeviceFacts, settings: SignalSettings
 ) -> Floats:
-    """Draws as ratios of what lies between idle and the limit, or the highest draw."""
+    """Return draws as ratios of the range from idle to the limit, or to the highest draw."""
     stand_in = np.where(highest >= settings.stand_in_limit_ratio * idle, highest, np.nan)
     limit = np.where(np.isnan(facts.power_limit_watts), stand_in, facts.power_limit_watts)
     return _ratio(watts - idle, np.where(limit > idle, limit - idle, np.nan))
@@ -77,7 +77,7 @@ def power_ratio(
 def derived(
     read: Mapping[Signal, Floats], facts: DeviceFacts, shape: tuple[int, ...]
 ) -> SignalColumns:
-    """Signals of readings, with the ratios that follow from the devices' capacities."""
+    """Return the signals of readings, and ratios derived from the devices' capacities."""
     found = SignalColumns(read, shape)
     found[Signal.MEMORY_USED] = _ratio(found[Signal.MEMORY_USED_BYTES], facts.memory_total_bytes)
     for signal in (*PCIE, *NVLINK):
@@ -92,7 +92,7 @@ def _ratio(values: Floats, capacity: Floats) -> Floats:
 
 
 def clock_ratio(signals: SignalColumns, facts: DeviceFacts) -> Floats:
-    """SM clock over its maximum, 1 where either is unknown."""
+    """Return the SM clock relative to its maximum, 1 if either is unknown."""
     ratio = _ratio(signals[Signal.SM_CLOCK_HERTZ], facts.sm_clock_maximum_hertz)
     return np.where(np.isnan(ratio), 1.0, ratio)
 
@@ -100,10 +100,10 @@ def clock_ratio(signals: SignalColumns, facts: DeviceFacts) -> Floats:
 def dead_counters(
     signals: SignalColumns, settings: SignalSettings, is_read: Floats, were_dead: Floats
 ) -> Floats:
-    """Where profiling counters that read 0 have died (dcgm-exporter#662), for the device works.
+    """Return where profiling counters read 0 though the device works (dcgm-exporter#662).
 
-    They stay so from interval to interval until one of them moves. `were_dead` says where they
-    were known to be so before.
+    They stay dead over the intervals until one of them changes. `were_dead` marks counters known to
+    be dead before.
     """
     is_at_rest = signals.highest(*COUNTERS) == 0.0
     dead = were_dead | (
@@ -120,7 +120,7 @@ def dead_counters(
 
 
 def drop(signals: SignalColumns, dead: Floats, facts: DeviceFacts) -> None:
-    """Leave out counters that have died; the work of the SMs follows from what is left."""
+    """Remove dead counters; SM work is derived from the rest."""
     for counter in COUNTERS:
         signals[counter] = np.where(dead, np.nan, signals[counter])
     signals[Signal.SM_WORK] = signals[Signal.SM_ACTIVE] * clock_ratio(signals, facts)
@@ -128,17 +128,17 @@ def drop(signals: SignalColumns, dead: Floats, facts: DeviceFacts) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UseColumns:
-    """What was used, by resource; `nan` where it is not measured."""
+    """Usage by resource; `nan` if not measured."""
 
     shares: Mapping[Resource, Floats]
     compute_at_least: Floats
     work: Floats
-    """Compute by its lower bound, where there is one."""
+    """Lower bound of compute, if available."""
     used_ratio: Floats
-    """Of the most used resource's achievable part; memory capacity does not count as work."""
+    """Usage of the busiest resource's achievable part; memory capacity does not count as work."""
 
     def measures(self, signals: SignalColumns) -> dict[Measure, Floats]:
-        """As blocks have them."""
+        """Return the measures as in blocks."""
         resources = {Measure(resource) for resource in self.shares if resource in _MEASURED}
         return {
             Measure.BUSY: signals[Signal.GPU_BUSY],
@@ -152,7 +152,7 @@ _MEASURED: Final = frozenset(Resource) & frozenset(Measure)
 
 
 def uses(signals: SignalColumns, facts: DeviceFacts, settings: UsageSettings) -> UseColumns:
-    """What was used of each resource."""
+    """Return the usage of each resource."""
     busy, clock = signals[Signal.GPU_BUSY], clock_ratio(signals, facts)
     achieved = np.minimum(1.0, signals.highest(*PIPES) / facts.achievable_compute_ratio)
     at_least = achieved * clock
@@ -169,7 +169,7 @@ def uses(signals: SignalColumns, facts: DeviceFacts, settings: UsageSettings) ->
         Resource.MEMORY_BANDWIDTH: signals[Signal.DRAM_ACTIVE],
         Resource.PCIE: signals.highest(*PCIE),
         Resource.NVLINK: signals.highest(*NVLINK),
-        # Few GPUs ever work on media: for the others it would be series of zeros.
+        # Few GPUs ever use media engines: for others it would be series of zeros.
         Resource.MEDIA: np.where(media > 0, media, np.nan),
     }
     work = np.where(np.isnan(at_least), at_most, at_least)
@@ -180,7 +180,7 @@ def uses(signals: SignalColumns, facts: DeviceFacts, settings: UsageSettings) ->
 
 
 def saturated(use: UseColumns, settings: UsageSettings) -> dict[Resource, Floats]:
-    """Where each resource is at its limit."""
+    """Return where each resource is at its limit."""
     limits = {
         Resource.COMPUTE: settings.compute_saturated_ratio,
         Resource.MEMORY: settings.memory_saturated_ratio,

@@ -1,4 +1,4 @@
-"""Source of a fleet's metrics: dcgm-exporter, with who held each device."""
+"""Fleet source: dcgm-exporter, with the holders of each device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rightsizer.model.workload import Allocator, Workload
 
 
 def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
-    """The pods among some holders."""
+    """Return the pods among some holders."""
     return frozenset(Pod(each.namespace, each.pod) for each in holders if each and each.pod)
 
 
@@ -48,10 +48,10 @@ def add_serving_signals(
     signals: Mapping[Pod, ServingSignals],
     grid: Grid,
 ) -> None:
-    """Add to each device the signals of the engines on it.
+    """Add the signals of serving engines to their devices.
 
-    The pressure is the application's: each GPU of an engine on several has the same. Of several
-    engines on one device the fullest cache counts, and the sum of all else.
+    The pressure belongs to the application: all GPUs of an engine share it. Of several engines on
+    one device the fullest cache counts, and the sum of everything else.
     """
     for device in presences.keys() & rows.keys():
         for pod in sorted(pods_of(presences[device].counts.keys())):
@@ -63,20 +63,20 @@ def add_serving_signals(
 
 
 def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
-    """The uuids of GPUs, those of instances' too."""
+    """Return the uuids of GPUs, including those of instances."""
     return tuple(sorted({each.mig.parent_uuid if each.mig else each.uuid for each in devices}))
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
-"""Between two collections of a dcgm-exporter, by default."""
+"""Default time between two collections of dcgm-exporter."""
 
 
 @dataclass(frozen=True, slots=True)
 class DcgmExporterSource:
-    """Reads dcgm-exporters of all versions; judges each interval as an agent would.
+    """Reads dcgm-exporters of all versions; evaluates each interval as an agent would.
 
-    An interval is judged by its mean, as one state. It is idle only where nothing ran in all of
-    it, so that idle time is never put too high, and alternation within it is not seen.
+    An interval is judged by its mean, as one state. It is idle only if nothing ran in all of it,
+    so that idle time is never overestimated; alternation within it is not visible.
     """
 
     settings: FleetSettings = field(default_factory=FleetSettings)
@@ -85,17 +85,17 @@ class DcgmExporterSource:
     _owners: PodOwners = field(default_factory=PodOwners)
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
     _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = field(default_factory=dict)
-    """Of the days that were read."""
+    """By the days read."""
     name: ClassVar[str] = dcgm.NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """What there is, how far back and at which resolution."""
+        """Find what there is, how far back and at which resolution."""
         return with_recorded(store, dcgm.probe(store, now, lookback), now)
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """The devices that had samples within the lookback, and who holds them now."""
+        """Return the devices with samples within the lookback, and their current holders."""
         if not dcgm.presence_names(report.metrics):
             return FleetInventory()
         span = LookbackSpan(now, lookback)
@@ -109,9 +109,9 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """Some devices on the days of a grid, duplicates of a scrape taken once.
+        """Return some devices on the days of a grid, with duplicate scrapes merged.
 
-        What was recorded is read in place of samples; devices that were not, by their samples.
+        Recorded series replace samples; devices without them are read from samples.
         """
         names = dcgm.presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
@@ -173,21 +173,21 @@ class DcgmExporterSource:
         read: DeviceReadings,
         rows: Mapping[str, int],
     ) -> dict[Workload, Workload]:
-        """The workloads of holders; their engines' signals are added to the devices."""
+        """Return the workloads of holders, after adding their engines' signals to the devices."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
         signals = self._serving.signals(store, pods_of(holders), grid)
         add_serving_signals(read, rows, present, signals, grid)
         found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY))
         for holder, workload in found.items():
             if Pod(holder.namespace, holder.pod) in signals:
-                # Engines take their memory at the start, so that full says nothing.
+                # Engines allocate their memory at the start, so that its usage is meaningless.
                 found[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
         return found
 
     def _labels_of(
         self, store: MetricStore, names: Sequence[str], grid: Grid
     ) -> tuple[tuple[str, ...], HolderNames]:
-        """The labels of uuids and holders on some days, which need not be over."""
+        """Return the labels of uuids and holders on some days, which may not be over."""
         if grid not in self._labels:
             series = one_of("__name__", names)
 

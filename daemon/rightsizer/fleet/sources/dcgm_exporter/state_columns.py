@@ -1,8 +1,8 @@
-"""States and conditions of many devices' intervals, and what pressed on their applications.
+"""States and conditions of many devices by interval, and pressure on their applications.
 
-What `accounting.classification`, `accounting.conditions` and `PressureDetector` say of one
-interval, over whole columns; a test holds that they agree. An exporter knows nothing of the host,
-of processes and of links' generations, and so of no state and condition that rests on them.
+As `accounting.classification`, `accounting.conditions` and `PressureDetector` for one interval,
+over whole columns; a test compares the two. An exporter does not report hosts, processes and link
+generations, so states and conditions that depend on them are absent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMPARED: Final = (Signal.GPU_BUSY, Signal.POWER)
 
 
 class HolderColumns:
-    """Who held devices, by device and interval."""
+    """Holders of devices, by device and interval."""
 
     def __init__(
         self, devices: Sequence[Device], holdings: Sequence[Sequence[DeviceHolding]], grid: Grid
@@ -52,7 +52,7 @@ class HolderColumns:
         self.workloads: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
         """By key, where each held a part."""
         self.is_preallocated = np.zeros(shape, bool)
-        """Where a holder takes its memory at the start."""
+        """Where a holder allocates its memory at the start."""
         runs = [
             (row, slice(run.first, run.last + 1), run)
             for row, found in enumerate(holdings)
@@ -70,7 +70,7 @@ class HolderColumns:
                 self.jobs[job][row, inside] |= counts[row, inside] == 1
 
     def stalled_peers(self, looks_stalled: Floats) -> Floats:
-        """Where another device of the same workload looks stalled too."""
+        """Return where another device of the same workload also looks stalled."""
         found = np.zeros_like(looks_stalled)
         for held in self.workloads.values() if looks_stalled.any() else ():
             both = held & looks_stalled
@@ -80,7 +80,7 @@ class HolderColumns:
     def out_of_balance(
         self, signals: SignalColumns, is_known: Floats, grid: Grid, settings: ImbalanceSettings
     ) -> Floats:
-        """Where the GPUs of a job do unequal work."""
+        """Return where the GPUs of a job do unequal work."""
         found = np.zeros(is_known.shape, bool)
         suspects = {}
         for job, ranks in self.jobs.items():
@@ -108,13 +108,13 @@ class HolderColumns:
 def is_empty(
     signals: SignalColumns, facts: DeviceFacts, settings: ClassificationSettings
 ) -> Floats:
-    """Where nothing runs and nothing is held, as far as that shows without the power."""
+    """Return where nothing runs and nothing is held, as far as visible without power."""
     sees_compute = ~np.isnan(np.fmax(signals[Signal.GPU_BUSY], signals[Signal.SM_ACTIVE]))
     return sees_compute & ~_is_active(signals, settings) & ~_is_held(signals, facts, settings)
 
 
 def _is_active(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
-    """Whether a device does anything; idle is only what shows none in any signal."""
+    """Return where a device is active; idle requires that no signal shows activity."""
     work = (Signal.GPU_BUSY, *PIPES, *MEDIA_ENGINES, Signal.OFA)
     traffic = signals.highest(Signal.DRAM_ACTIVE, *PCIE, *NVLINK)
     return (
@@ -127,7 +127,7 @@ def _is_active(signals: SignalColumns, settings: ClassificationSettings) -> Floa
 def _is_held(
     signals: SignalColumns, facts: DeviceFacts, settings: ClassificationSettings
 ) -> Floats:
-    """What is not measured may be held."""
+    """Return where memory is held; if unmeasured, it may be held."""
     size, least = signals[Signal.MEMORY_USED_BYTES], settings.empty_memory_bytes
     most = np.fmax(settings.empty_memory_ratio * facts.memory_total_bytes, least)
     return ~(size < most)
@@ -135,7 +135,7 @@ def _is_held(
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """Where each state is, by device and interval; where none is, it is unknown."""
+    """States by device and interval; unknown where there is none."""
 
     states: Mapping[State, Floats]
     is_known: Floats
@@ -148,7 +148,7 @@ def classified(
     holders: HolderColumns,
     settings: ClassificationSettings,
 ) -> StateColumns:
-    """The first state whose signature matches, by the table of `docs/definitions.md`."""
+    """Return the first state whose signature matches, by the table of `docs/definitions.md`."""
     busy, power = signals[Signal.GPU_BUSY], signals[Signal.POWER]
     sm, dram = signals[Signal.SM_ACTIVE], signals[Signal.DRAM_ACTIVE]
     pipes = signals.highest(*PIPES)
@@ -162,9 +162,9 @@ def classified(
     looks_stalled = (busy >= settings.stall_busy_ratio) & is_weak
     is_backed = has_counters | holders.stalled_peers(looks_stalled)
     needed = np.where(is_backed, settings.stall_busy_ratio, settings.stall_busy_alone_ratio)
-    # Work draws less at a low clock, too.
+    # Power is lower at low clocks, too.
     draw = settings.stall_power_ratio * np.where(has_counters, 1.0, clock)
-    # That no pipe limits is known where the tensor cores are read, which most work goes to.
+    # Pipes are known not to limit only if the tensor cores, which do most work, are read.
     are_pipes_low = (pipes < settings.pipe_ratio) & ~np.isnan(signals[Signal.TENSOR_ACTIVE])
     may_spin = np.isnan(power) & spins & (busy >= settings.stall_busy_ratio)
     pcie = signals.highest(*PCIE)
@@ -194,7 +194,7 @@ def classified(
 
 
 def _is_waking(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
-    """Where a GPU is busy with nothing to be busy with, as it reads that was just woken."""
+    """Return where a GPU that just woke up reads busy without any work."""
     return (
         ~np.isnan(signals[Signal.POWER])
         & (signals[Signal.MEMORY_USED_BYTES] < settings.context_memory_bytes)
@@ -205,7 +205,7 @@ def _is_waking(signals: SignalColumns, settings: ClassificationSettings) -> Floa
 
 
 def _spins(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
-    """Where nothing else than the presence of a kernel shows; what is not measured may be."""
+    """Return where no signal but a kernel's presence shows; unmeasured signals may."""
     dram, pipes = signals[Signal.DRAM_ACTIVE], signals.highest(*PIPES)
     controller = signals[Signal.MEMORY_CONTROLLER_BUSY]
     engines = signals.highest(*MEDIA_ENGINES, Signal.OFA)
@@ -222,7 +222,7 @@ def conditions_of(
     holders: HolderColumns,
     settings: ConditionSettings,
 ) -> dict[Condition, Floats]:
-    """Where each condition holds that an exporter may tell of; `reasons` are masks."""
+    """Return where each condition visible to an exporter holds; `reasons` are masks."""
     busy = signals[Signal.GPU_BUSY]
     is_slow = np.isnan(signals[Signal.SM_CLOCK_HERTZ]) | (clock < settings.throttle_clock_ratio)
     is_throttled = ~(busy < settings.throttle_busy_ratio) & is_slow
@@ -245,7 +245,7 @@ def pressed(
     grid: Grid,
     settings: PressureSettings,
 ) -> dict[Resource, Floats]:
-    """Where each resource but memory was short: it was at its limit while requests waited."""
+    """Return where each resource but memory was at its limit while requests waited."""
     waits = signals[Signal.REQUESTS_WAITING] >= settings.requests_waiting
     waits |= signals[Signal.KV_CACHE_USED] >= settings.kv_cache_ratio
     counted = np.where(is_read, signals[Signal.PREEMPTIONS], np.nan)
