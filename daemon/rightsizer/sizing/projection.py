@@ -12,33 +12,33 @@ from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, p
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
 _VECTOR_RATIO: Final = 0.8
-"""What vector kernels reach of the fp32 peak; an assumption."""
+"""Fraction of the fp32 peak reached by vector kernels; assumed."""
 _FILLED_RATIO: Final = 0.5
 """Kernels that occupy less of the SMs are too small for any GPU, and occupy as many SMs elsewhere.
-Source: the rule of thumb for DCGM's field 1002; checked by no measurement of ours."""
+Source: rule of thumb for DCGM's field 1002; not verified by our own measurements."""
 _WITHIN_CLASS_FACTOR: Final = 1.25
 _ACROSS_CLASSES_FACTOR: Final = 1.35
-"""How far off the busy time may be in nine cases of ten. Source: this rule over 108,000 mixes of
+"""Error factors of the busy time with a probability of 90%. Source: this rule over 108,000 mixes of
 measured bf16 kernels on 9 boards erred by x1.27 (p90), between HBM and GDDR by x1.35."""
 _NEIGHBOR_FACTOR: Final = 1.16
-"""What busy neighbors cost a slice at worst. Source: MLPerf v1.1 on slices of an A30 beside slices
-that ran other benchmarks."""
+"""Maximum slowdown of a slice by busy neighbors. Source: MLPerf v1.1 on slices of an A30 beside
+slices that ran other benchmarks."""
 _WIDER_EXPONENT: Final = 1.5
 _MOST_LATENCY_RATIO: Final = 0.5
 _LEAST_SM_ACTIVE_RATIO: Final = 0.3
-"""Kernels that small, or mostly latency, are known less of; that intervals are half as wide again
-is a choice, no measurement."""
+"""Smaller kernels, or a larger part of latency, are less predictable; widening their intervals by
+half again is a choice, not a measurement."""
 _HOST_BOUND_RATIO: Final = 0.3
-"""Of the time waiting for launches, beyond which kernels may be hidden behind the host: then a
-faster GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
+"""Fraction of time spent waiting for launches, above which the host may hide kernels: then a faster
+GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
 _ERROR_FACTOR: Final = 1.25
-"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
-in no signal, and was not measured."""
+"""Error factor of the slowdown: that of the time-share roofline within a memory class. Contention
+in caches appears in no signal and was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
-    """How long each resource is what kernels wait for, over the time of the measured window."""
+    """Time that kernels wait for each resource, as fractions of the measured window."""
 
     compute: float = 0.0
     vector: float = 0.0
@@ -46,33 +46,33 @@ class TimeShares:
     pcie: float = 0.0
     nvlink: float = 0.0
     latency: float = 0.0
-    """Launches, small kernels, synchronization: as long on any GPU."""
+    """Launches, small kernels, synchronization: equally long on any GPU."""
     host: float = 0.0
-    """Neither kernels nor copies: as long on any GPU."""
+    """Neither kernels nor copies: equally long on any GPU."""
 
     @property
     def total(self) -> float:
-        """All of it: 1 where it was measured, the time ratio where it is projected."""
+        """Sum: 1 for measured shares, the time ratio for projected ones."""
         return math.fsum(getattr(self, part.name) for part in fields(self))
 
     @property
     def busy(self) -> float:
-        """With a kernel or a copy."""
+        """Time with a kernel or a copy."""
         return self.total - self.host
 
     @property
     def matrix_ratio(self) -> float:
-        """Of the busy time, that in matrix products, which draw the most power."""
+        """Fraction of busy time in matrix products, which draw the most power."""
         return self.compute / self.busy if self.busy > 0.0 else 0.0
 
     def moved(self, ratios: CapacityRatios) -> "TimeShares":
-        """The same work where capacities differ."""
+        """Shares of the same work at other capacities."""
         scaled = {name: getattr(self, name) * ratio for name, ratio in asdict(ratios).items()}
         return replace(self, **scaled)
 
 
 def busy_share(profile: WorkloadProfile) -> float:
-    """The part of the window with a kernel: at least what any unit was active."""
+    """Fraction of the window with a kernel: at least the activity of any unit."""
     shares = profile.shares
     by_profile = 1.0 if profile.profiled is None else profile.profiled.busy
     stated = by_profile if shares.gpu_busy is None else shares.gpu_busy
@@ -81,14 +81,15 @@ def busy_share(profile: WorkloadProfile) -> float:
 
 
 def split_time(profile: WorkloadProfile) -> TimeShares:
-    """The parts of a profile's window; they sum to 1.
+    """Split a profile's window into shares that sum to 1.
 
-    Kernels wait for one resource at a time, each at what large kernels reach of it; what is left
-    of the busy time is latency. Copies are taken to fill the rest of the time, not to overlap.
+    Kernels are assumed to wait for one resource at a time, each at the throughput of large kernels;
+    the rest of the busy time is latency. Copies are assumed to fill the remaining time, not to
+    overlap.
     """
     shares, busy = profile.shares, busy_share(profile)
     if profile.profiled is not None:
-        # Copies, collectives and waits are measured by a timeline, not what is left.
+        # Copies, collectives and waits come from a timeline, not from the remaining time.
         time = profile.profiled.at_busy(busy)
         work = (time.in_products, 0.0, time.kernels - time.in_products)
         if profile.has_counters:
@@ -108,9 +109,9 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
 
 
 def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
-    """Time that kernels wait for compute, for the vector pipes and for the memory, by counters."""
+    """Time that kernels wait for compute, vector pipes and memory, according to counters."""
     shares, place, precision = profile.shares, profile.place, profile.peak_precision()
-    # What large kernels reach of the peak: in time where the clock is known, else in cycles.
+    # Fraction of the peak reached by large kernels: of time if the clock is known, else of cycles.
     ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
     if shares.sm_clock_ratio is None:
         ratio /= place.clock_ratio
@@ -120,7 +121,7 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     reached = place.achieved_bytes_per_second / place.peak_bytes_per_second
     dram = (shares.dram_active or 0.0) / reached
     tensor, vector, dram = (min(busy, each) for each in (tensor, vector, dram))
-    # Resources that are used at once share the busy time; it is no longer for that.
+    # Resources used at once share the busy time; overlap does not extend it.
     total = tensor + vector + dram
     fitted = min(1.0, busy / total) if total > 0.0 else 1.0
     return tensor * fitted, vector * fitted, dram * fitted
@@ -133,16 +134,16 @@ def projected_shares(
     ratio: float,
     peaks: CapacityRatios,
 ) -> UsageShares:
-    """The shares on the target: the same operations and bytes, over the time that they take there.
+    """Usage shares on the target: the same operations and bytes, divided by the time there.
 
-    `after`: where its time would go there; `ratio`: that time, of that of the window; `peaks`: what
-    shares are measured against, source over target.
+    `after`: projected time shares; `ratio`: projected time relative to the window; `peaks`: peak
+    ratios, source over target, since shares are measured relative to peaks.
     """
     shares = profile.shares
-    # Without a clock, pipe activity is taken to count the cycles of a GPU at its power limit.
+    # Without a clock, pipe activity is assumed to count cycles of a GPU at its power limit.
     is_timed = shares.sm_clock_ratio is not None
     clock = 1.0 if is_timed else profile.place.clock_ratio / target.clock_ratio
-    # What waits without a kernel does so as before.
+    # Time without a kernel is unchanged.
     waits = min(1.0 - busy_share(profile), ratio)
     busy = 1.0 - waits / ratio if ratio > 0.0 else after.busy
     capacities = {
@@ -178,53 +179,52 @@ def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A measured workload elsewhere."""
+    """Measured workload projected to another place."""
 
     target: GpuPlace
     precision: Precision
-    """What its tensor cores would compute in there."""
+    """Format used there by its tensor cores."""
     time_ratio: EstimateInterval
-    """The time that the same work takes, of the time that it took; the host's part unchanged."""
+    """Time for the same work, relative to the measured time; the host's part is unchanged."""
     shares: UsageShares
-    """What would be measured there."""
+    """Expected measurements there."""
     fits: bool | None
-    """`None` where the memory that it needs is not known."""
+    """`None` if its memory need is unknown."""
     bottleneck: str
-    """What most of its time goes to: `compute`, `memory_bandwidth`, `pcie`, `nvlink`, `latency`
+    """Largest part of its time: `compute`, `memory_bandwidth`, `pcie`, `nvlink`, `latency`
     (launches and small kernels) or `host` (no kernel at all)."""
 
 
 def project(
     profile: WorkloadProfile, target: GpuPlace, precision: ComputeFormat | None = None
 ) -> Projection:
-    """The profile on another place.
+    """Project a profile to another place.
 
-    The time-share roofline: the parts of the time scale with what large kernels reach of each
-    resource on either place; latency and host time stay.
+    Uses the time-share roofline: parts of the time scale with the throughput of large kernels for
+    each resource in both places; latency and host time are unchanged.
 
-    `precision`: the format of the weights there; `None` for the same, or what the target computes
-    in its stead.
+    `precision`: format of the weights there; `None` for the same or its replacement there.
     """
     runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
     before, shares = split_time(profile), profile.shares
     speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
     after = before.moved(speeds)
     links = {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
-    # Nothing is faster than its copies by themselves, overlapped or not.
+    # No faster than its copies alone, overlapped or not.
     ratio = max(after.total, *links.values())
     is_same = target == profile.place and precision in {None, profile.precision}
     factor = 1.0 if is_same else _factor(profile, target, before)
-    # Errors that do not depend on each other add in squares.
+    # Independent errors add in quadrature.
     neighbors = 1.0 if is_same or target.slice is None else _NEIGHBOR_FACTOR
     slower = math.exp(math.hypot(math.log(factor), math.log(neighbors)))
-    # What may be off is the busy time, the host's is known. Weights of another width may or may
-    # not be most of what is read.
+    # Only the busy time is uncertain, the host's is known. Weights of another width may or may
+    # not dominate the reads.
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
     busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
     low = min(ratio, after.host + (busy + min(0.0, traffic)) / factor)
     high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
     if profile.profiled is not None:
-        # A timeline does not tell what kernels wait for, and what hides.
+        # A timeline does not show which resource kernels wait for, nor what is hidden.
         time = profile.profiled.at_busy(busy_share(profile))
         if not profile.has_counters:
             least, most = time.kernel_range(speeds)
@@ -287,47 +287,47 @@ def _bottleneck(after: TimeShares, links: dict[str, float]) -> str:
 
 
 class Sharing(StrEnum):
-    """How a GPU is shared without cutting it."""
+    """Ways to share a GPU without partitioning."""
 
     MPS = "mps"
-    """Kernels of both run side by side."""
+    """Kernels of both run concurrently."""
     TIME_SLICE = "time_slice"
     """Kernels of one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPlacement:
-    """A workload beside another one."""
+    """Workload that shares a GPU with another one."""
 
     time_ratio: EstimateInterval
-    """The time of its work, of that which it takes alone."""
+    """Time for its work, relative to the time alone."""
     fits: bool | None
-    """Whether the memory holds both; `None` where that is not known of both."""
+    """Whether memory suffices for both; `None` if either need is unknown."""
 
 
 def shared_placement(
     profile: WorkloadProfile, other: WorkloadProfile, sharing: Sharing
 ) -> SharedPlacement:
-    """A workload beside another one that is as active as it was measured, at moments of its own."""
+    """Estimate a workload beside another one with its measured activity, at independent times."""
     if profile.place != other.place:
         fault = f"{profile.place.name} and {other.place.name}: shares add up on one place only"
         raise RequirementError(f"{fault}; project one profile to the place of the other first")
     own, beside = split_time(profile), split_time(other)
-    # In turn, each waits as often as the other one is busy.
+    # When taking turns, each waits for the fraction of time that the other is busy.
     stretched = own.host + own.busy * (1.0 + beside.busy)
     if sharing is Sharing.MPS:
         stretched = _side_by_side(own, beside)
     fits = None
     if profile.memory_bytes is not None and other.memory_bytes is not None:
         fits = profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes
-    # Never faster than alone, and never slower than behind all of the other's work.
+    # Never faster than alone, and never slower than serialized after all work of the other.
     low = max(1.0, stretched / _ERROR_FACTOR)
     high = max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy))
     return SharedPlacement(EstimateInterval(stretched, low, high), fits)
 
 
 def _side_by_side(own: TimeShares, beside: TimeShares) -> float:
-    """Parts are stretched where both want more of a resource than there is."""
+    """Time ratio if parts stretch whenever both together exceed a resource."""
     if own.busy <= 0.0 or beside.busy <= 0.0:
         return own.total
     total = own.host + own.latency

@@ -1,4 +1,4 @@
-"""Waiting of requests that arrive when they please: mean, quantiles, by load and burstiness."""
+"""Queueing of independently arriving requests: mean and quantiles, by load and burstiness."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ _MOST_DEVIATIONS: Final = 8.0
 _CERTAIN: Final = 1e-9
 _STIFFNESS_LEAST: Final = 0.05
 _TOGETHER: Final = 1 / 3
-"""Prompts of its own burst that a request waits for beside its own, for each above Poisson."""
+"""Prompts of the same burst to wait for besides its own, per unit of burstiness above Poisson."""
 
 
 def halved(
     low: float, high: float, is_below: Callable[[float], bool], times: int = _HALVINGS
 ) -> tuple[float, float]:
-    """The two ends between which something stops to be, halved so many times."""
+    """Bracket of the threshold of a predicate after the given number of bisections."""
     for _ in range(times):
         middle = (low + high) / 2.0
         low, high = (middle, high) if is_below(middle) else (low, middle)
@@ -28,24 +28,24 @@ def halved(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Of a first token: what every request waits, and what it waits by chance."""
+    """Waiting time for a first token: fixed part and random part."""
 
     least_seconds: float
-    """For a step and its own prompt."""
+    """Time for a step and its own prompt."""
     mean_seconds: float
-    """Beside that, for prompts before it; exponential in its tail."""
+    """Additional wait for earlier prompts, with an exponential tail."""
     full_ratio: float = 0.0
-    """Of the requests, those that find every place taken."""
+    """Fraction of requests that find all slots taken."""
     full_seconds: float = 0.0
-    """What such a request waits for a place on average."""
+    """Average wait of such a request for a slot."""
 
     @property
     def mean(self) -> float:
-        """Over all requests."""
+        """Mean over all requests."""
         return self.least_seconds + self.mean_seconds + self.full_ratio * self.full_seconds
 
     def quantile(self, ratio: float | None) -> float:
-        """What so many of the requests wait at most; the mean where none is asked for."""
+        """Quantile of waiting times; the mean if no ratio is given."""
         if ratio is None:
             return self.mean
         late, low, high = 1.0 - ratio, 0.0, 1.0
@@ -54,7 +54,7 @@ class Waiting:
         return self.least_seconds + halved(low, high, lambda each: self._beyond(each) > late)[1]
 
     def _beyond(self, seconds: float) -> float:
-        """The part of the requests that wait longer than the least and so much."""
+        """Fraction of requests that wait longer than the minimum plus this time."""
         prompts = math.exp(-seconds / self.mean_seconds) if self.mean_seconds > 0 else 0.0
         if not self.full_ratio or not self.full_seconds:
             return prompts
@@ -67,12 +67,12 @@ def first_token_waiting(
     prompts_seconds: tuple[float, float],
     burstiness: float,
 ) -> Waiting:
-    """Where each pass takes a step of all answers, and the prompts that came during the last one.
+    """Waiting time if each pass computes a step of all answers and the prompts since the last pass.
 
-    `prompts_seconds`: of a prompt alone, and of one among those that come together.
-    A request waits for what is left of the pass that it came in, and for the whole next one: a
-    gated queue with vacations. `burstiness`: the squared coefficient of variation of the times
-    between arrivals, 1 of Poisson's, which widens passes as it widens counts of arrivals.
+    `prompts_seconds`: for a prompt alone, and for one computed together with others. A request
+    waits for the rest of the pass in which it arrived, and for all of the next one: a gated queue
+    with vacations. `burstiness`: squared coefficient of variation of interarrival times, 1 for
+    Poisson; it widens the distribution of passes as it widens that of arrival counts.
     """
     alone_seconds, prompt_seconds = prompts_seconds
     busy = min(1.0 - _CERTAIN, arrivals_per_second * prompt_seconds)
@@ -85,23 +85,23 @@ def first_token_waiting(
 
 
 def spread_burstiness(burstiness: float, replicas: int) -> float:
-    """What arrivals at one of several replicas keep of it, when each is drawn at random."""
+    """Burstiness at one of several replicas, if requests are assigned at random."""
     return 1.0 + (burstiness - 1.0) / replicas
 
 
 def running_spread(running: float, burstiness: float, stiffness: float) -> float:
-    """The variance of how many requests run at once.
+    """Variance of the number of running requests.
 
-    `stiffness`: how much more is answered with a little more that runs, of as much more: 1 where
-    requests do not slow each other down. The less, the longer a burst stays.
+    `stiffness`: relative increase of throughput per relative increase of running requests: 1 if
+    requests do not slow each other down. The lower, the longer a burst lasts.
     """
     return burstiness * running / max(_STIFFNESS_LEAST, stiffness)
 
 
 def running_seen(running: float, variance: float, ratio: float | None) -> float:
-    """How many run, itself included, as so many of the requests see at most; as most see without.
+    """Quantile of running requests as seen by a request, including itself; the mean if no ratio.
 
-    Most requests are there when many are.
+    Weighted by requests: most of them are present when many run.
     """
     seen = running + variance / max(_CERTAIN, running)
     return seen if ratio is None else seen + normal_quantile(ratio) * math.sqrt(variance)
@@ -110,10 +110,10 @@ def running_seen(running: float, variance: float, ratio: float | None) -> float:
 def waiting_for_places(
     running: float, places: float, residence_seconds: float, variance: float
 ) -> tuple[float, float]:
-    """The part of the requests that find every place taken, and how long those wait for one.
+    """Fraction of requests that find all slots taken, and their average wait.
 
-    The normal approximation of how many would run if there were places for all, and Kingman's wait
-    at so many servers.
+    Uses the normal approximation of the number running with unlimited slots, and Kingman's formula
+    for that many servers.
     """
     free, each = max(_CERTAIN, places - running), variance / max(_CERTAIN, running)
     late = (free - each) / math.sqrt(max(_CERTAIN, variance))
@@ -121,21 +121,21 @@ def waiting_for_places(
 
 
 def normal_part(deviations: float) -> float:
-    """The part of a normal distribution that lies below so many deviations above its mean."""
+    """Cumulative normal distribution at a number of standard deviations."""
     return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
 
 
 def normal_quantile(part: float) -> float:
-    """The deviations that such a part lies below; `statistics` takes long to load."""
+    """Inverse of `normal_part`; `statistics` is slow to import."""
     return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
 _END_DEVIATIONS: Final = normal_quantile(0.95)
-"""From the middle of an interval of 90% to its ends."""
+"""From the center of a 90% interval to its ends."""
 
 
 def met_probability(figure: EstimateInterval, most: float) -> float:
-    """That a figure is at most so much."""
+    """Probability that an estimate is at most a limit."""
     value, end = figure.value, figure.high if most > figure.value else figure.low
     if value <= 0.0 or end <= 0.0 or end == value:
         return 1.0 if value <= most else 0.0
@@ -145,13 +145,13 @@ def met_probability(figure: EstimateInterval, most: float) -> float:
 
 @cache
 def _parts(count: int) -> tuple[float, ...]:
-    """The middles of so many equally likely parts, in intervals of 90% from middle to end."""
+    """Centers of equally likely parts, as fractions of the distance from center to end at 90%."""
     quantiles = (normal_quantile((each + 0.5) / count) for each in range(count))
     return tuple(each / _END_DEVIATIONS for each in quantiles)
 
 
 def equally_likely(figure: EstimateInterval, count: int) -> Iterator[float]:
-    """So many values that a figure has with the same probability, lowest first."""
+    """Equally likely values of an estimate, lowest first."""
     value, low, high = figure.value, figure.low, figure.high
     if min(value, low) <= 0.0:
         yield from (value,) * count

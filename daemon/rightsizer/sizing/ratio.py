@@ -1,4 +1,4 @@
-"""Ratio of throughputs of two GPUs or MIG slices at a kind of workload, without a profile."""
+"""Throughput ratio of two GPUs or MIG slices for a kind of workload, without a profile."""
 
 import math
 from collections.abc import Mapping
@@ -27,31 +27,31 @@ _EIGHT_BITS: Final = (Precision.FP8, Precision.BF16)
 _INTEGER: Final = (Precision.INT8, Precision.BF16)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 _LARGE_SHARE: Final = 0.75
-"""Of what is served: MLPerf has three benchmarks of a language model that takes several GPUs for
-each of one that does not."""
+"""Weight in serving: MLPerf has three benchmarks with language models that need several GPUs per
+benchmark with one that does not."""
 _STEP_LIMIT_SECONDS: Final = 0.1
-"""Between answered tokens on average, so that 99% of requests stay below MLPerf's 0.2 s."""
+"""Average time between output tokens that keeps 99% of requests below MLPerf's 0.2 s."""
 _LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
-"""Where there is no fp8, some models hold their accuracy in 8-bit integers and others do not."""
+"""Without fp8, some models keep their accuracy in 8-bit integers and others do not."""
 _SMALL_L2_BYTES: Final = 6e6
-"""Of a board whose L2 is unknown; as most that came before 2020."""
+"""Default for boards with unknown L2 size, as on most before 2020."""
 
 Formats = tuple[tuple[Precision, ...], ...]
-"""The best formats of several ways to run a family, best first; their mean counts."""
+"""Formats for several ways to run a family, each best first; their mean counts."""
 
 _FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
     (WorkloadActivity.INFERENCE, ModelKind.CNN): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.RECOMMENDER): (_INTEGER,),
-    # 8-bit integers hold 99% of the accuracy, 99.9% takes fp8 or 16 bits.
+    # 8-bit integers keep 99% of the accuracy, 99.9% requires fp8 or 16 bits.
     (WorkloadActivity.INFERENCE, ModelKind.TRANSFORMER_ENCODER): (_INTEGER, _EIGHT_BITS),
     (WorkloadActivity.INFERENCE, ModelKind.DIFFUSION): (_EIGHT_BITS,),
     (WorkloadActivity.TRAINING, ModelKind.TRANSFORMER_ENCODER): (_EIGHT_BITS,),
-    # fp4 is young: some train in it where it is offered.
+    # fp4 is new: some train in it if supported.
     (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
 }
-"""What engines and recipes use, without which 16 bits (MLPerf's closed division)."""
+"""Formats used by engines and recipes; 16 bits for all others (MLPerf's closed division)."""
 _FALLBACK: Final = (Precision.BF16, Precision.FP32)
 _ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 _REFERENCE: Final[Mapping[str, float]] = {
@@ -59,23 +59,23 @@ _REFERENCE: Final[Mapping[str, float]] = {
     "bandwidth": math.log(2.039e12),
     "power": math.log(400.0),
 }
-"""An A100 SXM of 80 GB, at which exchanges are told and features are 0."""
+"""An A100 SXM 80 GB, the reference for exchange times, with all features 0."""
 _REFERENCE_MEMORY_BYTES: Final = 80e9
 _GROUPS: Final = (1, 8)
-"""Of GPUs that train together where the question does not say."""
+"""Group sizes in training if unspecified."""
 _EXPOSED_SHARE: Final = 0.5
-"""Of an exchange, that does not hide behind compute; as training of language models showed."""
+"""Fraction of an exchange not hidden behind compute, from training of language models."""
 _PCIE_SHARE: Final = 0.2
-"""Of a slot's bandwidth, that GPUs behind it reach when all exchange: the geometric mean of sums
+"""Fraction of slot bandwidth reached per GPU when all exchange: geometric mean of all-reduces
 measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
 _ALL_TO_ALL: Final = frozenset({ModelKind.RECOMMENDER, ModelKind.GRAPH})
-"""Families whose GPUs send each other something else each; all others sum what all have."""
+"""Families with all-to-all exchange between GPUs; all others use all-reduce."""
 
 
 def board_features(
     board: Board, workload: ComparedWorkload, memory_settings: MemorySettings = _DEFAULTS
 ) -> Mapping[str, float]:
-    """The features of a board, by the names of the fit's exponents, beside those of an A100."""
+    """Features of a board relative to an A100, by the names of the fit's exponents."""
     formats = _FORMATS.get((workload.activity, workload.family), ((Precision.BF16,),))
     if workload.precision is not None and board.achieved(workload.precision):
         formats = ((workload.precision,),)
@@ -110,7 +110,7 @@ def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySett
 
 
 def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
-    """In the fastest of these formats; a board that has fp8 instead of int8 takes that."""
+    """Log throughput in the fastest of these formats; boards with fp8 instead of int8 use fp8."""
     wanted = {*formats, *({Precision.FP8} if Precision.INT8 in formats else ())}
     return math.log(max(board.achieved(each) or 0.0 for each in (*wanted, *_FALLBACK)))
 
@@ -122,9 +122,9 @@ def throughput_ratio(
     table: RatioTable,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> EstimateInterval:
-    """The throughput of the other board over that of the first, at equal count.
+    """Throughput of the other board divided by that of the first, per GPU.
 
-    A board that is no worse in any figure is never told to be slower, whatever was measured on it.
+    A board with no worse figure is never rated slower, regardless of measurements.
     """
     if board.key == other.key:
         return _ALIKE
@@ -142,7 +142,7 @@ def log_ratio(
     other: Board,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> tuple[float, float]:
-    """The logarithm of a ratio, and how far off it may be for the group that is left open."""
+    """Log ratio, and its uncertainty due to an unspecified group size."""
     groups = [workload]
     if workload.activity is WorkloadActivity.TRAINING and workload.gpus is None:
         groups = [replace(workload, gpus=each) for each in _GROUPS]
@@ -160,22 +160,22 @@ def log_score(
     board: Board,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
-    """The logarithm of a board's throughput, but for what is the same on all boards."""
+    """Log throughput of a board, up to terms common to all boards."""
     features, family = board_features(board, workload, memory_settings), workload.family
     by_figures = sum(fit.exponent(figure, family) * value for figure, value in features.items())
     beyond = fit.beyond(board.key, family) + fit.beyond_architecture(board.architecture, family)
     if workload.activity is WorkloadActivity.INFERENCE:
         return by_figures + beyond
-    # Beside a second of the A100's computing, on this board.
+    # Relative to a second of compute on the A100, on this board.
     exposed = exchange_seconds(board, workload.family, workload.gpus or 1) * math.exp(by_figures)
     return by_figures + beyond - math.log1p(exposed)
 
 
 def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
-    """What GPUs that train together wait for each other, for a second's work of an A100.
+    """Time spent waiting for other GPUs in training, per second of work on an A100.
 
-    Those that links join sum among themselves first, so that each takes only its part of the sum
-    beyond. A board with less memory takes smaller batches, and exchanges the same more often.
+    Linked GPUs first reduce among themselves, so that each handles only its part of the remaining
+    exchange. A board with less memory uses smaller batches, so it exchanges the same more often.
     """
     together = min(gpus, SERVER_GPUS)
     linked = min(board.linked_gpu_count or 1, together)
@@ -190,7 +190,7 @@ def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
 
 
 def is_no_worse(board: Board, other: Board) -> bool:
-    """Whether a board has no peak, bandwidth, memory or power limit less than another's."""
+    """Whether no peak, bandwidth, memory or power limit of a board is below that of another."""
     figures = ("memory_bandwidth_bytes_per_second", "memory_bytes", "power_limit_watts")
     own, peaks = board.peak_per_second, other.peak_per_second.items()
     return all((own.get(precision) or 0.0) >= peak for precision, peak in peaks) and all(
@@ -199,10 +199,11 @@ def is_no_worse(board: Board, other: Board) -> bool:
 
 
 def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> str:
-    """What is known of a pair, as the table's errors are named."""
+    """Kind of knowledge about a pair, as in the names of the table's errors."""
     near = "same" if board.architecture == other.architecture else "across"
     if workload.family is ModelKind.LLM and workload.activity is WorkloadActivity.INFERENCE:
-        # A roofline of its own, and single submissions: how much is measured does not tell.
+        # Based on a separate roofline and single submissions, independent of the number of
+        # measurements.
         return f"{near} llm"
     boards = (board.key, other.key)
     if all(fit.has_measured(key, workload.family) for key in boards):
@@ -213,14 +214,14 @@ def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: B
 def place_ratio(
     workload: ComparedWorkload, place: GpuPlace, other: GpuPlace, table: RatioTable
 ) -> EstimateInterval:
-    """The throughput of the other place over that of the first, neighbors of slices idle."""
+    """Throughput of the other place divided by that of the first, with idle neighbors of slices."""
     settings = place.memory_settings
     boards = throughput_ratio(workload, place.board, other.board, table, settings)
     if place.name == other.name or (place.slice is None and other.slice is None):
         return boards
     rate, other_rate = _rate(workload, place), _rate(workload, other)
     ratio = boards.value * other_rate.value / rate.value
-    # The three are wrong for reasons of their own.
+    # The three errors are independent.
     logs = [math.log(each.high / each.value) for each in (boards, rate, other_rate)]
     return EstimateInterval.around(ratio, math.exp(math.hypot(*logs)))
 

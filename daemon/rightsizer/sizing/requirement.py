@@ -1,4 +1,4 @@
-"""Requirement: a model, a task, how much of it in which unit, and on what."""
+"""Requirement: model, task, load, and constraints on hardware."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,7 +13,7 @@ _BATCHES_WAITED: Final = 2.0
 
 
 class ModelTask(StrEnum):
-    """What the model does."""
+    """Use of a model."""
 
     INFERENCE = "inference"
     TRAINING = "training"
@@ -22,12 +22,12 @@ class ModelTask(StrEnum):
 
     @property
     def trains(self) -> bool:
-        """Whether there are gradients."""
+        """Whether gradients are computed."""
         return self is not ModelTask.INFERENCE
 
 
 class Recompute(StrEnum):
-    """Which activations are computed again in the backward pass."""
+    """Activations recomputed in the backward pass."""
 
     NONE = "none"
     SELECTIVE = "selective"
@@ -35,85 +35,85 @@ class Recompute(StrEnum):
 
 
 class Optimizer(StrEnum):
-    """How weights are updated, and what is kept for it."""
+    """Algorithm that updates weights, and its state."""
 
     ADAMW = "adamw"
-    """With an fp32 master copy beside 16-bit weights."""
+    """With an fp32 master copy of 16-bit weights."""
     ADAMW_BF16 = "adamw-bf16"
     ADAMW_8BIT = "adamw-8bit"
     SGD = "sgd"
 
 
 class Offload(StrEnum):
-    """What of training waits in the memory of the host."""
+    """Part of training state offloaded to host memory."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"
-    """The states and the update itself, as ZeRO-Offload (arXiv:2101.06840) does it."""
+    """States and the update itself, as in ZeRO-Offload (arXiv:2101.06840)."""
     ACTIVATIONS = "activations"
-    """Of all layers but those at work; they come back over PCIe while others are computed."""
+    """Of all inactive layers; transferred back over PCIe while others are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precisions:
-    """What is kept in which format."""
+    """Number formats by use."""
 
     weights: NumberFormat = NumberFormat.BF16
     kv_cache: NumberFormat | None = None
-    """bf16 where it is not given, fp32 beside fp32 weights: engines quantize it on request."""
+    """By default bf16, or fp32 with fp32 weights: engines quantize it only on request."""
     activations: NumberFormat = NumberFormat.BF16
     gradients: NumberFormat | None = None
-    """As the optimizer has them where it is not given."""
+    """By default as required by the optimizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLoad:
-    """What is asked of a model that serves."""
+    """Load of a served model."""
 
     input_tokens: float = 1024.0
     output_tokens: float = 256.0
     concurrency: float | None = None
-    """Requests in flight; the most that memory and latency allow where it is not given."""
+    """Requests in flight; by default the maximum allowed by memory and latency."""
     tokens_per_second: float | None = None
-    """Work of all requests together, to be reached, in the model's unit: output tokens; sequences,
-    images, samples or seconds of sound of models that do not answer in tokens (`WorkUnit`)."""
+    """Required total throughput in the model's unit: output tokens, or for models without token
+    output sequences, images, samples or seconds of audio (`WorkUnit`)."""
     ttft_ms: float | None = None
-    """The longest time to the first token."""
+    """Maximum time to first token."""
     tpot_ms: float | None = None
-    """The longest time between two tokens."""
+    """Maximum time between two tokens."""
     latency_ms: float | None = None
-    """The longest time to the whole answer."""
+    """Maximum time to the complete answer."""
     ttft_percentile: float | None = None
-    """Of the requests, how many per cent are to see it; the mean where it is not given. The same
-    of the next two."""
+    """Percentage of requests that must meet it; by default the mean must. Likewise for the next
+    two."""
     tpot_percentile: float | None = None
     latency_percentile: float | None = None
     burstiness: float | None = None
-    """Of open arrivals: the squared coefficient of variation of the times between them, 1 where
-    they are Poisson's; as the settings have it where it is not given."""
+    """For open arrivals: squared coefficient of variation of interarrival times, 1 for
+    Poisson; by default from the settings."""
     is_closed: bool = False
-    """Whether each request follows another's answer, although a rate is given."""
+    """Whether each request follows the answer to another one, although a rate is given."""
     chunk_seconds: float | None = None
-    """Of new sound in a request, of models that hear; the most they take where it is not given."""
+    """New audio per request of speech models; by default their maximum."""
     prefix_cache_ratio: float = 0.0
-    """Tokens of prompts that an engine's prefix cache holds already, of all tokens of prompts."""
+    """Fraction of prompt tokens already in an engine's prefix cache."""
 
     @property
     def is_open(self) -> bool:
-        """Whether requests arrive at a rate, however many are in flight."""
+        """Whether requests arrive at a rate, regardless of the number in flight."""
         is_rate = self.tokens_per_second is not None and self.concurrency is None
         return is_rate and not self.is_closed
 
     @property
     def has_targets(self) -> bool:
-        """Whether a latency is asked for."""
+        """Whether there is a latency limit."""
         return any((self.ttft_ms, self.tpot_ms, self.latency_ms))
 
     def answer_ms(self, first_ms: float, between_ms: float | None) -> float:
-        """Until an answer is whole, by the times to the first token and between tokens.
+        """Time to a complete answer, from the times to the first token and between tokens.
 
-        An answer of one pass, which has no time between tokens, waits for the batch before its own:
-        that is what the slowest hundredth of requests see.
+        An answer from a single pass, without time between tokens, waits for the batch before its
+        own: this is the experience of the slowest 1% of requests.
         """
         if between_ms is None:
             return _BATCHES_WAITED * first_ms
@@ -121,19 +121,19 @@ class RequestLoad:
 
 
 class WorkUnit(StrEnum):
-    """What people count the work of a model in."""
+    """Unit of a model's work."""
 
     TOKENS = "tokens"
-    """Of the output."""
+    """Output tokens."""
     SEQUENCES = "sequences"
-    """Read by an encoder: a text to embed, to classify or to rank."""
+    """Read by an encoder: a text to embed, classify or rank."""
     IMAGES = "images"
     SAMPLES = "samples"
     AUDIO_SECONDS = "audio-seconds"
 
 
 def work_unit(model: Model) -> WorkUnit:
-    """The unit of what a model serves."""
+    """Unit of work of a served model."""
     if isinstance(model, Transformer):
         if model.sound_seconds:
             return WorkUnit.AUDIO_SECONDS
@@ -142,7 +142,7 @@ def work_unit(model: Model) -> WorkUnit:
 
 
 def units_per_request(model: Model, load: RequestLoad) -> float:
-    """How much of it one request is."""
+    """Work per request in that unit."""
     match work_unit(model):
         case WorkUnit.TOKENS:
             return max(1.0, load.output_tokens)
@@ -153,7 +153,7 @@ def units_per_request(model: Model, load: RequestLoad) -> float:
 
 
 def units_per_token(model: Model, load: RequestLoad) -> float:
-    """How much of it one token is that serving counts: of the output, of an encoder the input."""
+    """Work per counted token in that unit: output tokens, or input tokens of an encoder."""
     if not isinstance(model, Transformer):
         return 1.0
     tokens = load.input_tokens if model.is_encoder else load.output_tokens
@@ -162,14 +162,14 @@ def units_per_token(model: Model, load: RequestLoad) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a model is trained."""
+    """Training configuration."""
 
     micro_batch: int = 1
-    """Sequences, or images, of one GPU at a time."""
+    """Sequences or images per GPU and pass."""
     global_batch: int | None = None
     sequence: int = 2048
     tokens: float | None = None
-    """To be trained on in all."""
+    """Total number to train on."""
     recompute: Recompute = Recompute.NONE
     zero_stage: int = 0
     flash_attention: bool = True
@@ -184,45 +184,45 @@ class Lora:
 
     rank: int = 8
     targets: tuple[str, ...] = ("q", "k", "v", "o")
-    """Matrices that have one: of `q`, `k`, `v`, `o`, `gate`, `up`, `down`, `head`."""
+    """Matrices with an adapter: of `q`, `k`, `v`, `o`, `gate`, `up`, `down`, `head`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How a model is spread."""
+    """Distribution of a model over GPUs."""
 
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
     expert: int = 1
-    """Replicas that hold one copy of the experts between them, with attention each of its own."""
+    """Replicas that share one copy of the experts, each with its own attention."""
 
     def __str__(self) -> str:
-        """`tensor 4, data 2`: what is more than one."""
+        """Format as `tensor 4, data 2`, without degrees of one."""
         return ", ".join(f"{name} {count}" for name, count in asdict(self).items() if count > 1)
 
     @property
     def gpus(self) -> int:
-        """All of them."""
+        """Total number of GPUs."""
         return self.tensor * self.pipeline * self.data
 
 
 @dataclass(frozen=True, slots=True)
 class LoadGrowth:
-    """How the load grows."""
+    """Growth of the load."""
 
     per_month_ratio: float = 0.0
     months: int = 0
 
     @property
     def factor(self) -> float:
-        """The load at the end, of today's."""
+        """Final load relative to today's."""
         return float((1.0 + self.per_month_ratio) ** self.months)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Everything that a plan starts from."""
+    """Input of a plan."""
 
     model: Model
     task: ModelTask = ModelTask.INFERENCE
@@ -235,39 +235,39 @@ class Requirement:
     """`None` to search for the best."""
     growth: LoadGrowth = field(default_factory=LoadGrowth)
     gpus: tuple[str, ...] = ()
-    """Catalogue keys or NVML names; all that are known where there are none."""
+    """Catalogue keys or NVML names; empty for all known boards."""
     prices: Mapping[str, float] = field(default_factory=dict)
-    """Dollars an hour by GPU, before those of the catalogue."""
+    """Dollars per hour by GPU, overriding the catalogue."""
     provider: str = ""
-    """The clouds whose instances and prices count, between commas, or `any` of those whose
-    instances are known; boards by their median price, in any number, where it is empty."""
+    """Clouds whose instances and prices are used, separated by commas, or `any` for all with known
+    instances; if empty, boards at their median price, in any number."""
     spares: int = 0
-    """Instances, or replicas where no cloud is named, that may fail: 1 for N+1."""
+    """Instances, or replicas if no cloud is named, that may fail: 1 for N+1."""
     budget: float | None = None
-    """Dollars an hour that all GPUs may cost at most."""
+    """Maximum cost of all GPUs in dollars per hour."""
     carbon_grams_per_kilowatt_hour: float | None = None
-    """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""
+    """Carbon dioxide equivalents, overriding the setting; carbon is omitted without either."""
 
     @property
     def unit(self) -> WorkUnit:
-        """What is served, or trained on."""
+        """Unit of serving or training work."""
         is_of_tokens = self.task.trains and isinstance(self.model, Transformer)
         return WorkUnit.TOKENS if is_of_tokens else work_unit(self.model)
 
     @property
     def unit_text(self) -> str:
-        """The same, of tokens with which they are."""
+        """Unit as text, which distinguishes output and trained tokens."""
         kind = "trained" if self.task.trains else "output"
         return f"{kind} tokens" if self.unit is WorkUnit.TOKENS else str(self.unit)
 
     @property
     def answers_in_tokens(self) -> bool:
-        """Whether its work is done token by token; else a batch at a time."""
+        """Whether work is done token by token, rather than in batches."""
         return self.unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
 
     @property
     def requests_per_second(self) -> float | None:
-        """What is asked for; `None` where no rate is, and in training."""
+        """Required rate; `None` if there is none, and in training."""
         asked = self.load.tokens_per_second
         if asked is None or self.task.trains:
             return None

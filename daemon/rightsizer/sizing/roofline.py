@@ -1,4 +1,4 @@
-"""Roofline of a board: formats, collectives, seconds of a pass, and language models on it."""
+"""Roofline of a board: formats, collectives, time of a pass, and language models on it."""
 
 import math
 from collections.abc import Iterable
@@ -16,53 +16,53 @@ _UNITS: Final = {
     NumberFormat.INT8: (Precision.INT8, "Turing and later"),
     NumberFormat.NVFP4: (Precision.FP4, "Blackwell and later"),
 }
-"""Of formats whose engines quantize activations too, and which boards those are; all others but
+"""Formats with activation quantization in engines, and boards that support them; all others except
 fp32 are unpacked to 16 bits."""
 _VENDOR_UNPACKING: Final = "NVIDIA"
 _ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
-"""Of a small sum over links of their own, by GPUs, at most: serving engines sum small messages with
-kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
-H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
+"""Maximum latency of a small all-reduce over dedicated links, by GPUs: serving engines use kernels
+of their own for small messages, so NCCL's higher latency on newer boards does not apply. Measured
+on the H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
 _PCIE_SHARE: Final = 0.6
 _SLOT_SHARE: Final = 0.2
-"""Of a slot's bandwidth, that sums over boards without links reach at least: the geometric mean of
-those measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
+"""Minimum fraction of slot bandwidth reached by all-reduces without links: geometric mean of those
+measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
 _SMALL_SECONDS: Final = 1e-5
-"""Of handing on, and of each doubling of a group that was not measured; assumed."""
+"""Latency of a transfer, and of each doubling of an unmeasured group; assumed."""
 _SEND_SHARE: Final = 0.85
-"""Of a link's bandwidth, from one GPU to the next (85-92% over PCIe)."""
+"""Fraction of link bandwidth from one GPU to the next (85-92% over PCIe)."""
 _WORKING_BYTES: Final = 2e9
 """For activations and libraries."""
 _MOST_REQUESTS: Final = 1024.0
-"""Of one GPU; more do not make it faster."""
+"""Per GPU; more do not increase throughput."""
 _TENSOR: Final = (1, 2, 4, 8)
 _WEIGHT_BYTES: Final = {Precision.FP4: 0.5625, Precision.FP8: 1.0, Precision.INT8: 1.0}
 _READ_RATIO: Final = 0.8
 _STAGES_RATIO: Final = 0.5
-"""What a pipeline over GPUs without links leaves; assumed."""
+"""Efficiency of a pipeline over GPUs without links; assumed."""
 _LEAST_REQUESTS: Final = 4.0
-"""Of one GPU, where memory or latency allows fewer: such a board serves a smaller model, with as
-little space beside it."""
+"""Per GPU, if memory or latency allows fewer: such a board serves a smaller model with equally
+little free memory."""
 _DEFAULTS: Final = MemorySettings()
 
 
 @dataclass(frozen=True, slots=True)
 class BoardFormat:
-    """What becomes of weights in a format on a board."""
+    """Execution of a weight format on a board."""
 
     name: str
-    """What it runs in: `fp8`, `fp16`, or `fp8 as bf16` where weights are unpacked."""
+    """Effective format: `fp8`, `fp16`, or `fp8 as bf16` if weights are unpacked."""
     note: str = ""
-    """What differs from the format asked for."""
+    """Difference from the requested format."""
     fault: str = ""
-    """Why it cannot run them at all."""
+    """Reason if the format is unsupported."""
 
 
 def board_format(board: Board, asked: NumberFormat, *, trains: bool) -> BoardFormat:
-    """The format of a board where weights in another are asked for.
+    """Format that a board uses for weights in a requested format.
 
-    Before Ampere there is no bf16, and engines take fp16, of the same size. Kernels that unpack
-    weights of 8 and 4 bits to 16 bits as they read them (Marlin in vLLM and SGLang) need Ampere.
+    Boards before Ampere lack bf16, so engines use fp16 with the same size. Kernels that unpack
+    8-bit and 4-bit weights to 16 bits as they read them (Marlin in vLLM and SGLang) need Ampere.
     """
     if asked is NumberFormat.BF16:
         if board.computes_in_bf16:
@@ -86,7 +86,7 @@ def board_format(board: Board, asked: NumberFormat, *, trains: bool) -> BoardFor
 
 
 def compute_format(board: Board, number_format: NumberFormat) -> Precision:
-    """That of the weights where the board has units for it and they are faster, else 16 bits."""
+    """Format of the weights if the board computes faster in it, else 16 bits."""
     usual = Precision.BF16
     if number_format is NumberFormat.FP32 and board.peak(Precision.FP32) is not None:
         return Precision.FP32
@@ -95,12 +95,12 @@ def compute_format(board: Board, number_format: NumberFormat) -> Precision:
 
 
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:
-    """What large products of such weights reach; 0 where the board's peak is not known."""
+    """Throughput of large products with such weights; 0 if the board's peak is unknown."""
     return board.achieved(compute_format(board, number_format)) or 0.0
 
 
 def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
-    """A sum of so many bytes over so many boards."""
+    """Time of an all-reduce over equal boards."""
     if gpus == 1:
         return 0.0
     cost, moved = _all_reduce(board, gpus), 2.0 * (gpus - 1) / gpus * payload_bytes
@@ -108,23 +108,23 @@ def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
 
 
 def send_seconds(board: Board, payload_bytes: float) -> float:
-    """Handing so many bytes to the next stage."""
+    """Time of a transfer to the next pipeline stage."""
     link = board.link_bytes_per_second or board.pcie_bytes_per_second
     return _SMALL_SECONDS + payload_bytes / (_SEND_SHARE * link)
 
 
 def _all_reduce(board: Board, gpus: int) -> AllReduce:
-    """As measured or assumed for such a group, or the next larger one."""
+    """Cost for a group of this size or the next larger one, as measured or assumed."""
     if not board.all_reduce:
         return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
     largest = max(board.all_reduce)
     count = min((each for each in board.all_reduce if each >= gpus), default=largest)
     cost = board.all_reduce[count]
     if count < gpus:
-        # Of a group larger than any that is known: as slow as the largest, each step as long.
+        # Group larger than any known one: bandwidth of the largest, latency in proportion.
         return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
     if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
-        # Servers differ; what is measured on one of them may be its own.
+        # Servers differ; a measurement on one of them may not apply to others.
         least = _SLOT_SHARE * board.pcie_bytes_per_second
         return AllReduce(max(least, cost.bytes_per_second), cost.small_message_seconds)
     small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])
@@ -132,18 +132,18 @@ def _all_reduce(board: Board, gpus: int) -> AllReduce:
 
 
 SERVER_GPUS: Final = 8
-"""Of a usual server, whose links come first where more exchange."""
+"""In a usual server; used first if more GPUs exchange."""
 
 
 def joined_gpus(board: Board) -> int:
-    """How many are joined without a network between: by links, or in a usual server."""
+    """Number of GPUs connected without a network: by links, or in a usual server."""
     return max(SERVER_GPUS, board.linked_gpu_count or 1)
 
 
 def group_sum_seconds(
     board: Board, gpus: int, payload_bytes: float, network_bytes_per_second: float
 ) -> float:
-    """A sum over boards of one server or several, which each sum their own first."""
+    """Time of an all-reduce over boards in one or several servers, first within each server."""
     joined = joined_gpus(board)
     if gpus <= joined:
         return all_reduce_seconds(board, gpus, payload_bytes)
@@ -154,7 +154,7 @@ def group_sum_seconds(
 
 
 class Bound(StrEnum):
-    """What most of the time goes to."""
+    """Largest part of the time."""
 
     COMPUTE = "compute"
     BANDWIDTH = "bandwidth"
@@ -163,7 +163,7 @@ class Bound(StrEnum):
 
 
 class PassCost(NamedTuple):
-    """Parts that add up: of what overlaps, each has what is due to it."""
+    """Additive parts of the time of a pass; overlapping work is split by its share."""
 
     compute: float = 0.0
     bandwidth: float = 0.0
@@ -172,16 +172,16 @@ class PassCost(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Total time."""
         return self.compute + self.bandwidth + self.communication + self.latency
 
     @property
     def bound(self) -> Bound:
-        """The largest part."""
+        """Largest part."""
         return tuple(Bound)[self.index(max(self))]
 
     def plus(self, other: "PassCost", times: float = 1.0) -> "PassCost":
-        """Both, the other several times."""
+        """Sum with a multiple of another cost."""
         return PassCost(
             self.compute + times * other.compute,
             self.bandwidth + times * other.bandwidth,
@@ -192,32 +192,32 @@ class PassCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A language model, and what it is asked."""
+    """Language model and its load."""
 
     parameters: float
     layers: int
     hidden: int
     cache_elements: float
-    """Of one token."""
+    """Per token."""
     prompt_tokens: float
     answer_tokens: float
 
     @property
     def context_tokens(self) -> float:
-        """Of a request, on average over its answer."""
+        """Tokens in context per request, averaged over its answer."""
         return self.prompt_tokens + self.answer_tokens / 2.0
 
     @property
     def tokens_per_answer_token(self) -> float:
-        """All that are computed, those of the prompt among them."""
+        """Computed tokens per output token, including the prompt's."""
         return 1.0 + self.prompt_tokens / self.answer_tokens
 
 
 LARGE: Final = ServedModel(69e9, 80, 8192, 163840.0, 294.0, 294.0)
-"""Llama 2 70B (its config.json) on OpenOrca, as MLPerf inference serves it."""
+"""Llama 2 70B (its config.json) on OpenOrca, as in MLPerf inference."""
 SMALL: Final = ServedModel(8e9, 32, 4096, 65536.0, 778.0, 80.0)
-"""Llama 3.1 8B (its config.json) on summaries of CNN/DailyMail, as MLPerf inference serves it and
-GPT-J before it."""
+"""Llama 3.1 8B (its config.json) on summaries of CNN/DailyMail, as in MLPerf inference, earlier
+with GPT-J."""
 
 
 def llm_tokens_per_second(
@@ -227,10 +227,10 @@ def llm_tokens_per_second(
     step_limit_seconds: float | None = None,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
-    """Answered tokens of one GPU in the best of these formats, at the best tensor parallel degree.
+    """Output tokens per GPU in the best of these formats, at the best tensor parallel degree.
 
     Raises:
-        ValueError: the board computes in none of them.
+        ValueError: the board supports none of them.
     """
     free = usable_bytes(board.memory_bytes, memory_settings) - _WORKING_BYTES
 
@@ -250,7 +250,7 @@ def llm_tokens_per_second(
         if gpus > 1:
             payload = requests * model.tokens_per_answer_token * model.hidden * 2.0
             sums = 2.0 * model.layers * all_reduce_seconds(board, gpus, payload)
-            # Slow links are spared by stages, which wait for each other instead.
+            # Pipeline stages avoid slow links, at the cost of waiting for each other.
             step = min(step + sums, step / _STAGES_RATIO)
         return requests / (gpus * step)
 

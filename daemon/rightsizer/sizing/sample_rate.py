@@ -1,4 +1,4 @@
-"""Rates of models of images and of tables: computing and moving added, and starting kernels."""
+"""Rates of image and table models: sum of compute, memory traffic and kernel launches."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,9 +26,9 @@ from rightsizer.sizing.settings import SampleSettings
 SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel
 
 _BACKWARD: Final = 3.0
-"""Of a forward pass, with the backward pass that goes with it."""
+"""Forward and backward pass together, relative to the forward pass."""
 _FROZEN_BACKWARD: Final = 2.0
-"""The same where weights have no gradient."""
+"""The same without gradients of weights."""
 _UPDATE_BYTES: Final = 30.0
 _GRADIENT_BYTES: Final = 2.0
 _DEFAULTS: Final = SampleSettings()
@@ -38,7 +38,7 @@ _BATCHES: Final[Mapping[type, float]] = {
     Diffusion: 1.0,
     RecommenderModel: 65536.0,
 }
-"""Samples at a time of one GPU where no concurrency is given; enough to fill it."""
+"""Default number of samples per GPU and pass, large enough to fill it."""
 _PROMPT_TOKENS: Final = 77.0
 
 
@@ -53,11 +53,11 @@ class SampleStep:
 
 @dataclass(frozen=True, slots=True)
 class SampleRate:
-    """Images or samples that all GPUs of a layout make together."""
+    """Throughput of all GPUs of a layout, in images or samples."""
 
     samples_per_second: EstimateInterval
     batch_seconds: EstimateInterval
-    """Until a batch of as many as are in flight is done."""
+    """Time of a batch with all samples in flight."""
     concurrency: float
 
 
@@ -68,10 +68,10 @@ def sample_rate(
     concurrency: float | None = None,
     settings: SampleSettings = _DEFAULTS,
 ) -> SampleRate:
-    """The rate at which a model of images or tables serves.
+    """Serving rate of a model of images or tables.
 
     Raises:
-        TypeError: the model is one of tokens.
+        TypeError: the model processes tokens.
     """
     model = requirement.model
     if isinstance(model, Transformer):
@@ -84,7 +84,7 @@ def sample_rate(
     return SampleRate(made, EstimateInterval.around(step.seconds, factor), concurrency)
 
 
-def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
+def sample_step(  # noqa: PLR0913 - the last two distinguish serving from training.
     model: SampleModel,
     requirement: Requirement,
     board: Board,
@@ -94,7 +94,7 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
     samples: float | None = None,
     trains: bool = False,
 ) -> SampleStep:
-    """One pass over a batch; forward and backward where it trains."""
+    """One pass over a batch: forward, in training also backward."""
     batch = float(requirement.training.micro_batch) if samples is None else samples
     ranks = layout.tensor * layout.pipeline
     flops = forward_flops(model, settings, trains=trains) * batch
@@ -103,7 +103,7 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
     if trains:
         flops *= _BACKWARD if trains_all else _FROZEN_BACKWARD
     if trains_all:
-        # What replicas exchange, and the optimizer.
+        # Exchange between replicas, and optimizer.
         trained = count_parameters(model).total
         if isinstance(model, RecommenderModel):
             trained = model.dense_parameters
@@ -120,7 +120,7 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
 def forward_flops(
     model: SampleModel, settings: SampleSettings = _DEFAULTS, *, trains: bool = False
 ) -> float:
-    """Of one sample: a whole picture of a diffusion model, one step of it where it trains."""
+    """FLOPs per sample; for a diffusion model all steps of an image, in training one step."""
     match model:
         case ConvolutionalNetwork():
             return model.forward_flops
@@ -157,7 +157,7 @@ def _speed(
     return achieved * (settings.table_product_ratio if is_of_tables else settings.product_ratio)
 
 
-def _moved_seconds(  # noqa: PLR0913 - as above.
+def _moved_seconds(  # noqa: PLR0913 - likewise.
     model: SampleModel,
     requirement: Requirement,
     board: Board,
@@ -166,7 +166,7 @@ def _moved_seconds(  # noqa: PLR0913 - as above.
     *,
     trains: bool,
 ) -> float:
-    """What memory moves: activations, weights once a pass, rows of tables."""
+    """Time of memory traffic: activations, weights once per pass, table rows."""
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
     precisions = requirement.precision
     kept = precisions.activations if trains else precisions.weights

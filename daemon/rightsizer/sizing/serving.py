@@ -1,4 +1,4 @@
-"""Serving speed of a language model: TTFT, TPOT, tokens a second, best concurrency, error."""
+"""Serving speed of a language model: TTFT, TPOT, tokens per second, best concurrency, error."""
 
 import math
 from bisect import bisect_left
@@ -21,25 +21,25 @@ from rightsizer.sizing.settings import ServingErrorSettings, ServingModelSetting
 
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
-"""Of encoders, in one pass."""
+"""For encoders, in one pass."""
 _LITTLE: Final = 0.01
 _LEFT: Final = 0.02
-"""Of what can be answered at most, what arrivals leave: nearer to it all waits grow without end."""
+"""Reserve below the maximum throughput: closer to it, waits grow without bound."""
 _DEFAULTS: Final = ServingModelSettings()
 
 
 class ErrorFactors(NamedTuple):
-    """Within which what is measured lies with a probability of 90%."""
+    """Error factors that contain measured values with a probability of 90%."""
 
     below: float
-    """How much shorter a time is, and how much higher a rate."""
+    """For shorter times and higher rates."""
     above: float
     first_below: float
-    """Of the time to the first token."""
+    """For the time to the first token."""
     first_above: float
 
     def around(self, value: float) -> EstimateInterval:
-        """A time to the first token."""
+        """Interval of a time to the first token."""
         return EstimateInterval(value, value / self.first_below, value * self.first_above)
 
 
@@ -84,10 +84,10 @@ def _is_other_kind(model: Transformer) -> bool:
 
 
 def _capacity(memory: ServingMemory, available_bytes: float) -> float:
-    """How many requests one replica runs at a time in so much of each GPU's memory; at least one.
+    """Concurrent requests per replica in the given memory of each GPU; at least one.
 
-    Engines hand out the cache as tokens come, so that it holds as many requests as are half done
-    on average. Where not even one fits, one is taken to run.
+    Engines allocate the cache as tokens arrive, so on average it holds as many requests as fit when
+    half done. If not even one fits, one is assumed to run.
     """
     replicas, load = memory.layout.data, memory.requirement.load
     surely = memory.largest_concurrency(available_bytes) / replicas
@@ -101,33 +101,33 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What those who ask see, with so many requests in flight."""
+    """Performance for users, at a number of requests in flight."""
 
     ttft_ms: EstimateInterval
-    """To the first token; of an encoder to the answer."""
+    """Time to first token; for an encoder to the answer."""
     tpot_ms: EstimateInterval
-    """Between two tokens; 0 for an encoder, which has no second."""
+    """Time between two tokens; 0 for an encoder, which has only one answer."""
     tokens_per_second: EstimateInterval
-    """Output tokens of all GPUs together; of an encoder input tokens."""
+    """Output tokens of all GPUs together; for an encoder input tokens."""
     bound: Bound
-    """What most of the time goes to."""
+    """Largest part of the time."""
     running: float
-    """Requests that the memory holds at a time, of those in flight; the others wait."""
+    """Requests in flight that fit in memory; the others wait."""
 
 
 class AnswerRound(NamedTuple):
-    """What one replica does while each request that runs gets its answer."""
+    """Work of one replica while each running request gets its answer."""
 
     step: PassCost
     prompt: PassCost
-    """One, of those that are computed together."""
+    """One of the prompts computed together."""
     beside: float
-    """Prompts that are computed beside a step."""
+    """Prompts computed together with a step."""
     seconds: float
 
 
 class Server:
-    """One model on boards of one kind in one layout; made once, asked for every concurrency."""
+    """One model on equal boards in one layout; created once, used for every concurrency."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Server:
         if available_bytes is None:
             available_bytes = usual_bytes(requirement, board.memory_bytes)
         if model.is_encoder and settings.chunk_tokens is None:
-            # Their batches are no prompts beside answers.
+            # Their batches contain no answers beside prompts.
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
         self.settings = settings = engine_settings(settings, requirement.engine, board)
         self.memory, self.available_bytes, self.load = memory, available_bytes, requirement.load
@@ -155,19 +155,19 @@ class Server:
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
         self._prompts = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
         self.prompt = self._prompts()
-        """One prompt through the model, less what the prefix cache holds of it."""
+        """One prompt, without the part in the prefix cache."""
         chunk = settings.chunk_tokens or math.inf
         self._prompts_together = chunk / max(1.0, tokens - cached_tokens)
         self._answer = max(1.0, self.load.output_tokens)
         self.capacity = _capacity(memory, available_bytes)
-        """Requests of one replica that its KV cache holds; the others wait for one to end."""
+        """Requests per replica that fit in its KV cache; others wait for one to end."""
         most = settings.requests_maximum
         self.places = self.capacity if most is None else min(self.capacity, float(most))
-        """Requests that one replica runs at a time, at most."""
+        """Maximum number of concurrent requests per replica."""
         self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
-        """With so many requests in flight on all GPUs together; a round that is known is given."""
+        """Performance at a concurrency over all GPUs; `generated` is the round if already known."""
         replicas = self.memory.layout.data
         asked = max(1.0, concurrency / replicas)
         running = min(asked, self.capacity)
@@ -177,9 +177,9 @@ class Server:
         return self._generating(asked, running, served, generated or self._round(running))
 
     def busy_with(self, running: float, requests_per_second: float | None = None) -> Serving:
-        """With so many requests in flight at each replica on average, as they come.
+        """Performance with random arrivals, by the average of requests in flight per replica.
 
-        Their rate is that at which they are answered, where it is not given.
+        The arrival rate defaults to the rate at which they are answered.
         """
         load, data = self.load, self.memory.layout.data
         at_work = min(max(1.0, running), self.capacity)
@@ -196,7 +196,7 @@ class Server:
         passes = max(1, math.ceil(load.input_tokens / chunk))
         pipeline, later = self.memory.layout.pipeline, (passes - 1) * step
         prompt = self.prompt.seconds / pipeline + later
-        # Those that come to one step go through together, and keep the GPU for less.
+        # Prompts that arrive during one step are computed together, in less time per prompt.
         together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
         waiting = queueing.first_token_waiting(each, step, (prompt, together), burstiness)
         residence = running / each if each else self._answer * step
@@ -212,27 +212,27 @@ class Server:
         return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
-        """Requests a second of all replicas with so many in flight at each."""
+        """Requests per second of all replicas at a concurrency per replica."""
         return self._tokens_per_second(max(1.0, running)) * min(1.0, running) / self._answer
 
     def running_at(self, requests_per_second: float) -> float:
-        """Requests in flight at each replica where so many a second arrive and are answered."""
+        """Requests in flight per replica at an arrival rate that is also answered."""
         return self.ends_at(requests_per_second)[1]
 
     def ends_at(self, requests_per_second: float) -> tuple[float, float]:
-        """The ends between which `running_at` lies."""
+        """Bracket of `running_at`."""
         ends = partial(queueing.halved, 0.0, self.places, times=_HALVINGS)
         return ends(lambda each: self.answered(each) < requests_per_second)
 
     def _stiffness(self, running: float, made: float) -> float:
-        """How much more is answered with a little more that runs, of as much more."""
+        """Relative increase of throughput per relative increase of running requests."""
         if running < 1.0:
             return 1.0
         then = self._tokens_per_second(running * (1.0 + _LITTLE))
         return max(0.0, (then / made - 1.0) / _LITTLE)
 
     def _tokens_per_second(self, running: float) -> float:
-        """Of all replicas with so many requests in flight at each; as `at` has it."""
+        """Throughput of all replicas at a concurrency per replica, consistent with `at`."""
         data = self.memory.layout.data
         if not self.is_causal:
             return self.at(running * data).tokens_per_second.value
@@ -246,12 +246,12 @@ class Server:
         answer, step = self._answer, self._step(running)
         beside = (running - 1.0) / answer / self.memory.layout.pipeline
         prompt = self._prompt_beside(beside)
-        # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
+        # Total work of the GPUs for a round of answers, independent of when prompts arrive.
         residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
         return AnswerRound(step, prompt, beside, residence)
 
     def _prompt_beside(self, others: float) -> PassCost:
-        """One prompt where so many come to each step: those that fit go through together."""
+        """One prompt at an arrival rate per step; prompts that fit are computed together."""
         together = min(others, self._prompts_together)
         if together <= 1.0:
             return self.prompt
@@ -261,14 +261,14 @@ class Server:
         self, asked: float, running: float, served: float, generated: AnswerRound
     ) -> Serving:
         step, prompt, beside, residence = generated
-        # Prompts that one finds before it, its own included. Requests that began together end
-        # together, and the next ones begin together again; lengths that differ and bursts that end
-        # draw them apart, so that a bunch grows with the root of their number.
+        # Prompts ahead, including its own. Requests that started together end together, and their
+        # successors start together again; different lengths and ending bursts spread them, so that
+        # a bunch grows with the square root of their number.
         bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
         alone = self.prompt.seconds
         first = step.seconds + max(bunch * alone, alone + beside * prompt.seconds)
         rate = served * self._answer / residence
-        # Prompts beside a step are surer to be cheaper than to be dearer.
+        # Prompts computed with a step may be cheaper than modeled, but hardly more expensive.
         whole = step.seconds + prompt.seconds * beside
         low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
         low, high = 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
@@ -278,7 +278,7 @@ class Server:
         return Serving(ttft, between, made, bound, served)
 
     def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
-        """To the first token, with what a request waits until it runs (Little's law)."""
+        """Time to first token, including the wait until a request runs (Little's law)."""
         queue = max(0.0, asked / running - 1.0) * stay
         return self.errors.around(1e3 * (seconds + queue))
 
@@ -296,7 +296,7 @@ def _part(percentile: float | None) -> float | None:
 
 
 def is_late(server: Server, serving: Serving) -> bool:
-    """Whether a latency of the load is missed, or kept with less than the headroom."""
+    """Whether a latency of the load is exceeded, or met with less than the headroom."""
     load, kept = server.load, 1.0 - server.settings.latency_headroom_ratio
     first, between = serving.ttft_ms.value, serving.tpot_ms.value
     answer = load.answer_ms(first, between if server.is_causal else None)
@@ -305,15 +305,15 @@ def is_late(server: Server, serving: Serving) -> bool:
 
 
 def most_running(server: Server) -> float:
-    """The most requests in flight at each replica, as they come, in time; 0 where not even few."""
-    # The more are answered, the more are in flight, so that these may be halved in their place.
+    """Maximum average of requests in flight per replica that meets latencies; 0 if none does."""
+    # Throughput increases with requests in flight, so bisection can use the latter.
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
     in_time = partial(queueing.halved, 0.0, most, times=_HALVINGS)
     return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
 
 
 def keeps_up(server: Server, requests_per_second: float) -> bool:
-    """Whether so many requests a second, as they come, are answered in time, but for a hair."""
+    """Whether a rate of random arrivals is answered in time, up to rounding."""
     most = (1.0 - _LEFT) * server.answered(server.places)
     if requests_per_second > most * (1.0 + 2.0 ** (1 - _HALVINGS)):
         return False
@@ -322,10 +322,10 @@ def keeps_up(server: Server, requests_per_second: float) -> bool:
 
 
 def best_concurrency(server: Server) -> int:
-    """The most requests in flight on all GPUs within memory and the latencies of the load.
+    """Maximum number of requests in flight on all GPUs within memory and latencies of the load.
 
-    0 where not even one for each replica is within them. Throughput grows with every request, so
-    that the same is best where no latency is asked for.
+    0 if not even one per replica is. Throughput increases with every request, so this is also the
+    optimum without latencies.
     """
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas

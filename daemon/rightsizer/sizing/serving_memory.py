@@ -34,20 +34,20 @@ from rightsizer.sizing.settings import MemorySettings
 _SINGLE: Final = Parallelism()
 _DEFAULTS: Final = MemorySettings()
 _BLOCK_TOKENS: Final = 16
-"""Caches are handed out in blocks of so many tokens (vLLM's default)."""
+"""Block size of caches (vLLM's default)."""
 _STATE_BYTES: Final = 2.0
-"""States are kept as the model's own numbers are (vLLM's `mamba_cache_dtype: auto`)."""
+"""States use the model's own number format (vLLM's `mamba_cache_dtype: auto`)."""
 _UNBOUNDED = 1 << 20
-"""Requests of one replica, where none takes anything of its own."""
+"""Limit of requests per replica if none uses memory of its own."""
 
 
 def weight_bytes(
     model: Model, count: ParameterCount, number_format: NumberFormat, layout: Parallelism = _SINGLE
 ) -> float:
-    """Of the fullest GPU.
+    """Weights on the fullest GPU.
 
-    Quantized checkpoints keep embedding and head in 16 bits; those of recommenders are all that
-    there is to quantize, and of a diffusion model only the denoiser is.
+    Quantized checkpoints keep embedding and head in 16 bits, except for recommenders, where these
+    are all there is to quantize; for a diffusion model only the denoiser is quantized.
     """
     if isinstance(model, RecommenderModel):
         return placed_parameters(model, count, layout) * number_format.bytes_per_parameter
@@ -57,7 +57,7 @@ def weight_bytes(
     staged, ends = _placed(model, count, layout)
     spread = 0.0
     if layout.expert > 1 and isinstance(model, Transformer):
-        # Experts that other replicas hold, which share them.
+        # Experts held by the other replicas that share them.
         shared = expert_parameters(model, count) / (count.layers or 1.0)
         spread = shared * (1.0 - 1.0 / layout.expert) * staged
     kept = stored_parameters(model, count, number_format) * staged / (count.layers or 1.0)
@@ -79,9 +79,9 @@ def stored_parameters(model: Model, count: ParameterCount, number_format: Number
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:
-    """Parameters on the fullest GPU that training changes, before data parallelism shards them.
+    """Trainable parameters on the fullest GPU, before sharding by data parallelism.
 
-    Of a diffusion model that is the denoiser; text encoder and decoder stay as they are.
+    For a diffusion model these are the denoiser's; text encoder and decoder are not trained.
     """
     if isinstance(model, Diffusion):
         return model.parameters / layout.tensor
@@ -89,10 +89,10 @@ def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism =
 
 
 def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[float, float]:
-    """Parameters of the fullest stage's layers, and of its embedding and head.
+    """Parameters of layers in the fullest stage, and of its embedding and head.
 
-    The first stage holds the embedding and what is not read, the last one the head, or the
-    embedding again where they are one.
+    The first stage has the embedding and unread parameters, the last one the head, or a copy of
+    the embedding if they are shared.
     """
     if isinstance(model, LayeredModel):
         stage_share = math.ceil(model.layers / layout.pipeline) / model.layers
@@ -105,19 +105,19 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
-    """What one GPU keeps of a request, by how long it is."""
+    """Cache of a request on one GPU, by length."""
 
     bytes_per_token: float
-    """Of the layers that look back at everything."""
+    """For layers that see all tokens."""
     windowed_bytes_per_token: float = 0.0
     window_tokens: float = math.inf
     index_bytes_per_token: float = 0.0
-    """Of the keys that sparse attention picks its tokens by."""
+    """Keys for token selection in sparse attention."""
     state_bytes: float = 0.0
-    """Of recurrent layers, however long the request is."""
+    """For recurrent layers, independent of length."""
 
     def request_bytes(self, tokens: float) -> float:
-        """Of one request with so many tokens, in whole blocks."""
+        """Cache of a request of the given length, in whole blocks."""
         whole = _in_blocks(tokens)
         within = min(whole, _in_blocks(self.window_tokens))
         windowed = self.windowed_bytes_per_token * within if self.windowed_bytes_per_token else 0.0
@@ -126,10 +126,10 @@ class KvCache:
 
 
 def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _SINGLE) -> KvCache:
-    """The cache on the fullest GPU of a layout; empty for a model that keeps none.
+    """Cache on the fullest GPU of a layout; empty for a model without one.
 
-    Tensor parallelism divides the heads of keys and values, up to one a GPU. What latent attention
-    keeps has no heads and stays whole on each, and so do the keys of an indexer.
+    Tensor parallelism divides the heads of keys and values, down to one per GPU. The cache of
+    latent attention has no heads, so every GPU has all of it; likewise the keys of an indexer.
     """
     if not isinstance(model, Transformer):
         return KvCache(0.0)
@@ -156,10 +156,10 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:
-    """As given; else that of the model's own numbers, as vLLM's `auto` has it beside any weights.
+    """Format as given, else that of the model's numbers, like vLLM's `auto` with any weights.
 
-    Llama-3.1-70B in fp8, served with the default, was measured with x1.02 against a 16-bit cache
-    and with x1.05 against one of 8 bits (aiconfigurator's measurements, Apache-2.0).
+    Llama-3.1-70B in fp8 with the default was measured at x1.02 of the estimate with a 16-bit cache
+    and x1.05 of that with an 8-bit cache (aiconfigurator's measurements, Apache-2.0).
     """
     if precision.kv_cache is not None:
         return precision.kv_cache
@@ -171,7 +171,7 @@ def _in_blocks(tokens: float) -> float:
 
 
 class ServingMemory:
-    """One model in one layout; made once, asked for as many concurrencies as a search needs."""
+    """One model in one layout; created once, used for all concurrencies in a search."""
 
     def __init__(
         self, requirement: Requirement, layout: Parallelism, settings: MemorySettings = _DEFAULTS
@@ -182,11 +182,11 @@ class ServingMemory:
         self.weights_bytes = weight_bytes(model, count, weights, layout)
         self.cache = kv_cache(model, kv_cache_format(requirement.precision), layout)
         self.request_bytes = self.cache.request_bytes(load.input_tokens + load.output_tokens)
-        """The KV cache of one request at its longest."""
+        """KV cache of one request at its maximum length."""
         self._unpacked_bytes = dequantized_bytes(count, weights, layout)
 
     def at(self, concurrency: float) -> MemoryEstimate:
-        """With so many requests in flight on all GPUs together."""
+        """Memory at a concurrency over all GPUs."""
         requests = float(math.ceil(concurrency / self.layout.data))
         settings, model = self.settings, self.requirement.model
         graphs = 0.0
@@ -204,16 +204,16 @@ class ServingMemory:
         )
 
     def largest_concurrency(self, available_bytes: float) -> int:
-        """The most requests in flight on all GPUs together; 0 where not even one fits.
+        """Maximum number of requests in flight on all GPUs; 0 if not even one fits.
 
-        `available_bytes`: of each GPU, headroom already taken off.
+        `available_bytes`: per GPU, without headroom.
         """
         replicas, each = self.layout.data, self.request_bytes
         left = available_bytes - (self.at(replicas).total_bytes - each)
         if left < 0.0:
             return 0
-        # Of one replica: going by what each takes at least, and if all that is no cache were as
-        # large as it gets.
+        # Per replica: upper bound from the minimum per request, and lower bound with everything
+        # except the cache at its maximum.
         least = each or self._activation_bytes(2.0) - self._activation_bytes(1.0)
         most, surely = 1 + int(left / least) if least else _UNBOUNDED, 0
         if each:
@@ -258,10 +258,10 @@ class ServingMemory:
 def dequantized_bytes(
     count: ParameterCount, number_format: NumberFormat, layout: Parallelism
 ) -> float:
-    """The largest matrix in 16 bits, the head among them, where a format needs it unpacked.
+    """Largest matrix in 16 bits, including the head, for formats that must be unpacked.
 
-    bitsandbytes multiplies with an unpacked copy. Engines that quantize the head too (Lightning)
-    unpack that; those that leave it out need less than this.
+    bitsandbytes multiplies with an unpacked copy. Engines that also quantize the head (Lightning)
+    unpack it; engines that do not need less than this.
     """
     if not number_format.is_dequantized_whole:
         return 0.0

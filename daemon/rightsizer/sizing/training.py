@@ -1,4 +1,4 @@
-"""Training speed of a model: time of a step, traffic between GPUs, tokens a second, error."""
+"""Training speed of a model: step time, traffic between GPUs, tokens per second, error."""
 
 import math
 from typing import Final
@@ -21,56 +21,56 @@ from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.settings import SampleSettings, TrainingSettings
 
 _PASSES: Final = 2.0
-"""Through all weights, forward and backward."""
+"""Through all weights: forward and backward."""
 _UPDATE_BYTES: Final = 30.0
-"""Of a parameter: weight, gradient, master copy and both moments, read and written."""
+"""Per parameter: weight, gradient, master copy and both moments, read and written."""
 _MANY: Final = 4
-"""Micro batches of a pipeline for each of its stages, where the global batch is not given."""
+"""Default number of micro batches per pipeline stage, without a global batch."""
 _ATTENTION_FLOPS: Final = 12.0
 _MOST_IN_EXPERTS: Final = 0.9
-"""Of the parameters that one token passes."""
+"""Maximum fraction of the parameters used by one token."""
 _FLOPS: Final = 6.0
-"""Of a parameter and a token: two forward, two for the gradient of activations, two for its own."""
+"""Per parameter and token: two forward, two for the gradient of activations, two for its own."""
 _FROZEN_FLOPS: Final = 4.0
-"""The same of one that has no gradient, as beside adapters (LoRA). NeMo AutoModel counts so, too:
-176 TFLOP/s where Llama 3 70B is adapted at 608 tokens per second."""
+"""The same for parameters without gradient, such as frozen ones (LoRA). NeMo AutoModel counts
+likewise: 176 TFLOP/s for Llama 3 70B adapted at 608 tokens per second."""
 
 _FULL_SHARDING: Final = 3
-"""The stage of ZeRO that shards weights, too; FSDP does the same."""
+"""ZeRO stage that also shards weights, like FSDP."""
 _HALF_BYTES: Final = 2.0
-"""Of an element in 16 bits."""
+"""Per element in 16 bits."""
 _LAYER_SUMS: Final = 4
-"""Of a tensor parallel layer, forward and backward."""
+"""Per tensor parallel layer, forward and backward."""
 _REPEATED_SUMS: Final = 6
-"""The same where the forward pass is computed again."""
+"""The same if the forward pass is recomputed."""
 _LAYER_EXCHANGES: Final = 4
-"""Of a layer with experts: to them and back, forward and backward."""
+"""Per layer with experts: to them and back, forward and backward."""
 _DEFAULTS: Final = TrainingSettings()
 _SAMPLES: Final = SampleSettings()
 _KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
 class TrainingShape:
-    """What of a transformer a step's time goes by, over sequences of so many tokens."""
+    """Properties of a transformer that determine its step time, at a sequence length."""
 
     def __init__(self, model: LayeredModel, sequence: float) -> None:
         self.count, self.hidden = count_parameters(model), float(model.hidden)
         self.expert_parameters, self.experts_per_token = 0.0, 0
-        """Active ones in experts, and how many experts a token passes."""
+        """Active parameters in experts, and number of experts per token."""
         if isinstance(model, VisionTransformer):
             self.sequence, self.layers = float(model.tokens), float(model.layers)
             self.attended = float(model.layers * model.hidden)
             self.scores = self.attended / (model.hidden / model.heads) * self.sequence
             return
         self.sequence, self.layers = sequence, model.depth
-        """Layers of two parts each: attention and a feed-forward part."""
+        """Layers with two parts each: attention and a feed-forward part."""
         windowed = model.window_layers
         seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
         seeing = model.attending_layers - windowed + windowed * seen
         self.attended = float(model.heads * model.head_width) * seeing
-        """Width of all heads, over all layers, each by the part of the sequence it sees."""
+        """Width of all heads, summed over layers, weighted by the visible part of the sequence."""
         self.scores = self.attended / model.head_width * sequence
-        """Of one token, in all heads of all layers: what attention weighs other tokens by."""
+        """Attention scores per token, in all heads of all layers."""
         if model.experts > 1:
             matrices, per_token = 3 if model.gated_ffn else 2, model.experts_per_token
             one = float(matrices * model.hidden * model.ffn_width)
@@ -79,13 +79,13 @@ class TrainingShape:
             self.expert_parameters = min(passed, _MOST_IN_EXPERTS * self.count.linear)
 
     def model_flops(self, flops: float) -> float:
-        """Of one token, by those of a parameter, as utilization is counted (PaLM, appendix B)."""
+        """FLOPs per token as counted for MFU (PaLM, appendix B); `flops` is that per parameter."""
         passed = self.count.active + self.count.repeated
         return flops * passed + 12.0 * self.attended * self.sequence
 
 
 class TrainingStep:
-    """A step of one requirement on boards in a layout, in seconds of one micro batch on one GPU."""
+    """Step of a requirement on boards in a layout; times are per micro batch on one GPU."""
 
     def __init__(
         self,
@@ -100,22 +100,22 @@ class TrainingStep:
         self._trains_all = requirement.task is ModelTask.TRAINING
         self._tokens = training.micro_batch * shape.sequence
         self._linked = max(settings.node_gpus, board.linked_gpu_count or 1)
-        """GPUs that the board's links, or one server, join."""
+        """GPUs connected by links of the board or within one server."""
         self._batches = 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
-        """Micro batches of one step, on each GPU."""
+        """Micro batches per step on each GPU."""
         if training.global_batch is not None:
             batches = training.global_batch / (training.micro_batch * layout.data)
             self._batches = max(1.0, batches)
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Total time."""
         requirement, shape = self.requirement, self.shape
         layout, settings = self.layout, self.settings
         ranks = layout.tensor * layout.pipeline
         tokens = self._tokens / ranks
         is_fused = _is_fused(requirement, layout)
-        # Beside adapters nothing was fitted to runs whose micro batches grow with the room.
+        # With adapters there are no fitted runs in which saved memory enlarged micro batches.
         is_counted = is_fused or not self._trains_all
         whole = settings.fused_recompute_ratio if is_counted else settings.recompute_ratio
         repeated = {Recompute.NONE: 0.0, Recompute.SELECTIVE: settings.selective_ratio}
@@ -126,7 +126,7 @@ class TrainingStep:
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
         scores = 0.0 if requirement.training.flash_attention else shape.scores
         plain = _achieved(board, Precision.BF16)
-        # The same forward pass is a larger part of a step without gradients of weights.
+        # The same forward pass is a larger fraction of a step without gradients of weights.
         repeats = 1.0 + (again - 1.0) * (1.0 if self._trains_all else _FLOPS / _FROZEN_FLOPS)
         linear = self._product_seconds(is_fused=is_fused) * tokens * repeats
         attention = attended / (plain * settings.attention_ratio) * again
@@ -134,7 +134,7 @@ class TrainingStep:
         written = scores * settings.score_traffic * tokens / bandwidth * again
         unpacking = 0.0
         if requirement.task is ModelTask.FINETUNE_QLORA:
-            # Parameters of 4 bits that one GPU unpacks for a micro batch, each in every pass.
+            # 4-bit parameters that one GPU unpacks per micro batch, in every pass.
             once_more = requirement.training.recompute is Recompute.FULL
             unpacked = (_PASSES + once_more) * shape.count.layers / ranks
             unpacking = unpacked * settings.unpacking_traffic / bandwidth
@@ -142,10 +142,10 @@ class TrainingStep:
         shards = layout.data if requirement.training.zero_stage > 0 else 1
         updated = shape.count.total / (ranks * shards) if self._trains_all else 0.0
         update = self._update_seconds(updated, bandwidth) / batches
-        # Below it starting kernels sets the pace.
+        # Below this, kernel launches limit the speed.
         least = settings.layer_seconds * shape.layers / layout.pipeline
-        # Chunks of layers that one stage of a pipeline runs in turn, and how much longer a pipeline
-        # takes than its fullest stage.
+        # Chunks of layers run in turn by one pipeline stage, and extra time of a pipeline relative
+        # to its fullest stage.
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
         bubble = (layout.pipeline - 1) / (batches * turns)
         computing = linear + attention + elements + written + unpacking
@@ -153,7 +153,7 @@ class TrainingStep:
         return max(least, computing + exchange) * (1.0 + bubble) + update
 
     def _update_seconds(self, parameters: float, bandwidth: float) -> float:
-        """Of weights by their gradients, once a step: on the GPU, or on the host and back."""
+        """Time of the weight update, once per step: on the GPU, or on the host with transfers."""
         if self.requirement.training.offload is not Offload.OPTIMIZER:
             return parameters * _UPDATE_BYTES / bandwidth
         moved = 2.0 * _HALF_BYTES / self.board.pcie_bytes_per_second
@@ -161,7 +161,7 @@ class TrainingStep:
 
     @property
     def _offload_seconds(self) -> float:
-        """Of activations to the host and back, which computing hides as far as it takes longer."""
+        """Transfer time of activations to the host and back, hidden behind compute if shorter."""
         requirement, model = self.requirement, self.requirement.model
         training, layout = requirement.training, self.layout
         is_kept = training.offload is not Offload.ACTIVATIONS
@@ -172,20 +172,20 @@ class TrainingStep:
         return 2.0 * kept / min(self._batches, layout.pipeline) / self.board.pcie_bytes_per_second
 
     def _product_seconds(self, *, is_fused: bool) -> float:
-        """Of one token, on one GPU that holds the whole model."""
+        """Time per token, on one GPU that holds the whole model."""
         slower = self.shape.expert_parameters * (1.0 / self.settings.expert_ratio - 1.0)
         each = _FLOPS if self._trains_all else _FROZEN_FLOPS
         precision = training_precision(self.board, self.requirement)
-        # What a layer's products reach of the speed of large ones.
+        # Products of a layer relative to large ones.
         ratio = self.settings.hopper_ratio if self.board.architecture == "Hopper" else 1.0
-        # Products in 8 bits were measured with the casts that fused kernels do elsewhere.
+        # The ratio for 8 bits was measured with casts that fused kernels perform elsewhere.
         if not is_fused or precision is Precision.BF16:
             ratio *= self.settings.linear_ratio
         flops = each * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
 
     def _sum_seconds(self, gpus: int, payload_bytes: float) -> float:
-        """A sum over so many GPUs, beyond a server over the network too."""
+        """Time of an all-reduce; beyond one server it includes the network."""
         if gpus <= 1 or payload_bytes <= 0.0:
             return 0.0
         if gpus * self.layout.tensor <= self._linked:
@@ -195,7 +195,7 @@ class TrainingStep:
 
     @property
     def _tensor_seconds(self) -> float:
-        """Of tensor parallel: sums of the activations of each layer."""
+        """Time of tensor parallelism: all-reduces of the activations of each layer."""
         layout = self.layout
         if layout.tensor == 1:
             return 0.0
@@ -208,7 +208,7 @@ class TrainingStep:
 
     @property
     def _expert_seconds(self) -> float:
-        """Every token goes to its experts and back, half a sum's way."""
+        """Time to send every token to its experts and back; each way is half of an all-reduce."""
         shape, layout = self.shape, self.layout
         gpus = min(layout.gpus, self._linked)
         if gpus == 1 or not shape.experts_per_token:
@@ -220,7 +220,7 @@ class TrainingStep:
 
     @property
     def _replica_seconds(self) -> float:
-        """Gradients once a step, or all shards each micro batch, as far as nothing hides it."""
+        """Exposed time to exchange gradients once per step, or all shards per micro batch."""
         layout, held = self.layout, self.shape.count.total
         if layout.data == 1:
             return 0.0
@@ -231,7 +231,7 @@ class TrainingStep:
             is_unpacked = self.requirement.task is ModelTask.FINETUNE_QLORA
             weights = self.requirement.precision.weights
             gathered = weights.bytes_per_parameter if is_unpacked else _HALF_BYTES
-            # Gathering, or scattering, is half of a sum.
+            # A gather, or scatter, is half of an all-reduce.
             payload = (_PASSES * held * gathered + trained * _HALF_BYTES) / 2.0
         return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload / ranks)
 
@@ -241,7 +241,7 @@ def _achieved(board: Board, precision: Precision) -> float:
 
 
 def training_precision(board: Board, requirement: Requirement) -> Precision:
-    """What a board multiplies in: the narrower of weights, which QLoRA unpacks, and activations."""
+    """Format of products: the narrower of activations and weights, which QLoRA unpacks."""
     precisions = requirement.precision
     if requirement.task is ModelTask.FINETUNE_QLORA:
         return compute_format(board, precisions.activations)
@@ -250,7 +250,7 @@ def training_precision(board: Board, requirement: Requirement) -> Precision:
 
 
 def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether fused kernels run it, as in Megatron: layers are split, or in fp8."""
+    """Whether fused kernels are used, as in Megatron: with split layers, or in fp8."""
     precision, is_sharded = requirement.precision, requirement.training.zero_stage >= _FULL_SHARDING
     if requirement.task is ModelTask.FINETUNE_QLORA or is_sharded:
         return False
@@ -260,14 +260,14 @@ def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRate:
-    """How fast all GPUs of a layout train together."""
+    """Training speed of all GPUs of a layout together."""
 
     tokens_per_second: EstimateInterval
-    """Trained tokens; images or samples of models that know no tokens."""
+    """Trained tokens; images or samples for models without tokens."""
     mfu_ratio: float
-    """Model FLOPs of the dense peak of the format that is multiplied in."""
+    """Model FLOPs relative to the dense peak of the format of its products."""
     hours: EstimateInterval | None
-    """Of all the tokens to be trained on, where they are given."""
+    """Time for all tokens to train on, if given."""
 
 
 def training_rate(
@@ -277,7 +277,7 @@ def training_rate(
     settings: TrainingSettings = _DEFAULTS,
     samples: SampleSettings = _SAMPLES,
 ) -> TrainingRate:
-    """The rate of a training task, whether or not its memory fits."""
+    """Rate of a training task, regardless of whether memory suffices."""
     model = requirement.model
     if isinstance(model, LayeredModel):
         shape = TrainingShape(model, float(requirement.training.sequence))
@@ -302,7 +302,7 @@ def training_rate(
 def _error_factor(
     requirement: Requirement, board: Board, layout: Parallelism, settings: TrainingSettings
 ) -> float:
-    """Runs like those that the model was fitted on are known best."""
+    """Error factor; smallest for runs like those used in the fit."""
     is_known = (
         board.architecture == _KNOWN_ARCHITECTURE
         and (board.linked_gpu_count or 1) >= SERVER_GPUS

@@ -1,4 +1,4 @@
-"""The workloads that GPUs are compared by: what kind of model, trained or served, and how."""
+"""Workloads used to compare GPUs: kind of model, training or serving, and scenario."""
 
 import re
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ _PRECISIONS: Final[Mapping[str, Precision]] = {
     **{str(precision): precision for precision in Precision},
     "fp16": Precision.BF16,
     "nvfp4": Precision.FP4,
-    # Unpacked to 16 bits before it is multiplied with.
+    # Unpacked to 16 bits before the product.
     "int4": Precision.BF16,
 }
 
 
 class WorkloadActivity(StrEnum):
-    """What is done with a model."""
+    """Use of a model."""
 
     INFERENCE = "inference"
     TRAINING = "training"
 
 
 class ModelKind(StrEnum):
-    """Models that put alike demands on a GPU."""
+    """Models with similar demands on a GPU."""
 
     CNN = "cnn"
     DETECTION = "detection"
@@ -44,31 +44,31 @@ class ModelKind(StrEnum):
 
 
 class InferenceScenario(StrEnum):
-    """How a model is served."""
+    """Mode of serving."""
 
     OFFLINE = "offline"
-    """As much as memory holds at a time."""
+    """Batches as large as memory allows."""
     SERVER = "server"
-    """As much as is answered in time."""
+    """Batches limited by latency."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWorkload:
-    """A family at an activity, by the name that it is asked for with."""
+    """Model family and activity, with the name in the request."""
 
     name: str
     activity: WorkloadActivity
     family: ModelKind
     scenario: InferenceScenario | None = None
-    """`None` for both alike."""
+    """`None` for the mean of both."""
     gpus: int | None = None
-    """That train together; `None` for one and eight alike."""
+    """Number of GPUs that train together; `None` for the mean of one and eight."""
     precision: Precision | None = None
-    """The format to run in; the best usable one where it is `None`, or a board has none such."""
+    """Format to run in; the best one available if `None` or unsupported by a board."""
 
     @property
     def compute_share(self) -> float:
-        """The part of the time that matrix products take, by what is known of the family."""
+        """Fraction of time in matrix products, an estimate for the family."""
         return COMPUTE_SHARES[self.activity].get(self.family, USUAL_COMPUTE_SHARE)
 
 
@@ -78,14 +78,14 @@ COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = {
     for activity in WorkloadActivity
     for column in (f"{activity}_compute_share",)
 }
-"""By arithmetic per byte, before anything is measured: matrices of transformers are large,
-normalization and embedding tables are read and hardly computed with, training keeps and reads
-activations; those left out have the usual share."""
+"""Estimated by arithmetic intensity, not measured: matrices of transformers are large,
+normalization and embedding tables are mostly memory traffic, training stores and reads
+activations; omitted families have the usual share."""
 EXCHANGED_BYTES_PER_SECOND: Final[Mapping[ModelKind, float]] = {
     kind: float(row["exchanged_bytes_per_second"]) for kind, row in _ROWS.items()
 }
-"""What a GPU that trains with others hands on for each second that it computes as fast as an A100
-SXM of 80 GB; by arithmetic, before anything is measured."""
+"""Data sent per GPU in training, for each second of compute at the speed of an A100 SXM 80 GB;
+estimated arithmetically, not measured."""
 _SERVED: Final = WorkloadActivity.INFERENCE
 WORKLOADS: Final[Mapping[str, ComparedWorkload]] = {
     **{
@@ -108,14 +108,14 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     **{word: str(kind) for kind, row in _ROWS.items() for word in row["words"].split()},
     **{str(word): str(word) for word in (*WorkloadActivity, *InferenceScenario, *ModelKind)},
 }
-"""What people call activities, families, their models, and scenarios."""
+"""Words used for activities, families, their models, and scenarios."""
 _BESIDE_NAMES: Final = frozenset(("large", "base", "small", "instruct", "medium", "turbo"))
 
 
 def _plain_workload(name: str) -> str:
-    """`llm-serving` as `inference-llm`: activity, family, scenario, all as the table has them.
+    """Normalize a name to activity, family and scenario: `llm-serving` to `inference-llm`.
 
-    Serving is meant where nothing is said, and sizes of models do not matter: `whisper-large-v3`.
+    Serving is the default, and sizes of models are ignored: `whisper-large-v3`.
     """
     given = [(word, word.rstrip("0123456789.")) for word in re.findall(r"[^-_/ :]+", name.lower())]
     words = [
@@ -130,7 +130,7 @@ def _plain_workload(name: str) -> str:
 
 
 def parse_workload(name: str) -> ComparedWorkload:
-    """The workload of a name, which may be spelled like `llm-serving`."""
+    """Parse the name of a workload, also in forms such as `llm-serving`."""
     plain = name if name in WORKLOADS else _plain_workload(name)
     if plain in WORKLOADS:
         return WORKLOADS[plain]
@@ -143,7 +143,7 @@ def parse_workload(name: str) -> ComparedWorkload:
 
 
 def parse_precision(name: str) -> Precision:
-    """The format of a name."""
+    """Parse the name of a format."""
     if name not in _PRECISIONS:
         fault = f"precision: '{name}' is no format that GPUs compute in"
         raise RequirementError(f"{fault}; name one of {', '.join(_PRECISIONS)}")

@@ -1,4 +1,4 @@
-"""Profile of a measured workload: shares by telemetry, and times by a profiler's timeline."""
+"""Profile of a measured workload: shares from telemetry, and times from a profiler's timeline."""
 
 from enum import StrEnum
 from typing import Final, Self
@@ -9,15 +9,15 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 
 SMALL_KERNEL_SECONDS: Final = 10e-6
-"""Kernels that are shorter on average may be mostly latency, which is the same on any GPU. Source:
-a launch takes 5 to 20 us by HolisticTraceAnalysis, and a kernel of no work some 3 us."""
+"""Kernels with a shorter average may be mostly latency, which is the same on any GPU. Source:
+a launch takes 5 to 20 us according to HolisticTraceAnalysis, and an empty kernel about 3 us."""
 _UNKNOWN_IN_PRODUCTS_RATIO: Final = 0.5
-"""Of kernels whose names do not tell, those taken to be products of matrices; an assumption."""
+"""Fraction of kernels with inconclusive names assumed to be matrix products."""
 
 _NOTHING: Final = 1e-9
-"""Shares below it are what rounding left of none."""
+"""Smaller shares are rounding errors of 0."""
 _BY_TENSOR_CORES: Final = (Precision.TF32, Precision.FP32)
-"""The tensor cores know no fp32; a board without tf32 computes it in its vector pipes."""
+"""Tensor cores do not support fp32; a board without tf32 computes it in its vector pipes."""
 _HALVES: Final = (Precision.BF16,)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 
@@ -27,27 +27,27 @@ class ProfiledTime:
     """Parts of a device's time, which sum to 1."""
 
     tensor: float
-    """With a kernel that is known to use the tensor cores."""
+    """With a kernel known to use tensor cores."""
     plain: float
-    """With a kernel that is known to use none."""
+    """With a kernel known not to use them."""
     unknown: float
-    """With a kernel of which that is not known."""
+    """With a kernel of unknown kind."""
     collective: float
     """With a collective and no other kernel."""
     copy: float
     """With a copy and no kernel."""
     host_wait: float
-    """Without either, while the next kernel was not launched yet."""
+    """With neither, before the next kernel was launched."""
     gap: float
-    """Without either, for other reasons: between kernels, events, other streams."""
+    """With neither, for other reasons: between kernels, events, other streams."""
     launch: float = 0.0
-    """That of the host in calls that launch, of the whole; no part of the sum."""
+    """Host time in launch calls, relative to the whole; not part of the sum."""
     kernel_seconds: float = 1.0
     """Mean length of a kernel."""
 
     @property
     def kernels(self) -> float:
-        """With any kernel that is more than a collective by itself."""
+        """With any kernel other than a lone collective."""
         return self.tensor + self.plain + self.unknown
 
     @property
@@ -62,18 +62,18 @@ class ProfiledTime:
 
     @property
     def in_products(self) -> float:
-        """Taken to be bound by compute, where no counter tells."""
+        """Assumed to be compute-bound, without counters."""
         return self.tensor + self.unknown * _UNKNOWN_IN_PRODUCTS_RATIO
 
     @property
     def are_kernels_small(self) -> bool:
-        """Whether they may be mostly latency."""
+        """Whether kernels may be mostly latency."""
         return self.kernel_seconds < SMALL_KERNEL_SECONDS
 
     def at_busy(self, busy: float) -> "ProfiledTime":
-        """The same program in a window that was busy for another share of it.
+        """Parts of the same program in a window with another busy share.
 
-        Telemetry's window is longer than a profile, and no profiler slows it.
+        The window of telemetry is longer than a profile, and not slowed by a profiler.
         """
         idle = self.copy + self.host
         was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
@@ -87,10 +87,10 @@ class ProfiledTime:
         return replace(self, **parts)
 
     def kernel_range(self, speeds: CapacityRatios) -> tuple[float, float]:
-        """Within which its kernels would take, whichever resource each of them waits for.
+        """Minimum and maximum time of its kernels over all resources that each may wait for.
 
-        Kernels that use the tensor cores wait for them or for the memory, others for the vector
-        pipes or the memory; small ones may wait for nothing that differs between GPUs.
+        Kernels that use tensor cores wait for these or for memory, others for vector pipes or
+        memory; small ones may be independent of the GPU.
         """
         always = (1.0,) if self.are_kernels_small else ()
         tensor = (speeds.compute, speeds.memory_bandwidth, *always)
@@ -101,17 +101,17 @@ class ProfiledTime:
 
 
 class ComputeFormat(StrEnum):
-    """The format that the weights are in, which decides what the tensor cores compute in."""
+    """Format of the weights, which determines the format used by tensor cores."""
 
     precisions: tuple[Precision, ...]
-    """What the tensor cores compute in, best first; the rest where a board lacks it."""
+    """Formats for tensor cores, best first; later ones are used if a board lacks the first."""
     weight_bytes: float
-    """Of one weight, which is what reading it takes."""
+    """Size of one weight when read."""
 
     def __new__(
         cls, name: str, precisions: tuple[Precision, ...] = _HALVES, weight_bytes: float = 2.0
     ) -> Self:
-        """Make a member; of 16 bits where nothing else is said."""
+        """Create a member; 16 bits by default."""
         made = str.__new__(cls, name)
         made._value_, made.precisions, made.weight_bytes = name, precisions, weight_bytes
         return made
@@ -125,7 +125,7 @@ class ComputeFormat(StrEnum):
     FP4 = "fp4", _NARROWEST, 0.5
     NVFP4 = "nvfp4", _NARROWEST, 0.5
     INT4 = "int4", _HALVES, 0.5
-    """Unpacked to 16 bits before it is multiplied with; so are the next six."""
+    """Unpacked to 16 bits before the product; likewise the next six."""
     NF4 = "nf4", _HALVES, 0.5
     NF4_DOUBLE_QUANTIZED = "nf4-dq", _HALVES, 0.5
     Q4_K_M = "q4_k_m", _HALVES, 0.6
@@ -135,54 +135,54 @@ class ComputeFormat(StrEnum):
 
     @property
     def required(self) -> tuple[Precision, ...]:
-        """The same where the format is stated: only fp32 has a stand-in, which is itself."""
+        """Formats allowed if it is stated: only fp32 has an alternative, which is itself."""
         known = self.precisions
         return known if Precision.FP32 in known else known[:1]
 
 
 @dataclass(frozen=True, slots=True)
 class UsageShares:
-    """Means over the whole window, idle time included, 0 to 1; `None` where not measured."""
+    """Means over the whole window including idle time, 0 to 1; `None` if not measured."""
 
     sm_active: float | None = None
     tensor_active: float | None = None
     dram_active: float | None = None
     gpu_busy: float | None = None
-    """With a kernel; the rest is the host's and stays as it is."""
+    """With a kernel; the rest is host time and stays unchanged."""
     pcie_receive: float | None = None
     pcie_transmit: float | None = None
     nvlink_receive: float | None = None
     nvlink_transmit: float | None = None
     sm_clock_ratio: float | None = None
-    """Over the highest clock: pipe activity counts cycles, not time."""
+    """Relative to the maximum clock: pipe activity counts cycles, not time."""
     fp32_active: float | None = None
 
     @property
     def pcie(self) -> float:
-        """The busier direction; 0 where neither was measured."""
+        """Busier direction; 0 if neither was measured."""
         return max(self.pcie_receive or 0.0, self.pcie_transmit or 0.0)
 
     @property
     def nvlink(self) -> float:
-        """The busier direction; 0 where neither was measured."""
+        """Busier direction; 0 if neither was measured."""
         return max(self.nvlink_receive or 0.0, self.nvlink_transmit or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadProfile:
-    """A workload as it was measured."""
+    """Measured workload."""
 
     place: GpuPlace
     shares: UsageShares
     precision: ComputeFormat = ComputeFormat.BF16
     memory_bytes: float | None = None
-    """The most that it used; `None` where it is not known."""
+    """Peak usage; `None` if unknown."""
     profiled: ProfiledTime | None = None
-    """Where the time goes by a profiler's timeline; counters may stand beside it."""
+    """Time according to a profiler's timeline; may be combined with counters."""
 
     @property
     def has_counters(self) -> bool:
-        """Whether counters tell what its kernels wait for."""
+        """Whether counters show which resource its kernels wait for."""
         return None not in {self.shares.tensor_active, self.shares.dram_active}
 
     def __post_init__(self) -> None:
@@ -203,7 +203,7 @@ class WorkloadProfile:
             raise RequirementError(f"shares: {fault}; {remedy}")
 
     def peak_precision(self) -> Precision:
-        """What its tensor cores compute in."""
+        """Format used by its tensor cores."""
         for precision in self.precision.required:
             if self.place.peak(precision) is not None:
                 return precision
@@ -214,23 +214,23 @@ class WorkloadProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledRun:
-    """One program on all of its devices."""
+    """Profile of one program on all of its devices."""
 
     source: str
-    """The names of its files."""
+    """Names of its files."""
     devices: int
-    """With a timeline."""
+    """Number of devices with a timeline."""
     device_name: str
-    """As its driver calls it; empty where no file says."""
+    """Name reported by the driver; empty if not in the files."""
     board: Board | None
-    """What that means; `None` where the catalogue does not know it."""
+    """Board with that name; `None` if not in the catalogue."""
     time: ProfiledTime
-    """Of all devices together."""
+    """Over all devices together."""
     steps: int
-    """Over which the time was taken, on one device; 0 where none is marked."""
+    """Number of steps covered by the time, on one device; 0 if none is marked."""
     step_seconds: float | None
     """Mean length of a step."""
     memory_peak_bytes: int | None
-    """The most that any device used; `None` where it is not in the files."""
+    """Peak usage of any device; `None` if not in the files."""
     is_launch_known: bool
-    """Whether most kernels have their launch in the files, which idle causes rest on."""
+    """Whether the files have the launches of most kernels, needed to find causes of idle time."""
