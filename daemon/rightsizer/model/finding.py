@@ -268,7 +268,7 @@ class Case:
 
     @property
     def span_facts(self) -> Mapping[str, object]:
-        """What each finding says of the span that it rests on."""
+        """Facts about its time span, common to all findings."""
         windows = self.windows
         return {
             "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),

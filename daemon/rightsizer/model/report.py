@@ -97,7 +97,7 @@ class NodeReport:
     topology: Topology | None = None
     ports: tuple[FabricPort, ...] = ()
     released: str | None = None
-    """What was released on request, or `None`."""
+    """Resource released on request, or `None`."""
 
 
 @dataclass(frozen=True, slots=True)

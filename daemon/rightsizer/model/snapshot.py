@@ -69,7 +69,7 @@ class Snapshot:
     driver: Mapping[str, str] = field(default_factory=dict)
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
     released: str | None = None
-    """What was released on request and until when, or `None`."""
+    """Resource released on request and end of the release, or `None`."""
     trouble: str | None = None
     """Why the source has no devices, or `None` if it has some."""
 
