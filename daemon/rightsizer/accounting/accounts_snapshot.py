@@ -157,7 +157,7 @@ class CachedCase(Case):
 
     @property
     def span_facts(self) -> Mapping[str, object]:
-        """What each finding says of the span that it rests on."""
+        """Facts about its time span, common to all findings."""
         if self._span_facts is None:
             object.__setattr__(self, "_span_facts", super().span_facts)
         return self._span_facts or {}

@@ -190,7 +190,7 @@ class WindowReader:
         self.blocks = cache(StoredBlocks.between)
         """Cached `StoredBlocks.between`."""
         self.month = lru_cache(maxsize=1)(StoredBlocks.between)
-        """The same, but caching only the latest result: a month takes more memory than what is
+        """The same, but caching only the latest result: a month takes more memory than values
         computed from it, and is requested several times in a row."""
 
     def window(self, encoded: bytes) -> Window:

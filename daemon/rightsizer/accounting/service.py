@@ -89,7 +89,7 @@ class NodeAccounts:
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
             self._devices = {device.uuid: device for device in snapshot.devices}
-            # An account is kept while its device is away, but only so many of them.
+            # Accounts of absent devices are kept, up to a limit.
             absent = [uuid for uuid in self._accounts if uuid not in self._devices]
             for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
                 del self._accounts[uuid]
