@@ -69,7 +69,7 @@ class ResumptionModel:
 
     @classmethod
     def of_prior(cls, exponent: float, gaps: float) -> Self:
-        """Prior with a given mean exponent, weighted as so many gaps."""
+        """Prior with a given mean exponent and a weight in gaps."""
         return cls(gaps, gaps / exponent)
 
     def after(self, gaps: Iterable[IdleGap]) -> "ResumptionModel":
@@ -81,12 +81,12 @@ class ResumptionModel:
         )
 
     def borrowed(self, gaps: float) -> "ResumptionModel":
-        """Reduce the weight to at most so many gaps, for use as a prior for other workloads."""
+        """Limit the weight to a number of gaps, for use as a prior for other workloads."""
         factor = min(1.0, gaps / self.gaps)
         return ResumptionModel(self.gaps * factor, self.exposure * factor)
 
     def probability(self, idle_seconds: float, within_seconds: float) -> float:
-        """Probability that work resumes within some time after so much idle time."""
+        """Probability that work resumes within a time span after the given idle time."""
         more = _stretch(idle_seconds, within_seconds)
         return 1.0 - math.pow(self.exposure / (self.exposure + more), self.gaps)
 
