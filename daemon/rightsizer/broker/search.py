@@ -46,7 +46,7 @@ class PartialSet:
     first: int
     """First place that may follow."""
     added: list[int]
-    """What each slot from `first` on would add to the sum."""
+    """Contribution of each slot from `first` on to the sum."""
     ways: list[int]
     """Bit masks of the kinds of links from there to its slots."""
 
