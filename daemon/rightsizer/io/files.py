@@ -67,7 +67,7 @@ class Ownership:
 
     @property
     def holds(self) -> bool:
-        """Whether the lock file is still in place, and was not deleted with what it guards."""
+        """Whether the lock file is still in place, and was not deleted with the files it guards."""
         return self._file is not None and self._is_the_file(self._file)
 
     def release(self, *, remove: bool = False) -> None:
