@@ -1,5 +1,5 @@
-"""Planner: from requirements to the GPU that fits, before anything is bought.
+"""Planner: from requirements to suitable GPUs, before a purchase.
 
-What a file, a model or a requirement has wrong is a `RequirementError`: all of it, a line each that
-begins with its key, or with its place in a file, and ends with the remedy.
+A fault in a file, a model or a requirement is a `RequirementError`: all faults, one line each that
+begins with its key or its place in a file, and ends with the remedy.
 """

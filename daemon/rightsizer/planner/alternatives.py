@@ -1,4 +1,4 @@
-"""What else could be done: narrower formats, more tensor parallelism, a MIG slice, less to keep."""
+"""Alternatives: narrower formats, more tensor parallelism, MIG slices, shorter contexts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from rightsizer.sizing.requirement import (
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
 _LAST_STAGE: Final = 3
-"""Of ZeRO."""
+"""Stage of ZeRO."""
 _OTHER_TASK: Final = "task"
 _ANSWERS: Final = "answers change a little: compare them on data of your own"
 _OFFLOADED: Final = {
@@ -35,21 +35,21 @@ _Searches = Callable[[Requirement], Search]
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A change of the requirement, or of how it is met, and what would come of it."""
+    """Change of the requirement, or of how it is met, with its result."""
 
     kind: str
-    """`quantization`, `training`, `layout`, `mig`; where nothing fits also `load`, `task`, and
-    `together` of several."""
+    """`quantization`, `training`, `layout`, `mig`; if nothing fits also `load`, `task`, and
+    `together` for several."""
     change: str
     candidate: PlanCandidate
     caution: str = ""
-    """What has to be looked at before it is done."""
+    """What to check before applying it."""
 
 
 def alternatives(
     requirement: Requirement, leading: _Leading, search: _Searches
 ) -> Iterator[Alternative]:
-    """All that is worth a look."""
+    """Yield all alternatives worth considering."""
     open_layout, boards = replace(requirement, parallel=None), [board for board, _ in leading]
     for change in _changes(open_layout):
         best = min(map(search(change.made(open_layout)).best, boards), key=preference)
@@ -72,7 +72,7 @@ class _Change:
 
 
 def _changes(requirement: Requirement) -> Iterator[_Change]:
-    """What takes less memory, from what costs least of speed and quality on."""
+    """Yield changes that need less memory, cheapest in speed and quality first."""
     if requirement.task.trains:
         yield from _training_changes(requirement)
     elif isinstance(requirement.model, Transformer):
@@ -100,7 +100,7 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
 
 
 def _remedies(requirement: Requirement) -> Iterator[_Change]:
-    """What else helps where nothing fits: what costs speed or what is learned."""
+    """Yield further changes if nothing fits, at the cost of speed or of what is learned."""
     training, load, task = requirement.training, requirement.load, requirement.task
     if requirement.parallel is not None:
         change = "the layout left open (no parallel)"
@@ -145,10 +145,10 @@ def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
 def remedies(
     requirement: Requirement, boards: Sequence[Board], search: _Searches
 ) -> Iterator[Alternative]:
-    """Where nothing fits on some boards, what would: each change that is enough by itself.
+    """Yield what would help if nothing fits on some boards: each change sufficient by itself.
 
-    Where none of them is, as many together as are, from what costs least on; another task, which
-    gives another model, does not add to others.
+    Otherwise, the cheapest changes that suffice together; another task is not combined, as it
+    gives another model.
     """
 
     def best(changed: Requirement) -> PlanCandidate:
@@ -173,7 +173,7 @@ def remedies(
 
 
 def _slices(leading: _Leading, asked: Search) -> Iterator[Alternative]:
-    """The smallest slice that does, of each leading board of which one is enough."""
+    """Yield the smallest sufficient slice of each leading board of which one is enough."""
     for board in (board for board, candidate in leading if candidate.count == 1):
         for profile in sorted(board.mig_profiles, key=lambda each: each.memory_share):
             part = slice_board(board, profile)

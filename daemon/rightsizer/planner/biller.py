@@ -1,4 +1,4 @@
-"""Biller of candidates: dollars on all terms, energy, carbon, by a plan's own prices first."""
+"""Biller of candidates: dollars on all terms, energy, carbon; a plan's own prices come first."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -32,18 +32,18 @@ _OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
 
 @dataclass(frozen=True, slots=True)
 class PlanPrices:
-    """What boards and slices cost in one plan."""
+    """Costs of boards and slices in one plan."""
 
     catalogue: Catalogue
     prices: Prices
 
     def board(self, key: str) -> Board:
-        """A board or a slice of one, by the key of a candidate."""
+        """Return a board or a slice of one, by the key of a candidate."""
         whole, profile = self._parts(key)
         return whole if profile is None else slice_board(whole, profile)
 
     def dollars_per_hour(self, board: Board) -> float | None:
-        """Of one GPU, or of a slice as its part of one; `None` where it is not known."""
+        """Return the price of one GPU, a slice as its share of one; `None` if unknown."""
         own = self.prices.dollars_per_hour(board.key)
         if own is not None:
             return own
@@ -52,7 +52,7 @@ class PlanPrices:
         return None if dollars is None else dollars * ratio
 
     def offers(self, board: Board) -> _Terms:
-        """Every way to have it."""
+        """Return every way to obtain it."""
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
             return cost.hourly_costs(board, self.prices)
@@ -60,22 +60,22 @@ class PlanPrices:
         return tuple(replace(each, dollars_per_hour=hour.scaled(ratio)) for each, hour in offers)
 
     def owned(self, board: Board) -> cost.OwnedCost | None:
-        """What owning it takes, of a slice its part of the board."""
+        """Return the cost of ownership, for a slice its share of the board."""
         whole, ratio = self._whole(board)
         found = cost.owned_cost(whole, self.prices)
         return None if found is None else found.scaled(ratio)
 
     def terms(self, board: Board) -> OnPremises:
-        """What owning it takes beside it."""
+        """Return the terms of ownership apart from the board."""
         return self.prices.terms_of(self._whole(board)[0].key)
 
     def _whole(self, board: Board) -> tuple[Board, float]:
-        """The board that a slice is a part of, and its part of the price, if all find users."""
+        """Return the board of a slice, and its share of the price if all slices are used."""
         whole, profile = self._parts(board.key)
         return whole, 1.0 if profile is None else 1.0 / profile.maximum_count
 
     def _parts(self, key: str) -> tuple[Board, MigProfile | None]:
-        """The board of a key, and the slice of it that is named."""
+        """Return the board of a key, and its slice, if any."""
         name, _, profile = key.partition(":")
         board = self.catalogue.boards[name]
         if not profile:
@@ -84,7 +84,7 @@ class PlanPrices:
 
 
 def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
-    """With the list price of the instances in the place of that of their GPUs."""
+    """Replace the list price of GPUs by that of the instances."""
     rental = candidate.rental
     if rental is None or rental.dollars_per_hour is None:
         return terms
@@ -96,18 +96,18 @@ def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
 
 @dataclass(frozen=True, slots=True)
 class Biller:
-    """One requirement's bills."""
+    """Bills of one requirement."""
 
     requirement: Requirement
     prices: PlanPrices
     settings: CostSettings
 
     def each_billed(self, answers: Iterable[_Answer]) -> tuple[_Answer, ...]:
-        """Alternatives, or steps of growth, whose candidates have their bills."""
+        """Add bills to the candidates of alternatives or growth steps."""
         return tuple(replace(each, candidate=self.billed(each.candidate)) for each in answers)
 
     def billed(self, candidate: PlanCandidate) -> PlanCandidate:
-        """A candidate with its bill."""
+        """Return a candidate with its bill."""
         board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.paid_count
         terms = _rented_terms(candidate, self.prices.offers(board))
         energy = self._amount(self._kilowatts(board, candidate.count), rate)
@@ -126,14 +126,14 @@ class Biller:
         return replace(candidate, bill=bill)
 
     def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
-        """Of a million of what the load asks for: what could be made beyond that is paid too."""
+        """Return the cost per million of the requested work: unused capacity is paid too."""
         asked, made = self.requirement.load.tokens_per_second, rate.tokens_per_second
         if asked is None or made is None or asked >= made.value or self.requirement.task.trains:
             return rented.per_million
         return rented.per_hour.scaled(1e6 / (asked * HOUR_SECONDS))
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
-        """Of an amount that each hour takes, what goes into a unit of work."""
+        """Convert an hourly amount to amounts per unit of work."""
         made, hours = rate.tokens_per_second, rate.training_hours
         each = cost.dollars_per_unit(per_hour, made) if made and made.low > 0.0 else None
         return CostAmount(
@@ -156,7 +156,7 @@ class Biller:
         return OwnershipCost(own.scaled(count), hours, months, use)
 
     def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
-        """What all GPUs draw under the load, with their nodes and their building."""
+        """Return the draw of all GPUs under load, including nodes and building."""
         settings, trains = self.settings, self.requirement.task.trains
         ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
         usual = cost.board_watts(board, ratio)

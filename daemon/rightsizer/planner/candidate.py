@@ -1,4 +1,4 @@
-"""Candidates of a plan: rate, rejections, bill, and their rank."""
+"""Plan candidates: rate, rejections, bill, and ranking."""
 
 import math
 from collections.abc import Iterable
@@ -15,18 +15,18 @@ from rightsizer.sizing.roofline import BoardFormat
 
 @dataclass(frozen=True, slots=True)
 class CostAmount:
-    """Dollars, kilowatt-hours or kilograms: of an hour, and of what is done in it."""
+    """Dollars, kilowatt-hours or kilograms: per hour, and per unit of work."""
 
     per_hour: EstimateInterval
     per_million: EstimateInterval | None = None
-    """Of a million tokens; images or samples of models that know no tokens."""
+    """Per million tokens; images or samples of models without tokens."""
     per_image: EstimateInterval | None = None
-    """Of models of images."""
+    """For image models."""
     per_run: EstimateInterval | None = None
-    """Of a training run whose length is given."""
+    """For a training run of given length."""
 
     def scaled(self, by: float) -> "CostAmount":
-        """The same of something that goes with it."""
+        """Return all amounts multiplied by a factor."""
         parts = (self.per_million, self.per_image, self.per_run)
         scaled = (None if part is None else part.scaled(by) for part in parts)
         return CostAmount(self.per_hour.scaled(by), *scaled)
@@ -34,59 +34,59 @@ class CostAmount:
 
 @dataclass(frozen=True, slots=True)
 class PriceOffer:
-    """One way to have the GPUs of a candidate."""
+    """One way to obtain the GPUs of a candidate."""
 
     terms: HourlyCost
     """Of one GPU, with source and date."""
     dollars: CostAmount
-    """Of all of them."""
+    """For all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipCost:
-    """What buying the GPUs of a candidate takes, and when it pays."""
+    """Cost of buying the GPUs of a candidate, and when it breaks even."""
 
     owned: OwnedCost
-    """Of all GPUs and the servers around them."""
+    """For all GPUs and their servers."""
     break_even_hours: EstimateInterval | None
-    """Used hours after which owning has cost less than renting on demand; `None` where it never
-    has, or no price to rent them is known."""
+    """Used hours after which owning is cheaper than renting on demand; `None` if never, or if no
+    rental price is known."""
     break_even_months: EstimateInterval | None
-    """The same in months, used as much of the time as is usual."""
+    """The same in months, at the usual utilization."""
     utilization_ratio: float
-    """The part of those months that they are used for."""
+    """Share of those months in which they are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Money and energy of a candidate."""
+    """Cost and energy of a candidate."""
 
     offers: tuple[PriceOffer, ...]
-    """Clouds first; none where no price is known."""
+    """Clouds first; empty if no price is known."""
     ownership: OwnershipCost | None
     kilowatt_hours: CostAmount
-    """At the meter of the building."""
+    """At the building's meter."""
     carbon_kilograms: CostAmount | None
-    """`None` where the carbon intensity of a kilowatt-hour is not known."""
+    """`None` if the carbon intensity of electricity is unknown."""
     carbon_grams_per_kilowatt_hour: float | None = None
     per_million_asked: EstimateInterval | None = None
-    """Dollars on demand, of a million of what the load asks for; `None` without a price."""
+    """On-demand dollars per million of the requested work; `None` without a price."""
 
     @property
     def on_demand(self) -> CostAmount | None:
-        """What renting costs, without commitment."""
+        """Cost of renting without commitment."""
         billing = Billing.ON_DEMAND
         return next((each.dollars for each in self.offers if each.terms.billing is billing), None)
 
 
 class CandidateFilter(StrEnum):
-    """The filters that candidates pass, in their order."""
+    """Filters for candidates, in order of application."""
 
     lack: str
-    """What a candidate lacks that does not pass it."""
+    """What a rejected candidate lacks."""
 
     def __new__(cls, name: str, lack: str) -> Self:
-        """A filter by its name."""
+        """Create a filter by its name."""
         self = str.__new__(cls, name)
         self._value_, self.lack = name, lack
         return self
@@ -102,7 +102,7 @@ class CandidateFilter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a candidate is none."""
+    """Why a candidate is rejected."""
 
     by: CandidateFilter
     why: str
@@ -114,50 +114,50 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class PredictedRate:
-    """How fast a candidate is, all of its GPUs together."""
+    """Speed of a candidate, over all of its GPUs."""
 
     tokens_per_second: EstimateInterval | None = None
-    """Output tokens, trained tokens, or images and samples of models that know no tokens."""
+    """Output tokens, trained tokens, or images and samples of models without tokens."""
     concurrency: float | None = None
-    """Requests in flight; of training, sequences or images of one step."""
+    """Requests in flight; in training, sequences or images per step."""
     ttft_ms: EstimateInterval | None = None
     tpot_ms: EstimateInterval | None = None
     targets_probability: float | None = None
-    """That all latencies that are asked for are kept; `None` where none is."""
+    """Probability that all requested latencies are met; `None` without any."""
     load_probability: float | None = None
-    """That it makes as much as is asked for; `None` where no rate is."""
+    """Probability that the requested rate is reached; `None` without one."""
     training_hours: EstimateInterval | None = None
     mfu_ratio: float | None = None
     bound: str = ""
-    """The limit that it comes up against first."""
+    """First limit that it reaches."""
     missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCandidate:
-    """Some GPUs of one kind in one layout, and what they would do."""
+    """GPUs of one kind in one layout, and their predicted performance."""
 
     gpu: str
     layout: Parallelism
     memory: MemoryEstimate
     usable_bytes: float
-    """What processes can have of one GPU."""
+    """Memory of one GPU available to processes."""
     rate: PredictedRate = PredictedRate()
     rejections: tuple[Rejection, ...] = ()
     format: BoardFormat | None = None
-    """What it runs the weights in, where that is not what was asked for."""
+    """Format of the weights, if not the requested one."""
     gpu_dollars_per_hour: float | None = None
     work_dollars: float | None = None
-    """For a million of the tokens that the load asks for, which may be fewer than it could make."""
+    """Per million requested tokens, which may be fewer than it could produce."""
     expected_dollars: float | None = None
-    """The same on average over what its rate may be, and by how likely latencies are kept."""
+    """The same averaged over the possible rates, and by the probability of meeting latencies."""
     rental: Rental | None = None
-    """The instances that it comes in, where a cloud is named."""
+    """Instances that contain it, if a cloud is named."""
     spare_gpus: int = 0
-    """That stand by for failures, where no cloud is named."""
+    """Standby for failures, if no cloud is named."""
     rank: int | None = None
     bill: Bill | None = None
-    """All forms of its cost; `None` before they are computed."""
+    """Cost on all terms; `None` before it is computed."""
 
     def __str__(self) -> str:
         """`2 x L40S`."""
@@ -165,59 +165,59 @@ class PlanCandidate:
 
     @property
     def fits(self) -> bool:
-        """Whether it meets everything that is asked for."""
+        """Whether it meets all requirements."""
         return not self.rejections
 
     @property
     def fits_memory(self) -> bool:
-        """Whether it meets what is asked for of memory."""
+        """Whether it meets the memory requirements."""
         lacking = {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}
         return lacking.isdisjoint(each.by for each in self.rejections)
 
     @property
     def is_memory_tight(self) -> bool:
-        """Whether memory may turn out short, by the upper end of what is predicted."""
+        """Whether memory may be insufficient, by the upper end of the prediction."""
         return self.memory.total.high > self.usable_bytes
 
     @property
     def count(self) -> int:
-        """How many GPUs."""
+        """Number of GPUs."""
         return self.layout.gpus
 
     @property
     def paid_count(self) -> int:
-        """How many GPUs are paid: whole instances, and those that stand by."""
+        """Number of paid GPUs: whole instances, and standby."""
         return self.count + self.spare_gpus if self.rental is None else self.rental.gpus
 
     @property
     def memory_headroom_ratio(self) -> float:
-        """What stays free of what processes can have; below 0 where it does not fit."""
+        """Free ratio of the memory available to processes; negative if it does not fit."""
         return 1.0 - self.memory.total_bytes / self.usable_bytes if self.usable_bytes else -1.0
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """Of all GPUs."""
+        """For all GPUs."""
         dollars = self.gpu_dollars_per_hour
         return None if dollars is None else dollars * self.paid_count
 
     @property
     def rented(self) -> CostAmount | None:
-        """What renting costs, without commitment; `None` without a price."""
+        """Cost of renting without commitment; `None` without a price."""
         return None if self.bill is None else self.bill.on_demand
 
     @property
     def hourly_dollars(self) -> EstimateInterval | None:
-        """Where the price of an hour lies; `None` without one."""
+        """Range of the hourly price; `None` without one."""
         return None if self.rented is None else self.rented.per_hour
 
     @property
     def million_dollars(self) -> EstimateInterval | None:
-        """Where the cost of a million of what is asked for lies; `None` without a price."""
+        """Range of the cost per million of the requested work; `None` without a price."""
         return None if self.bill is None else self.bill.per_million_asked
 
     @property
     def dollars_per_million_tokens(self) -> float | None:
-        """Of the tokens that it can make."""
+        """Per million tokens that it can produce."""
         dollars, rate = self.dollars_per_hour, self.rate.tokens_per_second
         if dollars is None or rate is None or not rate.value:
             return None
@@ -225,12 +225,11 @@ class PlanCandidate:
 
 
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
-    """The smaller, the better.
+    """Return the sort key; smaller is better.
 
-    Of candidates that meet what is asked for: those whose work has a price first, the least
-    expected cost before the others; then the fewest GPUs, the fastest, the cheapest hour. Of the
-    rest, those that fail least: with memory enough, then by how much of it is short, then the
-    cheapest where that is above a budget.
+    Candidates that meet all requirements: first those with a price for the work, by expected cost;
+    then fewest GPUs, fastest, cheapest hour. Of the rest: those with enough memory first, then by
+    how much memory is missing, then the cheapest if a budget is exceeded.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value
@@ -246,7 +245,7 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:
-    """Those that do not fit, by the filter that each failed first, in the order of filters."""
+    """Return unsuitable candidates by the first filter each failed, in order of filters."""
     found: dict[CandidateFilter, list[PlanCandidate]] = {by: [] for by in CandidateFilter}
     for each in candidates:
         if not each.fits:
@@ -255,7 +254,7 @@ def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[
 
 
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:
-    """Best first and numbered from 1; those that do not fit follow without a number."""
+    """Return candidates best first, numbered from 1; unsuitable ones follow without a number."""
     ordered = sorted(candidates, key=lambda each: (preference(each), each.gpu))
     placed = enumerate(ordered, 1)
     return tuple(replace(each, rank=place if each.fits else None) for place, each in placed)

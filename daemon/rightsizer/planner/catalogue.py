@@ -28,7 +28,7 @@ _FIGURES: Final[Mapping[str, str]] = {
     "sm_count": "sm_count",
     **{figure.field: figure.key for figure in FIGURES},
 }
-"""Figures by their names here, with those of the catalogue's file."""
+"""Names of figures here, with those of the catalogue's file."""
 _IDENTITY: Final = (
     *("key", "vendor", "names", "other_names", "architecture"),
     *("form_factor", "memory_type", "release_year"),
@@ -38,7 +38,7 @@ _REMEDY: Final = """\
   Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
   no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
 _PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
+"""Opening NVML takes about 3 s without a persistence daemon."""
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
@@ -105,7 +105,7 @@ def _unknown_text(device: Device) -> str:
 
 
 def _encode_unknown(device: Device) -> dict[str, Any]:
-    """The same for programs, under the names that a board's figures have; no key, no price."""
+    """Encode an unknown device with the keys of a board's figures; without key and price."""
     return {
         "key": None,
         "names": [device.name],
@@ -182,7 +182,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Board | Device]:
-    """Boards, and GPUs of this node that are none; the driver is asked for these alone."""
+    """Return named boards, and unknown GPUs of this node; only then is the driver queried."""
     found: list[Board | Device] = []
     here: tuple[Device, ...] | None = None
     for name in names:

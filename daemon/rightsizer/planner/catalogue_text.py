@@ -13,7 +13,7 @@ _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
 _PEAKS: Final = {Precision(each): words for each, words in words_of("peak").items()}
 _EFFICIENCIES: Final = words_of("efficiency")
 _Line = tuple[str, str, str]
-"""A label, a figure, and its name in the catalogue's file."""
+"""Label, figure, and its name in the catalogue's file."""
 _HEADER: Final = (
     *("board", "architecture", "GiB", "GB/s", "bf16", "fp8", "fp4", "W", "links GB/s", "MIG"),
     *("$/h", "as of"),
@@ -28,7 +28,7 @@ _TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
 
 def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, str, str]]:
-    """A label, a price, and its date with its source."""
+    """Yield label, price, and its date with its source."""
     price = prices.of(key)
     if price is None:
         yield "unknown", "", ""
@@ -63,7 +63,7 @@ def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
 
 
 def card_text(board: Board, prices: Prices) -> str:
-    """The whole card."""
+    """Return the card of one board."""
     notes = SourceNotes()
     year = "" if board.release_year is None else str(board.release_year)
     about = (board.vendor, board.architecture, board.form_factor, year)
@@ -155,13 +155,13 @@ def _section(title: str, lines: Iterable[_Line]) -> list[str]:
 
 
 def columns(lines: Iterable[Sequence[str]]) -> list[str]:
-    """Cells of each line below one another."""
+    """Align the cells of lines in columns."""
     header, *others = [*lines] or [()]
     return [line for line in aligned(header, others, {*header}) if line]
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:
-    """All of them, under a header, above what the signs mean."""
+    """Return a table of boards with a header, and a legend of signs."""
     rows = [_row(board, prices.of(board.key)) for board in boards]
     return "\n".join([*aligned(_HEADER, rows, _TEXTS), "", _LEGEND])
 

@@ -1,4 +1,4 @@
-"""`rightsizer compare`: how much faster one GPU is than another at a kind of workload."""
+"""`rightsizer compare`: how much faster one GPU is than another for a kind of workload."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from rightsizer.sizing.workload_family import (
 _HELP: Final = help_of(__file__)
 
 _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
-"""The place of a name at a workload, and a note where the name may mean others."""
+"""Finds the place of a name for a workload, and a note if the name is ambiguous."""
 
 _TEXTS: Final = ("workload", "from", "to", "precision")
 _KEYS: Final = (*_TEXTS, "gpus")
@@ -137,7 +137,7 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
 def _place(
     name: str, workload: ComparedWorkload, catalogue: Catalogue, memory_settings: MemorySettings
 ) -> tuple[GpuPlace, str]:
-    """A board or slice by name; of a family the one whose links join most, measured and rented."""
+    """Find a board or slice; of a family the one with the most linked GPUs, measured and rented."""
     family = () if ":" in name else catalogue.family(name)
     if len(family) <= 1:
         return find_place(catalogue, name, memory_settings), ""

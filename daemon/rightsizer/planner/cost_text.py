@@ -30,13 +30,13 @@ _LEAST_IMAGE: Final = 1e-4
 _VISIBLY: Final = 1.005
 _LEFT: Final = frozenset({"terms", "from", "as of", ""})
 _Work = tuple[str, str, float]
-"""A column of what work costs: its heading, the part of an amount, and a factor."""
+"""Column of the cost of work: its heading, the part of an amount, and a factor."""
 _NAMED: Final = 8
 _GROWTH_LEFT: Final = frozenset({"kind", "$ in all", "remark"})
 
 
 def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
-    """What so many GPUs cost on all terms, with energy and carbon."""
+    """Yield the cost of the GPUs on all terms, with energy and carbon."""
     bill = candidate.bill
     if bill is None:
         return
@@ -71,12 +71,12 @@ def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -
         heading, part = f"$/M {unit}", "per_million"
     if idle == 1.0:
         return ((heading, part, 1.0),)
-    # A table of a hundred signs has no space for the unit twice.
+    # A table of 100 columns has no space to repeat the unit.
     return ((heading.removesuffix(f" {unit}"), part, idle), ("full load", part, 1.0))
 
 
 def _idle_factor(candidate: PlanCandidate) -> float:
-    """How much more work costs at the load that is asked for than at full load."""
+    """Return the cost of work at the requested load relative to full load."""
     full, asked = candidate.dollars_per_million_tokens, candidate.work_dollars
     return asked / full if full and asked and asked > full * _VISIBLY else 1.0
 
@@ -129,13 +129,13 @@ def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
 
 
 def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
-    """How many do not fit."""
+    """Return the title with the number of unsuitable candidates."""
     count = sum(not each.fits for each in candidates)
     return f"rejected, {count} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
 
 
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
-    """All that do not fit, by the filter that each failed first; the nearest first."""
+    """Yield all unsuitable candidates, by the first filter each failed; nearest first."""
     if failed := rejected(candidates):
         yield rejected_title(candidates)
     for by, found in failed.items():
@@ -151,7 +151,7 @@ def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> 
 
 
 def growth_lines(plan: GpuPlan) -> Iterator[str]:
-    """The steps of today's choice, what the leading kinds cost in all, and when to change over."""
+    """Yield the steps of today's choice, total costs of leading kinds, and when to switch."""
     outlook = plan.outlook
     if outlook is None:
         return
@@ -188,7 +188,7 @@ def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
 
 
 def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
-    """What all months cost, with its range behind it."""
+    """Return the cost of all months, followed by its range."""
     if kind.outgrown is not None:
         return NOTHING
     value_text = number(kind.dollars())
@@ -198,7 +198,7 @@ def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
 
 
 def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
-    """When to change over from the GPU of today, and to which."""
+    """Return when to switch from today's GPU, and to which."""
     switch, cheapest = outlook.switch, outlook.cheapest
     if switch is None:
         if outlook.outgrown is not None:

@@ -1,4 +1,4 @@
-"""Figures of plans and boards for people: significant digits, units, notes on sources."""
+"""Figures of plans and boards for display: significant digits, units, notes on sources."""
 
 import math
 from typing import Final
@@ -11,7 +11,7 @@ NOTHING: Final = "-"
 
 
 def words_of(subject: str) -> dict[str, str]:
-    """What people call the parts of something, by `words.csv`."""
+    """Return display names for the parts of something, by `words.csv`."""
     rows = table_rows(__file__, "words.csv")
     return {row["part"]: row["words"] for row in rows if row["subject"] == subject}
 
@@ -36,7 +36,7 @@ def large(value: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three digits, or all of a whole one."""
+    """Format with three digits, or all digits of an integer."""
     if value is None:
         return NOTHING
     if math.isinf(value):
@@ -46,12 +46,12 @@ def number(value: float | None) -> str:
 
 
 def middle(interval: EstimateInterval | None) -> str:
-    """The likeliest value."""
+    """Format the likeliest value."""
     return NOTHING if interval is None else number(interval.value)
 
 
 def percent(ratio: float | None) -> str:
-    """`98%`; no prediction is told as sure."""
+    """Format as `98%`; predictions are never shown as certain."""
     return NOTHING if ratio is None else percent_text(min(ratio, _NEARLY_ALL))
 
 
@@ -61,7 +61,7 @@ def interval_text(interval: EstimateInterval) -> str:
 
 
 def range_text(interval: EstimateInterval | None) -> str:
-    """`1.1k-2.6k`: the same where there is little room."""
+    """Format as `1.1k-2.6k`, for narrow columns."""
     if interval is None:
         return NOTHING
     scale, sign = next((each for each in _SCALES if interval.low >= each[0]), (1.0, ""))
@@ -69,7 +69,7 @@ def range_text(interval: EstimateInterval | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Cents, of thousands none, and what is less than ten of them in two digits."""
+    """Format with cents, without them for thousands, or two digits below ten cents."""
     if value is None:
         return NOTHING
     if value >= _WHOLE_DOLLARS:
@@ -78,7 +78,7 @@ def dollars(value: float | None) -> str:
 
 
 def priced(value: float | None, interval: EstimateInterval | None) -> str:
-    """`1.53 (1.2 to 4.1)`: the likeliest, with the range behind it where there is one."""
+    """Format as `1.53 (1.2 to 4.1)`: the likeliest value, and its range if there is one."""
     value_text = dollars(value)
     if interval is None or not interval.low < interval.high:
         return value_text
@@ -86,21 +86,21 @@ def priced(value: float | None, interval: EstimateInterval | None) -> str:
 
 
 def short_number(value: float) -> str:
-    """`3350`, `62.5`: one decimal, and that only where it tells something."""
+    """Format as `3350`, `62.5`: one decimal, only if significant."""
     is_whole = abs(value - round(value)) < _WHOLE_WITHIN
     return f"{value:.0f}" if is_whole else f"{value:.1f}"
 
 
 class SourceNotes:
-    """The sources that a text refers to, in the order of its first references."""
+    """Sources referenced by a text, in order of first reference."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def mark(self, source: str) -> str:
-        """How to refer to a source: `[2]`; nothing for none."""
+        """Return the reference to a source, such as `[2]`; empty without one."""
         return f"[{self._numbers.setdefault(source, len(self._numbers) + 1)}]" if source else ""
 
     def lines(self) -> list[str]:
-        """All of them, a line each."""
+        """Return all sources, one line each."""
         return [f"[{number}] {source}" for source, number in self._numbers.items()]

@@ -1,4 +1,4 @@
-"""Form of a plan for a browser: its fields, and the page of what they ask."""
+"""Form of a plan for a browser: its fields, and the page with its results."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from rightsizer.planner.planner import Planner, plan_answers
 from rightsizer.planner.text import title_lines
 
 _MODEL: Final = re.compile(r"[\w.+: -]+(?:/[\w.+: -]+)?", re.ASCII)
-"""A name as on the hubs, or a size; nothing that leads to a file."""
+"""A hub name, or a size; never a path."""
 _NOWHERE: Final = Path("/dev/null")
-"""Below it there is no file."""
+"""No file exists below it."""
 
 
 class FormField(NamedTuple):
-    """A field of the form: its word on the command line, its label, and what it may hold."""
+    """Field of the form: its word on the command line, its label, and its values."""
 
     word: str
     label: str
@@ -53,14 +53,14 @@ FIELDS: Final[Mapping[str, tuple[FormField, ...]]] = {
         FormField("budget", "Dollars an hour at most", "30"),
     ),
 }
-"""By group, in the order in which they are shown; the model stands before them."""
+"""By group, in display order; the model comes before them."""
 
 
 def form_document(query: str, planner: Planner) -> str:
-    """The form with what was entered in it, and below it the plan or what is wrong.
+    """Return the form with the entered values, followed by the plan or the errors.
 
     Args:
-        query: Fields as a browser sends them: `model=sdxl&rps=5`; empty ones count as absent.
+        query: Fields as sent by a browser: `model=sdxl&rps=5`; empty ones count as absent.
         planner: Catalogue, prices and settings.
     """
     asked = {word: text.strip() for word, text in parse_qsl(query)}

@@ -1,4 +1,4 @@
-"""Growth of the load by month: each kind of GPU, the cheapest overall, when to switch."""
+"""Monthly growth of the load: kinds of GPU, the cheapest overall, when to switch."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +12,17 @@ from rightsizer.sizing.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class GrowthStep:
-    """From a month on, so many GPUs."""
+    """Number of GPUs from a month on."""
 
     month: int
     load_ratio: float
-    """Of today's."""
+    """Relative to today."""
     candidate: PlanCandidate
 
 
 @dataclass(frozen=True, slots=True)
 class GrowingKind:
-    """One kind of GPU, with as many as each month takes."""
+    """One kind of GPU, with the number required each month."""
 
     gpu: str
     steps: tuple[GrowthStep, ...]
@@ -31,16 +31,16 @@ class GrowingKind:
 
     @property
     def months(self) -> int:
-        """How long the load grows."""
+        """Duration of the growth."""
         return len(self.steps) - 1
 
     @property
     def outgrown(self) -> int | None:
-        """The first month whose load it does not hold; `None` where it holds them all."""
+        """First month whose load exceeds it; `None` if there is none."""
         return next((step.month for step in self.steps if not step.candidate.fits), None)
 
     def dollars(self, month: int = 0) -> float | None:
-        """What all months from one on cost, each for its own load; `None` without a price."""
+        """Return the cost of all months from one on, each at its load; `None` without a price."""
         total = 0.0
         for step in self.steps[month:-1]:
             hourly = step.candidate.dollars_per_hour
@@ -56,10 +56,10 @@ def growing_kinds(
     search: Callable[[Requirement], Search],
     hours_per_month: float,
 ) -> tuple[GrowingKind, ...]:
-    """The leading candidates through all months, in their order.
+    """Return the leading candidates through all months, in their order.
 
-    Requests in flight and tokens a second grow; how long a request is does not. Where the load
-    tells neither, and in training, there is nothing to grow.
+    Requests in flight and tokens per second grow; request lengths stay. If the load has neither,
+    and in training, nothing grows.
     """
     growth, load = requirement.growth, requirement.load
     if not growth.months or not growth.per_month_ratio or requirement.task.trains:
@@ -77,7 +77,7 @@ def growing_kinds(
 
 
 def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
-    """The months in which the number of GPUs changes, today first and the last month last."""
+    """Yield the months in which the number of GPUs changes, with the first and the last month."""
     before = None
     for step in kind.steps:
         now = (step.candidate.count, step.candidate.fits)
@@ -87,7 +87,7 @@ def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
 
 
 def _grown(requirement: Requirement, ratio: float) -> Requirement:
-    """The load so much larger, with as many replicas as it takes."""
+    """Return the requirement with its load multiplied, and replicas left open."""
     load = requirement.load
     asked = (load.concurrency, load.tokens_per_second)
     requests, tokens = (None if each is None else each * ratio for each in asked)
@@ -97,41 +97,41 @@ def _grown(requirement: Requirement, ratio: float) -> Requirement:
 
 @dataclass(frozen=True, slots=True)
 class GpuSwitch:
-    """From a month on another kind of GPU is the better one."""
+    """Month from which another kind of GPU is better."""
 
     month: int
     gpu: str
     count: int
     dollars_saved: float | None
-    """Until the last month; `None` where what is left behind no longer holds the load."""
+    """Until the last month; `None` if the previous kind no longer holds the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthOutlook:
-    """The leading candidates over all months."""
+    """Leading candidates over all months."""
 
     kinds: tuple[GrowingKind, ...]
-    """The cheapest over the whole span first; then those without a price, and those outgrown."""
+    """Cheapest over the whole span first; then those without a price, and those outgrown."""
     switch: GpuSwitch | None
-    """When to leave today's first in rank; `None` where it stays the better one."""
+    """When to leave today's best; `None` if it stays the best."""
 
     @property
     def cheapest(self) -> GrowingKind | None:
-        """What holds every month for the least money; `None` where nothing with a price does."""
+        """Kind that holds every month at the lowest cost; `None` if none with a price does."""
         first = self.kinds[0]
         return first if math.isfinite(_span(first)) else None
 
     @property
     def outgrown(self) -> int | None:
-        """The first month whose load none of them holds; `None` where one holds them all."""
+        """First month whose load exceeds all kinds; `None` if one holds every month."""
         longest = max(map(_lasts, self.kinds))
         return None if math.isinf(longest) else int(longest)
 
 
 def growth_outlook(kinds: Sequence[GrowingKind], saving_ratio: float) -> GrowthOutlook | None:
-    """What to expect of candidates, today's best first; `None` of none.
+    """Return the outlook of candidates, today's best first; `None` without any.
 
-    `saving_ratio`: what another kind has to save of the rest of the span to be switched to.
+    `saving_ratio`: minimum saving over the rest of the span for a switch.
     """
     if not kinds:
         return None
@@ -150,7 +150,7 @@ def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> 
             return GpuSwitch(month, best.gpu, count, None)
         rest = today.dollars(month)
         saved = None if rest is None else rest - _span(best, month)
-        # In that very month already, so that the change is not too early.
+        # Cheaper in that very month already, so that the switch is not too early.
         mine = best.steps[month].candidate.dollars_per_hour
         theirs = today.steps[month].candidate.dollars_per_hour
         is_cheaper = mine is not None and theirs is not None and mine < theirs
@@ -160,7 +160,7 @@ def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> 
 
 
 def _lasts(kind: GrowingKind) -> float:
-    """The first month that it does not hold."""
+    """Return the first month that it does not hold."""
     return math.inf if kind.outgrown is None else kind.outgrown
 
 

@@ -1,4 +1,4 @@
-"""Load of a plan in the units that people use: requests, sequences, images, seconds of sound."""
+"""Load of a plan in common units: requests, sequences, images, seconds of sound."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     "audio_seconds_per_second": frozenset({WorkUnit.AUDIO_SECONDS}),
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }
-"""How much is asked for, and the units of the models that can be asked so."""
+"""Units of rates, and the units of work of the models that support them."""
 SPELLINGS: Final[Mapping[str, str]] = {
     **{key: key for key in _RATES},
     **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
@@ -43,12 +43,12 @@ SPELLINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("arrivals", "burstiness"), "burstiness"),
     **dict.fromkeys(("chunk", "chunk_seconds"), "chunk_seconds"),
 }
-"""The field of a load that each key stands for, rates as they are."""
+"""Field of a load for each key; rates keep their names."""
 _PERIOD: Final = re.compile(r"(.*[^\s/])\s*/\s*(s|min|h|day)")
 """`600/min`."""
 _PERIOD_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 LOAD_WORDS: Final = tuple(SPELLINGS)
-"""Every key of a load; each may stand beside the model too, as on the command line."""
+"""All keys of a load; each may also be beside the model, as on the command line."""
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("qps", "rate", "requests", "throughput"), "requests_per_second"),
     "tps": "tokens_per_second",
@@ -66,30 +66,30 @@ _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cloud", "region"), "provider"),
     "price": "prices.dollars_per_gpu_hour",
 }
-"""What other tools call what a plan has."""
+"""Names in other tools for keys of a plan."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
 _CLOSED: Final = -1.0
-"""In the place of a burstiness: each request follows the answer to another."""
+"""In place of a burstiness: each request follows the answer to another."""
 _MOST: Final = 1e15
 _LEAST: Final = 1e-6
-"""Of anything that is asked for; of less nothing can be told from nothing."""
+"""Minimum of any requested value; less cannot be distinguished from nothing."""
 _SEQUENCE_TOKENS: Final = 256.0
-"""Of a text to embed or to classify; assumed."""
+"""Length of a text to embed or classify; assumed."""
 _FRAMES_PER_SECOND: Final = 50.0
-"""Of sound, as models that hear take it."""
+"""Of sound, for models with audio input."""
 _SPOKEN_TOKENS_PER_SECOND: Final = 3.3
-"""150 words a minute, 1.3 tokens a word; assumed."""
+"""150 words per minute, 1.3 tokens per word; assumed."""
 _ARRIVALS: Final[Mapping[str, float]] = {"closed": _CLOSED, "steady": 0.0, "poisson": 1.0}
 _BURSTY: Final = "bursty"
 _MOST_BURSTY: Final = 1000.0
 _TARGETS: Final = {each: each.replace("_ms", "_percentile") for each in _MILLISECONDS}
 _TARGET: Final = re.compile(r"\{?\s*[pP](\d+(?:\.\d+)?)\s*[=: ]\s*([^}]+?)\s*\}?")
 _STREAM_CHUNK_SECONDS: Final = 2.0
-"""Live, a window is heard again with so much of new sound; assumed."""
+"""Live, a window is processed again with this much new sound; assumed."""
 
 
 def meant_flags(flags: Collection[str]) -> dict[str, str]:
-    """What to write on a command line, which has some of the words of a file, by what is meant."""
+    """Return suggestions for command line flags, by keys that exist in files."""
     spelled = {key: word for word, key in SPELLINGS.items() if word in flags}
     spelled |= {word: word for word in flags}
     keys = {word: key.partition(",") for word, key in {**SPELLINGS, **_MEANT}.items()}
@@ -101,7 +101,7 @@ def meant_flags(flags: Collection[str]) -> dict[str, str]:
 
 
 def unknown_hint(word: str, known: Sequence[str]) -> str:
-    """What to write in place of a key that is not known."""
+    """Return a suggestion in place of an unknown key."""
     if word.lower() in _MEANT:
         return f"write {_MEANT[word.lower()]}"
     return hint(word, known)
@@ -109,11 +109,11 @@ def unknown_hint(word: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StatedLoad:
-    """What a plan says of its load; each value by itself is in order."""
+    """Load as stated in a plan; each value is valid by itself."""
 
     values: Mapping[str, float]
     spelled: Mapping[str, str]
-    """Where each stands: `load.ttft`."""
+    """Where each is stated: `load.ttft`."""
 
     @property
     def writes_nothing(self) -> bool:
@@ -121,7 +121,7 @@ class StatedLoad:
         return self.values.get("output_tokens") == 0
 
     def of(self, model: Model) -> tuple[RequestLoad, tuple[str, ...]]:
-        """The load of a model in its own unit, and what was taken as usual."""
+        """Return the load of a model in its own unit, and the assumptions made."""
         values: dict[str, Any] = {**self.values}
         if values.get("burstiness") == _CLOSED:
             del values["burstiness"]
@@ -146,7 +146,7 @@ class StatedLoad:
         idle = [(self.spelled[key], why) for key, why in _unused(model) if key in values]
         notes = [f"{word} is given and not looked at: {name} {why}" for word, why in idle]
         if _STREAMS in rates:
-            # Many streams, each at a pace of its own, together are as good as random.
+            # Many streams together, each at its own pace, approximate random arrivals.
             values.setdefault("burstiness", 1.0)
         notes += _completed(values, model, is_live=_STREAMS in rates)
         load = RequestLoad(**values)
@@ -162,7 +162,7 @@ class StatedLoad:
 
 
 def _unused(model: Model) -> Iterator[tuple[str, str]]:
-    """Keys of a load that such a model has no use for, and why."""
+    """Yield keys of a load that do not apply to the model, and why."""
     unit = work_unit(model)
     if unit not in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}:
         for key in ("output_tokens", "tpot_ms"):
@@ -174,7 +174,7 @@ def _unused(model: Model) -> Iterator[tuple[str, str]]:
 
 
 def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterator[str]:
-    """Fill in what is usual for the kind of model; a sentence on what that was."""
+    """Fill in usual values for the kind of model; yield a sentence for each assumption."""
     unit = work_unit(model)
     if unit is WorkUnit.SEQUENCES and "input_tokens" not in values:
         values["input_tokens"] = _SEQUENCE_TOKENS
@@ -193,7 +193,7 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
 
 
 def read_load(top: Row) -> StatedLoad:
-    """The load under its key, or key by key beside the model; faults go to the row's."""
+    """Read the load under its key, or key by key beside the model; faults are added to the row."""
     values: dict[str, float] = {}
     spelled: dict[str, str] = {}
     inner = top.row("load")
@@ -221,7 +221,7 @@ def read_load(top: Row) -> StatedLoad:
 
 
 def _arrivals(row: Row, word: str) -> float | None:
-    """How requests arrive, by a word or by the squared variation of the times between them."""
+    """Read the arrival pattern: a word, or the squared variation of the times between requests."""
     given = row.values[word]
     if given == _BURSTY:
         return None
@@ -235,7 +235,7 @@ def _arrivals(row: Row, word: str) -> float | None:
 
 
 def _take_percentile(row: Row, word: str) -> float | None:
-    """Of `{p95: 1s}` or `p95=1s`, which leaves the duration in its place."""
+    """Split `{p95: 1s}` or `p95=1s`, and leave the duration in its place."""
     given = row.values[word]
     if isinstance(given, Mapping) and len(given) == 1:
         ((key, most),) = given.items()

@@ -12,12 +12,12 @@ from rightsizer.report.template import rendered
 
 _JsonMapping = Mapping[str, Any]
 _MOST: Final = 20
-"""Candidates of a table."""
+"""Candidates in a table."""
 _NOTHING: Final[_JsonMapping] = {
     **dict.fromkeys(("error", "model", "nothing_fits")),
     **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
 }
-"""What an answer that is an error does not have, and the other way round."""
+"""Fields absent from an error answer, and vice versa."""
 _WORK: Final = (
     ("cost_per_training", "a run"),
     ("cost_per_image", "an image"),
@@ -26,12 +26,12 @@ _WORK: Final = (
 
 
 def plan_document(answers: Sequence[tuple[Sequence[str], _JsonMapping]]) -> str:
-    """All answers of a file, one after the other: what was asked for, in lines, and what came."""
+    """Return all answers of a file in turn: the requirements, and the results."""
     return _rendered("plan.html", answers)
 
 
 def plan_page(answers: Sequence[tuple[Sequence[str], _JsonMapping]], **form: Any) -> str:
-    """The same below the form that asked for it; `form` is what its template takes."""
+    """Return the same below its form; `form` has the fields of its template."""
     return _rendered("plan_form.html", answers, **form)
 
 
@@ -55,7 +55,7 @@ def _rendered(
 
 
 def _unwrapped(lines: Sequence[str]) -> list[str]:
-    """Paragraphs of what was wrapped for a terminal, where lines that go on are indented."""
+    """Rejoin paragraphs wrapped for a terminal, whose continuation lines are indented."""
     paragraphs: list[str] = []
     for line in lines:
         if line.startswith(" ") and paragraphs:
@@ -66,7 +66,7 @@ def _unwrapped(lines: Sequence[str]) -> list[str]:
 
 
 def memory_bar(candidate: _JsonMapping) -> str:
-    """Parts from left to right; the line is what the GPU has, the whisker where it may end."""
+    """Draw parts from left to right; the line is the GPU's memory, the whisker the range."""
     memory, usable = candidate["memory"], _usable_bytes(candidate)
     high = memory["total_bytes_high"]
     scale = 100 / max(memory["total_bytes"], high, usable or 0.0, 1.0)
@@ -92,7 +92,7 @@ def _usable_bytes(candidate: _JsonMapping) -> float | None:
 
 
 def _work_of(offers: Sequence[_JsonMapping]) -> tuple[str, str]:
-    """The key of what work costs, of the first kind that any offer has, and that in words."""
+    """Return the key and label of the first unit of work that any offer has."""
     known = (each for each in _WORK if any(offer[each[0]] is not None for offer in offers))
     return next(known, _WORK[-1])
 
@@ -106,7 +106,7 @@ def _priced(plan: _JsonMapping, key: str) -> str:
 
 
 def _speed(plan: _JsonMapping) -> str:
-    """What all GPUs deliver together, or how long they take."""
+    """Return the throughput of all GPUs together, or the duration."""
     if plan["training_hours"] is None and plan["tokens_per_second"] is None:
         return str(plan["no_rate_because"] or "not known")
     key = "tokens_per_second" if plan["training_hours"] is None else "training_hours"

@@ -1,4 +1,4 @@
-"""PlanCheck: predictions beside what a recording, an MLPerf log or a profiler's trace measured."""
+"""PlanCheck: predictions compared with a recording, an MLPerf log or a profiler's trace."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ _MOSTLY_IDLE: Final = (
 )
 _QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
 _MUCH: Final = 0.3
-"""Of the time, beyond which a wait or communication explains most of what is off."""
+"""Share of time beyond which a wait or communication explains most of the deviation."""
 
 
 @dataclass(slots=True)
@@ -55,12 +55,12 @@ class RecordedDevice:
     _counts: Counter[Signal] = field(default_factory=Counter)
 
     def mean(self, signal: Signal) -> float | None:
-        """Over the readings that have the signal."""
+        """Return the mean over readings with the signal."""
         count = self._counts[signal]
         return self._sums[signal] / count if count else None
 
     def add(self, values: Mapping[Signal, float]) -> None:
-        """Count one reading."""
+        """Add one reading."""
         known = {signal: values[signal] for signal in _MEANS & values.keys()}
         self._sums.update(known)
         self._counts.update(known.keys())
@@ -73,7 +73,7 @@ class RecordedDevice:
 
 
 def read_devices(source: SnapshotSource) -> tuple[RecordedDevice, ...]:
-    """Every device of a recording that was read at all, in their order."""
+    """Return all devices of a recording with readings, in their order."""
     found: dict[str, RecordedDevice] = {}
     while (snapshot := source.read()) is not None:
         for device in snapshot.devices:
@@ -95,7 +95,7 @@ class FigureComparison:
     predicted: EstimateInterval | None
     remark: str = ""
     is_quantile: bool = False
-    """Of many requests, where the prediction is of their mean: being above it is not being off."""
+    """Over many requests, while the prediction is their mean: exceeding it is no deviation."""
 
     @property
     def ratio(self) -> float | None:
@@ -106,7 +106,7 @@ class FigureComparison:
 
     @property
     def is_as_predicted(self) -> bool | None:
-        """Whether it lies in the interval; `None` where nothing was predicted."""
+        """Whether it is within the interval; `None` without a prediction."""
         if self.predicted is None:
             return None
         if self.is_quantile and self.measured > self.predicted.high:
@@ -116,21 +116,20 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A candidate that a run is held against."""
+    """Candidate with which a run is compared."""
 
     requirement: Requirement
     planner: Planner
     planned: PlanCandidate
     board: str | None = None
-    """Key of the board that ran, where its files do not name it."""
+    """Key of the board that was used, if its files do not name it."""
     states_sequence: bool = False
-    """Whether the plan's file has the tokens of a training's sample, which no log has."""
+    """Whether the plan states the tokens of a training sample, which no log has."""
 
     def board_of(self, name: str | None) -> str | None:
-        """The key of the board that ran; `None` where nothing says which it is.
+        """Return the key of the board that was used; `None` if unknown.
 
-        As its files name it, else as it was stated; where they name none, that which the plan is
-        asked for, if it is one alone.
+        As named in the files, else as stated; if neither, the only board requested by the plan.
         """
         found = self.planner.catalogue.find(name) if name else None
         if found is not None:
@@ -141,21 +140,21 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """A run beside the candidate that it was of."""
+    """A run compared with its candidate."""
 
     candidate: PlanCandidate
-    """Predicted again, at the requests in flight that were measured."""
+    """Predicted again, with the measured requests in flight."""
     comparisons: tuple[FigureComparison, ...]
 
 
 def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice]) -> PlanCheck:
-    """What a recording says of a prediction.
+    """Compare a recording with a prediction.
 
-    The GPUs of the recording are taken for a candidate: its kind, in the layout planned for that
-    kind where it has as many GPUs, else in tensor parallel over them all.
+    The recorded GPUs form a candidate: their kind, in the layout planned for it if the number of
+    GPUs matches, else in tensor parallel over all.
 
     Raises:
-        RecordingError: nothing was read of any device, or nothing says which board it is.
+        RecordingError: there are no readings, or the board is unknown.
     """
     if not devices:
         raise RecordingError("the recording has no reading of any device; record for a while")
@@ -165,7 +164,7 @@ def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice])
     planned = prediction.planned
     layout = planned.layout if len(devices) == planned.count else Parallelism(tensor=len(devices))
     running = _mean(devices, Signal.REQUESTS_RUNNING)
-    # Every GPU of an engine has the whole engine's requests.
+    # Every GPU of an engine reports the whole engine's requests.
     in_flight = None if running is None else max(1.0, running * layout.data)
     asked = _running(prediction.requirement, layout, in_flight)
     candidate = prediction.planner.predicted(asked, gpu)
@@ -173,13 +172,13 @@ def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice])
 
 
 def unnamed_board(name: str | None) -> str:
-    """Why nothing can be compared, and the remedy."""
+    """Explain why nothing can be compared, with the remedy."""
     why = f"is of '{name}', which is not in the catalogue" if name else "does not name its GPU"
     return f"{why}; name the board that it is with --board"
 
 
 def _running(requirement: Requirement, layout: Parallelism, in_flight: float | None) -> Requirement:
-    """The requirement in the layout and with the requests in flight that were measured."""
+    """Return the requirement with the measured layout and requests in flight."""
     load = requirement.load
     load = replace(load, concurrency=in_flight or load.concurrency)
     return replace(requirement, parallel=layout, load=load)
@@ -234,14 +233,14 @@ def _share(what: str, share: float, remark: str = "") -> FigureComparison:
 
 
 def compare_benchmark(prediction: Prediction, profile: Profile) -> PlanCheck:
-    """What an MLPerf result says of a prediction.
+    """Compare an MLPerf result with a prediction.
 
-    Of training it is predicted again over as many GPUs as the log counts. Requests in flight are
-    those of the scenario; of `Server`, by Little's law.
+    Training is predicted again for the number of GPUs in the log. Requests in flight are those of
+    the scenario; for `Server`, by Little's law.
 
     Raises:
-        ProfileError: it holds no result, an invalid one, or one of another task, or neither it nor
-            the plan says on which board, on how many GPUs or with how many tokens it ran.
+        ProfileError: there is no result, or it is invalid or of another task; or board, number of
+        GPUs or tokens are unknown.
     """
     result = profile.benchmark
     if result is None:
@@ -278,10 +277,10 @@ def compare_benchmark(prediction: Prediction, profile: Profile) -> PlanCheck:
 
 
 def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallelism:
-    """The planned layout over another number of GPUs: more or fewer replicas.
+    """Return the planned layout for another number of GPUs: more or fewer replicas.
 
     Raises:
-        ProfileError: replicas of the planned layout do not make that many.
+        ProfileError: replicas of the planned layout do not add up to that number.
     """
     if count == planned.count:
         return planned.layout
@@ -293,7 +292,7 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
 
 
 def _in_flight(result: BenchmarkResult) -> float | None:
-    """Requests at a time; `None` where the scenario gives all at once."""
+    """Return requests at a time; `None` if the scenario issues all at once."""
     figures = result.figures
     rate, mean = figures.get("samples_per_second"), figures.get("latency_mean_seconds")
     match result.scenario:
@@ -365,9 +364,9 @@ def _utilization(candidate: PlanCandidate, speed: float) -> Iterator[FigureCompa
 def trace_comparisons(
     requirement: Requirement, candidate: PlanCandidate, run: ProfiledRun
 ) -> Iterator[FigureComparison]:
-    """What a profiled run measured beside what was planned for its layout."""
+    """Compare a profiled run with the plan for its layout."""
     if run.memory_peak_bytes is not None:
-        # The allocator sees neither the context nor libraries.
+        # The allocator excludes the context and libraries.
         outside, total = candidate.memory.overhead_bytes, candidate.memory.total
         low, high = max(0.0, total.low - outside), total.high - outside
         within, peak = EstimateInterval(total.value - outside, low, high), run.memory_peak_bytes

@@ -25,11 +25,11 @@ _PARTS: Final = {
     "per_image": "per_image",
     "per_run": "per_training",
 }
-"""What is done in an hour, with what keys of it end in."""
+"""Units of work, with the suffixes of their keys."""
 
 
 def encode_bill(bill: Bill) -> dict[str, Any]:
-    """Offers, ownership, energy and carbon; what is not known is null."""
+    """Encode offers, ownership, energy and carbon; unknown values are null."""
     carbon, ownership = bill.carbon_kilograms, bill.ownership
     return {
         "offers": [
@@ -60,7 +60,7 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
 
 
 def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, float | None]:
-    """A figure and the ends of where it lies; an end that is nowhere is null."""
+    """Encode a figure and its interval; infinite ends are null."""
     if interval is None:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     low, high = (each if math.isfinite(each) else None for each in (interval.low, interval.high))
@@ -73,7 +73,7 @@ def _intervals(of: object, *names: str) -> dict[str, float | None]:
 
 
 def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
-    """An amount of an hour under one key, and of what is done in it under others."""
+    """Encode an hourly amount under one key, and amounts per unit of work under others."""
     row = encode_interval(hourly, amount.per_hour)
     for part, ending in _PARTS.items():
         row |= encode_interval(f"{name}_{ending}", getattr(amount, part))
@@ -81,7 +81,7 @@ def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float 
 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
-    """All of it; figures that are not known are null."""
+    """Encode a plan; unknown figures are null."""
     best, outlook = plan.best, plan.outlook
     steps = () if best is None else validation_steps(plan.requirement, best)
     return {
@@ -117,7 +117,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _engine(plan: GpuPlan) -> str | None:
-    """What serves and its version, of models that an engine serves."""
+    """Return name and version of the serving engine, for models that use one."""
     requirement = plan.requirement
     if requirement.task.trains or not isinstance(requirement.model, Transformer):
         return None
@@ -138,7 +138,7 @@ def _encode_rental(rental: Rental) -> dict[str, Any]:
 
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
-    """One candidate."""
+    """Encode one candidate."""
     rate, asked = candidate.rate, candidate.million_dollars
     full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
@@ -179,7 +179,7 @@ def _priced(
 
 
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
-    """Of one GPU."""
+    """Encode the memory of one GPU."""
     parts = {name: part for name, part in asdict(memory).items() if name.endswith("_bytes")}
     low, high = memory.total.low, memory.total.high
     total = {"total_bytes": memory.total_bytes, "total_bytes_low": low, "total_bytes_high": high}
@@ -211,7 +211,7 @@ def _encode_outlook(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
 
 
 def encode_plan_check(measured: PlanCheck) -> dict[str, Any]:
-    """A prediction beside what was measured."""
+    """Encode a prediction and its measurement."""
     return {
         "candidate": encode_candidate(measured.candidate),
         "comparisons": [

@@ -1,4 +1,4 @@
-"""Reader of plan files: one requirement, several, or a list, with notes on keys without use."""
+"""Reader of plan files: one requirement, several, or a list, with notes on unused keys."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ _FORMATS: Final = {
     "float32": "fp32",
     "e4m3": "fp8",
 }
-"""As engines call formats."""
+"""Names of formats in engines."""
 _CLOUDS: Final = {
     **dict.fromkeys(("amazon", "amazon web services", "ec2"), "aws"),
     **dict.fromkeys(("google", "google cloud", "gce"), "gcp"),
@@ -66,15 +66,15 @@ _CLOUDS: Final = {
     **dict.fromkeys(("lambda labs", "lambdalabs"), "lambda"),
     "*": "any",
 }
-"""As people call clouds."""
+"""Common names of clouds."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
 _SHARDED: Final = 3
-"""What fine-tuning over several GPUs is usually run with: FSDP, ZeRO 3."""
+"""Usual for fine-tuning over several GPUs: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
-"""Among the prices, as it is no price of any GPU."""
+"""Listed among the prices, though not the price of a GPU."""
 _LEAST_GROWTH: Final = -0.99
-"""A load that is gone costs nothing, and nothing can be said of a part of it."""
+"""An ended load costs nothing, and has no useful figures."""
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
 _WITH_CACHE: Final = frozenset({NumberFormat.FP8, NumberFormat.NVFP4})
@@ -83,9 +83,9 @@ _QUANTIZED_CACHE: Final = (
     "'precision: {weights: fp8, kv_cache: bf16}' in a file for others"
 )
 _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
-"""What a file may say of a rate, of which a command line has one word."""
+"""Suggestions on rates for files, of which the command line supports one key."""
 _NOWHERE: Final = ":1:1: "
-"""The place of what stands in no file."""
+"""Place of values that are not in a file."""
 _MOST_DOLLARS: Final = 1e5
 _LEAST_BUDGET: Final = 0.01
 _MOST_BUDGET: Final = 1e9
@@ -95,7 +95,7 @@ _MOST_GRAMS: Final = 3000.0
 
 
 def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any]) -> Iterator[str]:
-    """A sentence where requests are too long for the model, and for each part without use."""
+    """Yield notes on requests that are too long for the model, and on unused parts."""
     task, load, model = requirement.task, requirement.load, requirement.model
     answers = not isinstance(model, Transformer) or not model.is_encoder
     asked = load.input_tokens + (load.output_tokens if answers else 0.0)
@@ -131,7 +131,7 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
 
 @dataclass(frozen=True, slots=True)
 class PlanFileItem:
-    """One requirement, or why it is none."""
+    """One requirement, or its error."""
 
     question: FileQuestion
     requirement: Requirement | None
@@ -141,7 +141,7 @@ class PlanFileItem:
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """All that a file asks."""
+    """All requirements of a file."""
 
     items: tuple[PlanFileItem, ...]
     is_list: bool
@@ -149,7 +149,7 @@ class PlanFile:
 
 
 def read_plan_file(file: Path) -> PlanFile:
-    """Every requirement of a file, in their order; of a list, those that are wrong too."""
+    """Read all requirements of a file, in order; of a list, including invalid ones."""
     asked = read_questions(file, "give at least a model (docs/planning.md)")
     found = asked.answers(partial(_item, folder=file.parent))
     items = (
@@ -160,9 +160,9 @@ def read_plan_file(file: Path) -> PlanFile:
 
 
 def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
-    """The one requirement of a command line, by words of files too; a `UsageError` where wrong.
+    """Return the requirement of a command line with the keys of files; raises `UsageError`.
 
-    Files that it names are looked for in `folder`.
+    Relative paths start at `folder`.
     """
     question = FileQuestion.of(given, (), Document("", given, {}))
     try:
@@ -172,7 +172,7 @@ def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
 
 
 def flag_lines(error: str, given: Mapping[str, Any]) -> str:
-    """Faults of a command line: the flag in the place of a line and a column."""
+    """Convert errors of a command line: flags replace line and column."""
     flags = {f"load.{SPELLINGS[word]}": word for word in given if word in SPELLINGS}
     flags |= {"task": "train", "training.tokens": "tokens"}
     lines = []
@@ -218,7 +218,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
 def _in_usual_batches(
     requirement: Requirement, row: Row, context_tokens: int | None
 ) -> tuple[Requirement, tuple[str, ...]]:
-    """Sequences no longer than the model's, and images enough to fill a GPU, where none is said."""
+    """Limit sequences to the model's, and batch images to fill a GPU, unless stated."""
     training, given = requirement.training, row.row("training").values
     batch, sequence, note = training.micro_batch, training.sequence, ""
     is_of_images = isinstance(requirement.model, ConvolutionalNetwork | VisionTransformer)
@@ -237,7 +237,7 @@ def _in_usual_batches(
 
 
 def _in_engine_format(requirement: Requirement) -> Requirement:
-    """Keys and values as the engine's own checkpoints have them, where the plan says nothing."""
+    """Use the KV cache format of the engine's own checkpoints, unless stated."""
     precision, own = requirement.precision, ENGINES[requirement.engine]
     serves = isinstance(requirement.model, Transformer) and not requirement.task.trains
     is_open = precision.kv_cache is None and precision.weights in _WITH_CACHE
@@ -249,9 +249,9 @@ def _in_engine_format(requirement: Requirement) -> Requirement:
 def _in_published_format(
     requirement: Requirement, row: Row, published: NumberFormat | None
 ) -> Requirement:
-    """Weights as the checkpoint has them, where it is quantized and the plan says nothing.
+    """Use the format of a quantized checkpoint for weights, unless stated.
 
-    In another format than its own nothing is known of what is left out.
+    The excluded parts are known only for the checkpoint's own format.
     """
     if published is None or not published.is_quantized:
         return requirement
@@ -259,7 +259,7 @@ def _in_published_format(
     if not _precision(row).values.get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
     if row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4:
-        # Its own, as of gpt-oss, which takes as much and is unpacked alike.
+        # Own formats, as of gpt-oss, have the same size and unpacking.
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)
@@ -269,13 +269,13 @@ def _in_published_format(
 
 
 def _clouds(names: str) -> str:
-    """Clouds as prices name them, separated by commas."""
+    """Return clouds as named in prices, separated by commas."""
     words = (name.strip() for name in names.lower().split(","))
     return ",".join(_CLOUDS.get(word, word) for word in words)
 
 
 def _precision(row: Row) -> Row:
-    """Formats by part; a single one is that of the weights."""
+    """Return formats by part; a single one applies to the weights."""
     given = row.values.get("precision")
     if isinstance(given, str):
         given = _FORMATS.get(given.lower(), given.lower())
@@ -284,7 +284,7 @@ def _precision(row: Row) -> Row:
 
 
 def _training(row: Row) -> tuple[ModelTask, Training]:
-    """The task, by its word or by that of the command line, and how it is trained."""
+    """Return the task, by its key or that of the command line, and training settings."""
     task, given = read_choice(row, "task", ModelTask), row.values.get("train")
     word = given.lower() if isinstance(given, str) else given
     inner = row.row("training")
@@ -297,7 +297,7 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         task = _TRAIN[word]
         values.setdefault("zero_stage", _SHARDED)
         if task is not ModelTask.TRAINING:
-            # As recipes of torchtune, axolotl and LLaMA-Factory have it.
+            # As in recipes of torchtune, axolotl and LLaMA-Factory.
             values.setdefault("recompute", Recompute.FULL)
     if "tokens" in row and "tokens" in values:
         row.fault("tokens", "is given twice, as training.tokens too; leave one of them out")
@@ -314,7 +314,7 @@ def _gpus(row: Row) -> tuple[str, ...]:
 
 
 def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
-    """Dollars an hour by GPU: under one key, or beside the carbon; one number is for all named."""
+    """Return hourly dollars by GPU: under one key, or beside carbon; one number is for all."""
     given = prices.values.get(STATED)
     if given is not None and not isinstance(given, Mapping):
         each = prices.number(STATED, 0.0, _MOST_DOLLARS)
@@ -329,7 +329,7 @@ def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
 
 
 def _rest(row: Row) -> dict[str, Any]:
-    """All but the model, by the fields of a requirement."""
+    """Return all fields of a requirement but the model."""
     growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
     task, training = _training(row)
     dollars = _dollars(prices, _gpus(row))

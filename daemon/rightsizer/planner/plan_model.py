@@ -1,4 +1,4 @@
-"""Model of a requirement: by name, by size, by description, or from a `config.json` on disk."""
+"""Model of a requirement: by name, size or description, or from a `config.json` file."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _MOST_COUNT: Final = 10**15
 _MOST_PARAMETERS: Final = 1e18
 INDEX: Final = "model_index.json"
 _SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?([mMbBtT])")
-"""A model of which nothing but its size is said."""
+"""Model stated only by its size."""
 _SIZE_WITHIN: Final = re.compile(r"\b\d{1,6}(?:\.\d{1,6})?[bB]\b")
 _FAR: Final = 2.0
-"""So many times as many parameters, or as few, are not those of the same model."""
+"""Ratio of parameters from which models count as different."""
 
 KINDS: Final[dict[str, type]] = {
     **dict.fromkeys(("transformer", "encoder"), TransformerDescription),
@@ -57,7 +57,7 @@ BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_paramete
 
 
 def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
-    """One of some words, `None` where it is absent."""
+    """Read an enumerated value, `None` if absent."""
     if key not in row:
         return None
     value = row.values[key]
@@ -71,7 +71,7 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
 
 
 def read_fields(row: Row, kind: type, beside: Collection[str] = ()) -> dict[str, Any]:
-    """What a row says of the fields of a dataclass; keys in `beside` are read elsewhere."""
+    """Read the fields of a dataclass from a row; keys in `beside` are read elsewhere."""
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
     values = {}
@@ -104,7 +104,7 @@ def _value(row: Row, name: str, kept: Any) -> Any:
 
 @cache
 def _types(kind: type) -> dict[str, tuple[Any, bool]]:
-    """The type of each field that is written in a file, and whether it has to be there."""
+    """Return the type of each field written in a file, and whether it is required."""
     hints, types = get_type_hints(kind), {}
     for each in fields(kind):
         hint = hints[each.name]
@@ -116,23 +116,23 @@ def _types(kind: type) -> dict[str, tuple[Any, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """What a requirement says of its model; each value by itself is in order."""
+    """Model as stated in a requirement; each value is valid by itself."""
 
     values: dict[str, Any]
     kind: str = "transformer"
     config: str = ""
     asked: str = ""
-    """A well-known model, a size, or a path, as one text."""
+    """Well-known model, size, or path, as one text."""
 
     def build(self, folder: Path) -> PublishedModel[Model]:
-        """The model itself; the path of a configuration starts from `folder`."""
+        """Build the model; relative configuration paths start at `folder`."""
         if self.config:
             return _of_file(folder / Path(self.config).expanduser(), self.values)
         if self.asked:
             return _named(self.asked, folder, self.values)
         if KINDS[self.kind] is not TransformerDescription:
             return PublishedModel(KINDS[self.kind](**self.values))
-        # Tokens of an encoder look both ways, and nothing is kept of a request.
+        # Encoder tokens attend both ways, and nothing is cached per request.
         usual = {"tied_embeddings": True} if self.kind == "encoder" else {}
         model = completed_shape(TransformerDescription(**{**usual, **self.values}))
         model = replace(model, cached_layers=0) if usual else model
@@ -140,7 +140,7 @@ class ModelRow:
 
 
 def read_model_row(row: Row) -> ModelRow:
-    """The model of a requirement; what is wrong with single keys goes to the row's faults."""
+    """Read the model of a requirement; faults of single keys are added to the row's."""
     named = row.values.get("model")
     if isinstance(named, str) and named.strip():
         return ModelRow({}, asked=named.strip())
@@ -171,7 +171,7 @@ def read_model_row(row: Row) -> ModelRow:
 
 
 def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[Model]:
-    """A file or folder of that name, a well-known model, or a dense decoder of that size."""
+    """Return a file or folder, a well-known model, or a dense decoder of that size."""
     from rightsizer.planner.models.known_models import (  # noqa: PLC0415 - as below.
         find_model,
         is_closed,
@@ -202,7 +202,7 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
 
 
 def _published_files(asked: str, folder: Path) -> Path | None:
-    """The file or folder of a model that a text names; `None` where there is none."""
+    """Return the file or folder of a model that a text names; `None` if there is none."""
     try:
         path = folder / Path(asked).expanduser()
         files = (path, path / "config.json", path / INDEX)
@@ -225,7 +225,7 @@ READING: Final = "nothing is written: sequences are read, by the model without i
 
 
 def reading_alone(model: Transformer) -> Transformer:
-    """The same model where nothing is written: no cache is kept, and no head is needed."""
+    """Return the model without text output: no cache, and no head."""
     whole = count_parameters(model)
     left = replace(model, cached_layers=0, tied_embeddings=True)
     return replace(left, parameters=whole.total - whole.head - model.unread.total)
@@ -254,7 +254,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
 
 
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
-    # Readers of published configurations: half of what a plan without one would load.
+    # Readers of published configurations: half of the imports of a plan without one.
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
     from rightsizer.planner.models.configuration import errors_of, parsed_config  # noqa: PLC0415
 
@@ -274,7 +274,7 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
 
 
 def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedModel[Model]:
-    """A parsed file of transformers, with what the plan says otherwise."""
+    """Return the model of a parsed transformers file, with overrides of the plan."""
     from rightsizer.planner.models.hugging_face import read_config, read_image_tower  # noqa: PLC0415
 
     for key in _OF_IMAGES:

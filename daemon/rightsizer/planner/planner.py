@@ -1,4 +1,4 @@
-"""Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
+"""Planner: from a requirement to ranked GPUs; answers to every requirement of a file."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,38 +42,38 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What came of a requirement."""
+    """Result for a requirement."""
 
     requirement: Requirement
     candidates: tuple[PlanCandidate, ...]
-    """The best first; those that do not fit, with their reasons, after it."""
+    """Best first, followed by unsuitable ones with reasons."""
     alternatives: tuple[Alternative, ...] = ()
     growth: tuple[GrowthStep, ...] = ()
     outlook: GrowthOutlook | None = None
-    """What the leading candidates come to while the load grows; `None` where it does not."""
+    """Leading candidates under a growing load; `None` if it does not grow."""
     least: PlanCandidate | None = None
-    """Where nothing fits: what would, of all GPUs that are known and in any layout."""
+    """If nothing fits: what would, of all known GPUs and in any layout."""
 
     @property
     def best(self) -> PlanCandidate | None:
-        """The first in rank; `None` where nothing fits."""
+        """First in rank; `None` if nothing fits."""
         first = self.candidates[0]
         return first if first.fits else None
 
     @property
     def memory(self) -> MemoryEstimate:
-        """What one GPU of the best candidate needs, or of the one nearest to fitting."""
+        """Memory per GPU of the best candidate, or of the nearest to fitting."""
         return self.candidates[0].memory
 
     def span_dollars(self, kind: GrowingKind) -> EstimateInterval | None:
-        """What a kind costs over all months, by where its price of an hour lies."""
+        """Return the cost of a kind over all months, by the range of its hourly price."""
         dollars = kind.dollars() if kind.outgrown is None else None
         hourly = next(each.hourly_dollars for each in self.candidates if each.gpu == kind.gpu)
         return None if dollars is None or hourly is None else hourly.scaled(dollars / hourly.value)
 
     @property
     def why_nothing_fits(self) -> str:
-        """A sentence; empty where something fits."""
+        """Return an explanation; empty if something fits."""
         if self.best is not None:
             return ""
         kinds = f"of {len(self.candidates)} kinds of GPU"
@@ -86,14 +86,14 @@ class GpuPlan:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """What plans rest on."""
+    """Data and settings of plans."""
 
     catalogue: Catalogue
     prices: Prices
     settings: SizingSettings = field(default_factory=SizingSettings)
 
     def plan(self, requirement: Requirement) -> GpuPlan:
-        """Candidates for a requirement."""
+        """Return candidates for a requirement."""
         check_requirement(requirement)
         prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
@@ -106,7 +106,7 @@ class Planner:
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         by_key = {board.key: board for board in boards}
         if plan.best is None:
-            # Of all GPUs, the layout left open.
+            # All GPUs, and any layout.
             is_open = replace(requirement, parallel=None, gpus=())
             least = ranked(map(search(is_open).best, self.catalogue.boards.values()))[0]
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
@@ -123,7 +123,7 @@ class Planner:
         return replace(plan, alternatives=billed(others), growth=steps, outlook=outlook)
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
-        """One kind of GPU for a requirement, whether it fits or not."""
+        """Predict one kind of GPU for a requirement, whether it fits or not."""
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
         found = self._search(requirement, prices).best(board)
@@ -134,7 +134,7 @@ class Planner:
         return Search(requirement, self.settings, prices.dollars_per_hour, instances)
 
     def _instances(self, requirement: Requirement) -> dict[str, list[Instance]] | None:
-        """What the clouds rent that are named, by board; `None` where that is not known."""
+        """Return the instances of the named clouds, by board; `None` if unknown."""
         if not requirement.provider:
             return None
         stated, providers = self._stated(requirement), providers_of(requirement, self.prices)
@@ -155,7 +155,7 @@ class Planner:
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
-    """Boards by key or name, each once; a slice is named like `H100-SXM5-80GB:1g.10gb`."""
+    """Return boards by key or name, each once; slices are named like `H100-SXM5-80GB:1g.10gb`."""
     if not names:
         return tuple(catalogue.boards.values())
     boards = [board for name in names for board in _boards(name, catalogue, place)]
@@ -183,7 +183,7 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
 
 
 def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
-    """A sentence for each format in the place of the one asked for, and on which GPUs."""
+    """Yield notes on formats that replace the requested one, and on which GPUs."""
     others: dict[str, list[str]] = {}
     for each in candidates:
         if each.format is not None and each.fits:
@@ -195,7 +195,7 @@ def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """A plan, or why there is none."""
+    """A plan, or an error."""
 
     plan: GpuPlan | None
     notes: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ class PlanAnswer:
 
 
 def plan_answers(file: PlanFile, planner: Planner) -> tuple[PlanAnswer, ...]:
-    """One for each requirement."""
+    """Return an answer for each requirement."""
     found = tuple(_answer(each, planner) for each in file.items)
     if not file.is_list and found[0].error:
         raise RequirementError(found[0].error)

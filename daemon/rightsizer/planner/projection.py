@@ -1,4 +1,4 @@
-"""Projections of a measured workload: its profile on every target, as JSON and as a table."""
+"""Projections of a measured workload to target GPUs, as JSON and as a table."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
@@ -27,8 +27,8 @@ _MOST_BYTES: Final = 1e15
 _LEAST_CLOCK: Final = 0.01
 
 ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
-"""Reads the profilers' files that a question names; those of the command line where it names none,
-and `None` where there are none at all."""
+"""Reads the profiler files named in a question, or else those of the command line; returns `None`
+without any."""
 _PARTS: Final = words_of("time")
 _DIGITS: Final = 6
 _LEAST: Final = 0.005
@@ -43,14 +43,14 @@ _FITS: Final = {True: "yes", False: "no", None: "?"}
 
 @dataclass(frozen=True, slots=True)
 class ProjectionAnswer:
-    """One target of a question: what would happen there, or why that cannot be said."""
+    """One target of a question: the projection, or why there is none."""
 
     target: str
-    """As it was asked for."""
+    """As requested."""
     projection: Projection | None
     error: str = ""
     run: ProfiledRun | None = None
-    """What a profiler's files told; `None` where none were named."""
+    """Data from profiler files; `None` without any."""
     has_counters: bool = True
     """Whether the shares tell what kernels wait for."""
 
@@ -58,7 +58,7 @@ class ProjectionAnswer:
 def answer_question(
     question: FileQuestion, catalogue: Catalogue, settings: MemorySettings, read_run: ReadRun
 ) -> tuple[ProjectionAnswer, ...]:
-    """The profile on every target, in the order that they were asked for."""
+    """Project the profile to every target, in the given order."""
     row = question.row
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
@@ -106,7 +106,7 @@ def answer_question(
 
 
 def _members(name: str, catalogue: Catalogue) -> list[str]:
-    """Keys of a family such as h100; a name of anything else as it is."""
+    """Return the keys of a family such as h100; other names unchanged."""
     family = catalogue.family(name)
     return [board.key for board in family] if len(family) > 1 else [name]
 
@@ -123,7 +123,7 @@ def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
 
 
 def _gpu(row: Row, run: ProfiledRun | None) -> str:
-    """What the question says, or the profile where it says nothing; never one against the other."""
+    """Return the GPU of the question, or else of the profile; raises if they differ."""
     has_profile = run is not None or row.values.get("profile") is not None
     if row.values.get("gpu") is not None or not has_profile:
         return row.needed_text("gpu")
@@ -185,7 +185,7 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
 
 
 def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
-    """One target, by the names of the documentation."""
+    """Encode one target, with the names in the documentation."""
     projection, run = answer.projection, answer.run
     if projection is None:
         return {"target": answer.target, "error": answer.error}
@@ -212,7 +212,7 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
 
 
 def answers_text(answers: Sequence[ProjectionAnswer]) -> str:
-    """All targets of one question, a line each."""
+    """Return all targets of one question, one line each."""
     rows = [_row(each, each.projection) for each in answers if each.projection is not None]
     lines = aligned(_HEADER, rows, _TEXTS)
     errors = [f"{answer.target}: {answer.error}" for answer in answers if answer.error]

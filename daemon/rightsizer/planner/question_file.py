@@ -11,7 +11,7 @@ from rightsizer.model.errors import ConfigurationError, RequirementError, Rights
 from rightsizer.model.frozen import dataclass, replace
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
-"""YAML 1.1 takes `7e9` for text; JSON for a number."""
+"""YAML 1.1 reads `7e9` as text, JSON as a number."""
 _KEYS: Final = re.compile(r"[a-z_.]+")
 _Answer = TypeVar("_Answer")
 
@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 def _documents(file: Path, remedy: str) -> list[Document]:
     try:
         text = file.read_text(encoding="utf-8-sig")
-        # JSON may be indented by tabs, which YAML refuses; inside its texts there are none.
+        # JSON may be indented by tabs, which YAML refuses; its texts contain none.
         plain = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
         documents = load_yaml_documents(plain, str(file))
     except OSError as error:
@@ -55,19 +55,19 @@ class FileQuestion:
 
     @classmethod
     def of(cls, values: Any, path: tuple[str | int, ...], document: Document) -> Self:
-        """The question at a place of a document."""
+        """Create the question at a place of a document."""
         faults = Faults(document)
         return cls(Row(values, path, faults), faults, document)
 
     def refuse(self) -> None:
-        """Raise all that is wrong with it, with line, column and remedy."""
+        """Raise all faults, with line, column and remedy."""
         try:
             self.faults.refuse()
         except ConfigurationError as error:
             raise RequirementError(str(error)) from None
 
     def placed(self, error: object) -> RequirementError:
-        """An error whose lines begin with a key, each with the place of that key before it."""
+        """Return an error with the place of each key before its line."""
         lines = []
         for line in str(error).splitlines():
             key = line.partition(":")[0]
@@ -78,14 +78,14 @@ class FileQuestion:
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """All that a file asks, in its order."""
+    """All questions of a file, in order."""
 
     questions: tuple[FileQuestion, ...]
     is_list: bool
     """Whether the answer is a list too."""
 
     def answers(self, answer: Callable[[FileQuestion], _Answer]) -> list[_Answer | str]:
-        """To each question; of a list, what is wrong in the place of one that fails."""
+        """Answer each question; in a list, failures are replaced by their error."""
         found: list[_Answer | str] = []
         for question in self.questions:
             try:
@@ -98,7 +98,7 @@ class QuestionFile:
 
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:
-    """Every question of a file; the remedy is for one that is empty."""
+    """Read all questions of a file; the remedy is for an empty one."""
     questions, is_list = [], False
     documents = _documents(file, remedy)
     for document in documents:

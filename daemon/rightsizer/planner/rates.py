@@ -37,9 +37,9 @@ _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
 _LEAST_SURE: Final = 0.01
 _RATES: Final = 20
-"""Equally likely ones, over which costs are averaged."""
+"""Equally likely rates, over which costs are averaged."""
 _Target = tuple[CandidateFilter, EstimateInterval, float, str]
-"""By which filter a latency is judged, what is predicted, the most that may be, and a sentence."""
+"""Filter of a latency, prediction, maximum, and sentence."""
 
 
 def predict_rate(  # noqa: PLR0913 - the search's question, and what a site knows better.
@@ -51,10 +51,10 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
     *,
     settings: SizingSettings = _DEFAULTS,
 ) -> PredictedRate:
-    """The rate of a layout.
+    """Predict the rate of a layout.
 
-    `concurrency`: requests in flight on all GPUs together, `None` for the most that latencies and
-    memory allow; `available_bytes`: of each GPU, headroom already taken off.
+    `concurrency`: requests in flight on all GPUs together, `None` for the maximum that latencies
+    and memory allow; `available_bytes`: per GPU, without headroom.
     """
     if requirement.task.trains:
         rate = training_rate(requirement, board, layout, settings.training, settings.samples)
@@ -77,9 +77,9 @@ def is_load_kept(
     available_bytes: float,
     settings: SizingSettings = _DEFAULTS,
 ) -> bool:
-    """Whether a layout may answer the rate that is asked for in time: quick, and never too strict.
+    """Whether a layout may serve the requested rate in time: a fast, optimistic check.
 
-    Of models of tokens it is known as soon as how many run at that rate is.
+    For token models this only requires the number of requests running at that rate.
     """
     memory, load = ServingMemory(requirement, layout, settings.memory), requirement.load
     if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
@@ -98,7 +98,7 @@ def _sampling(  # noqa: PLR0913 - as above.
     *,
     kept: float,
 ) -> PredictedRate:
-    """Of a model that answers a batch at a time: as many as is usual and memory and time allow."""
+    """Rate of batch models: the usual batch within memory and latencies."""
     rate, most = sampled(concurrency), max(replicas, most)
     first, answer = ((each or math.inf) * kept for each in (load.ttft_ms, load.latency_ms))
     while concurrency is None and rate.concurrency > replicas:
@@ -108,7 +108,7 @@ def _sampling(  # noqa: PLR0913 - as above.
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
     made, asked = rate.samples_per_second, load.tokens_per_second
-    # Batches fill as requests come: where latencies matter, no larger than the load makes them.
+    # Batches fill as requests arrive: with latency targets, they are limited by the load.
     while load.is_open and load.has_targets and rate.concurrency >= 2.0 * replicas:
         fewer_rate = sampled(rate.concurrency / 2.0)
         if asked is None or fewer_rate.samples_per_second.value < asked:
@@ -118,7 +118,7 @@ def _sampling(  # noqa: PLR0913 - as above.
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
-    """Of a model of tokens; where not even one request meets the latencies, those of one."""
+    """Rate of token models; if not even one request meets the latencies, that of one."""
     if concurrency is None and requirement.load.is_open and server.is_causal:
         return _arriving(requirement, server)
     if concurrency is None:
@@ -127,7 +127,7 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
 
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
-    """At the rate asked for, or the most that is in time; where none is, what the fewest see."""
+    """At the requested rate, or the maximum in time; if there is none, with the fewest requests."""
     model, load = requirement.model, requirement.load
     each = units_per_request(model, load)
     most_at_once = most_running(server)
@@ -135,7 +135,7 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     if most and asked >= most:
         serving = server.busy_with(most_at_once)
     else:
-        # Found by halves, it may come out beyond what is in time by a hair.
+        # Found by bisection, it may slightly exceed the maximum in time.
         at_once = server.running_at(min(asked, most))
         serving = server.busy_with(min(at_once, most_at_once or at_once), min(asked, most))
     made = most * max(1.0, load.output_tokens)
@@ -159,7 +159,7 @@ def too_slow(
     headroom: float,
     gpu_maximum: int,
 ) -> Iterator[Rejection]:
-    """What of the load is not kept; how much it makes does not matter once it is late."""
+    """Yield unmet parts of the load; throughput does not matter if latencies are missed."""
     load = requirement.load
     is_late = tuple(late(load, rate, headroom))
     yield from is_late
@@ -177,7 +177,7 @@ def too_slow(
 
 
 def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
-    """The latencies that are above what is asked for, the headroom taken off."""
+    """Yield the latencies above their targets less headroom."""
     for by, figure, most_ms, said in _targets(load, rate):
         if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
             free = f" ({most_ms:g} less {percent_text(headroom)} headroom)" if headroom else ""
@@ -185,16 +185,16 @@ def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Re
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
-    """That every latency that is asked for is kept, by their intervals; `None` without one.
+    """Return the probability that all latency targets are met; `None` without any.
 
-    As if they erred independently, which is the least that it can be.
+    Errors are taken as independent, which gives the lower bound.
     """
     met = [met_probability(figure, most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
     return math.prod(met) if met else None
 
 
 def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
-    """That as much is made as is asked for, by the rate's interval; `None` where no rate is."""
+    """Return the probability that the requested rate is reached; `None` without one."""
     made, asked = rate.tokens_per_second, load.tokens_per_second
     if made is None or asked is None:
         return None
@@ -202,10 +202,10 @@ def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 
 def expected_cost_ratio(load: RequestLoad, rate: PredictedRate, replicas: int) -> float:
-    """What the work costs over all that its rate may be, of what it costs at the likeliest.
+    """Return the cost averaged over the possible rates, relative to that at the likeliest.
 
-    Replicas are added, or left out, until they make what is asked for; where latencies are missed,
-    what was paid is lost and something as dear is tried.
+    Replicas are added or removed to reach the requested rate; if latencies are missed, the cost
+    is lost and an equally expensive attempt follows.
     """
     made, asked = rate.tokens_per_second, load.tokens_per_second
     sure = 1.0 if rate.targets_probability is None else rate.targets_probability

@@ -1,4 +1,4 @@
-"""Rental of a candidate: the instances of a cloud that its GPUs come in, whole ones only."""
+"""Rental of a candidate: cloud instances that contain its GPUs, as a whole number."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ ANY: Final = "any"
 
 @dataclass(frozen=True, slots=True)
 class Rental:
-    """So many instances of one type."""
+    """Number of instances of one type."""
 
     instance: Instance
     count: int
@@ -26,12 +26,12 @@ class Rental:
 
     @property
     def gpus(self) -> int:
-        """All that are paid, used or not."""
+        """All paid GPUs, used or not."""
         return self.count * self.instance.gpus
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """Of all instances."""
+        """For all instances."""
         dollars = self.instance.dollars_per_hour
         return None if dollars is None else dollars * self.count
 
@@ -39,11 +39,11 @@ class Rental:
 def cheapest_rental(
     instances: Iterable[Instance], layout: Parallelism, spares: int, *, trains: bool
 ) -> Rental | None:
-    """The instances that cost least; of those without a price, the fewest GPUs.
+    """Return the cheapest instances; without prices, those with the fewest GPUs.
 
-    Tensor parallel ranks share a server. So do all that train and replicas that share experts, or
-    the largest servers that there are: networks between small ones are slow. `spares` more than are
-    needed are there for failures.
+    Tensor parallel ranks share a server. So do training and replicas that share experts, or they
+    use the largest servers available: networks between small ones are slow. `spares` are additional
+    GPUs for failures.
     """
     possible = [each for each in instances if each.gpus >= layout.tensor]
     largest = max((each.gpus for each in possible), default=0)
@@ -62,7 +62,7 @@ def cheapest_rental(
 
 
 def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
-    """The clouds that a requirement names."""
+    """Return the clouds that a requirement names."""
     rented = tuple(dict.fromkeys(each.provider for each in built_in_instances()))
     if requirement.provider == ANY:
         return rented
@@ -82,9 +82,9 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
 def instances_of(
     providers: Sequence[str], prices: Prices, stated: Sequence[str]
 ) -> dict[str, list[Instance]]:
-    """What clouds rent, by board; without a price of its own at that cloud's for one GPU.
+    """Return the instances of clouds, by board; without a list price, at the cloud's price per GPU.
 
-    What an operator pays (`stated`, by board) goes before every list price.
+    The operator's own prices (`stated`, by board) override list prices.
     """
     found: dict[str, list[Instance]] = {}
     for each in built_in_instances():

@@ -26,7 +26,7 @@ _COUNTS: Final[Mapping[type, str]] = {
     Diffusion: "parameters forward_flops steps image latent_scale latent_patch",
     RecommenderModel: "embedding_rows embedding_width dense_parameters lookups",
 }
-"""What has to be above zero where it is given."""
+"""Values that must be positive if given."""
 _NOT_NEGATIVE: Final[Mapping[type, str]] = {
     Transformer: (
         "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
@@ -41,14 +41,14 @@ _UNTRAINABLE: Final = (
     *(NumberFormat.INT8, NumberFormat.INT4, *GGUF_FORMATS),
     *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
 )
-"""Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
+"""Formats whose weights cannot be trained; fp8 and nvfp4 are used beside 16-bit weights."""
 _ZERO_STAGES: Final = 3
 _LEAST_PERCENTILE: Final = 50.0
 _MOST_PERCENTILE: Final = 99.99
 
 
 def check_model(model: Model) -> None:
-    """Accept a model that can be."""
+    """Raise unless the model is possible."""
     faults = [*_sizes(model)]
     if not faults and isinstance(model, Transformer):
         faults += _transformer(model)
@@ -59,7 +59,7 @@ def check_model(model: Model) -> None:
 
 
 def layout_fault(model: Model, layout: Parallelism) -> str | None:
-    """Why a model cannot be spread so, or `None`."""
+    """Return why a model cannot have a layout, or `None`."""
     if min(layout.tensor, layout.pipeline, layout.data, layout.expert) < 1:
         return "parallel: tensor, pipeline, data and expert are at least 1 each"
     if layout.expert > 1 and (fault := _expert_fault(model, layout)):
@@ -70,8 +70,8 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
         fault = f"{model.heads} heads do not divide by {layout.tensor}"
         return f"parallel.tensor: {fault}; take a divisor of the heads"
     if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
-        # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
-        # taken as usual refuse nothing: their number was not given.
+        # Engines give each GPU whole KV heads, or a copy of one. Assumed heads do not lead to a
+        # rejection, as their number was not given.
         keys = model.key_value_heads
         if keys % layout.tensor and layout.tensor % keys:
             fault = f"{keys} kv_heads do not divide by {layout.tensor}, nor the other way around"
@@ -94,7 +94,7 @@ def _expert_fault(model: Model, layout: Parallelism) -> str | None:
 
 
 def not_above_zero(of: object, place: str, keys: Iterable[str], remedy: str) -> Iterator[str]:
-    """A sentence for each value that is given and not above 0."""
+    """Yield a sentence for each given value that is not positive."""
     for key in keys:
         value = getattr(of, key)
         if value is not None and not value > 0:
@@ -145,7 +145,7 @@ def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
 
 
 def check_requirement(requirement: Requirement) -> None:
-    """Accept a requirement that can be met by some GPU."""
+    """Raise unless some GPU can meet the requirement."""
     check_model(requirement.model)
     faults = [*_load(requirement)]
     if requirement.task.trains:
@@ -217,7 +217,7 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
         named = ", ".join(unknown) or "none"
         yield f"lora.targets: {named} is not known; take some of {', '.join(LORA_TARGETS)}"
     elif isinstance(requirement.model, Transformer):
-        # What no layer has cannot be adapted, as attention where all layers are recurrent.
+        # Layers that do not exist cannot be adapted, such as attention in a recurrent model.
         kinds = requirement.model.kinds
         here = (
             *(_OF_ATTENTION if any(kind.has_attention for kind in kinds) else ()),

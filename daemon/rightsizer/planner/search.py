@@ -1,4 +1,4 @@
-"""Search for the best that one kind of GPU can do for a requirement, over layouts."""
+"""Search for the best layout of one kind of GPU for a requirement."""
 
 import math
 from bisect import bisect_left
@@ -40,31 +40,31 @@ from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
 _NODE_GPUS: Final = 8
-"""Of a usual server, whatever joins them."""
+"""Of a usual server, regardless of its links."""
 _PCIE_TENSOR: Final = 2
 _TENSOR: Final = (1, 2, 4, 8)
 _EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
 _ATTENTION: Final = (1, 2, 4)
-"""Tensor parallel ranks of one attention, beside experts that others hold."""
+"""Tensor parallel ranks of one attention, beside distributed experts."""
 _STAGES: Final = (1, 2, 4, 8, 16)
 _FULL_SHARDING: Final = 3
-"""The stage of ZeRO that shards weights, too; FSDP does the same."""
+"""ZeRO stage that also shards weights; FSDP does the same."""
 _SPREAD: Final = 8
-"""Over how many times as many replicas a load is spread at most where latencies are missed."""
+"""Maximum factor of additional replicas if latencies are missed."""
 _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
-"""Tokens a second: of less, what a million of them costs is no figure any more."""
+"""Tokens per second, below which the cost per million is meaningless."""
 _ROUNDING: Final = 1e-9
 _TENTH: Final = 0.1
 
 
 def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
-    """Those that are tried: of one replica that serves, or by GPUs in all in training.
+    """Return the layouts to try: of one serving replica, or by total GPUs in training.
 
-    Serving takes stages only beyond what one server holds. In training more replicas help memory
-    only where state is sharded over them, and never are more than the sequences of a step. Of
-    layouts of as many GPUs, those with less traffic are first: replicas exchange the least, tensor
-    parallel ranks wait the least for one another.
+    Serving uses pipeline stages only beyond one server. In training, more replicas help memory
+    only if state is sharded over them, and never exceed the sequences of a step. For equal
+    numbers of GPUs, layouts with less traffic come first: replicas communicate the least, and
+    tensor parallel ranks wait the least for each other.
     """
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
     most = gpu_maximum
@@ -72,7 +72,7 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
         most = min(most, max(1, training.global_batch // training.micro_batch))
     while trains and training.zero_stage > 0 and replicas[-1] * 2 <= most:
         replicas.append(replicas[-1] * 2)
-    # Networks for images are small; they are replicated.
+    # Image networks are small; they are replicated.
     is_divided = isinstance(requirement.model, Transformer | RecommenderModel)
     layouts = [
         layout
@@ -89,10 +89,10 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
 
 
 def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
-    """Of a mixture that serves: attention data parallel, one copy of the experts between them.
+    """Return layouts of a serving mixture: data-parallel attention, one shared copy of experts.
 
-    Fewest GPUs first, over several servers too; the one that holds a whole attention in a GPU has
-    no sums to wait for, and a latent cache is there once.
+    Fewest GPUs first, also over several servers; with whole attention on one GPU, no reductions
+    are needed, and a latent cache is stored once.
     """
     model = requirement.model
     if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
@@ -109,10 +109,10 @@ def _times(layout: Parallelism, replicas: int) -> Parallelism:
 
 
 def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why GPUs of a kind are not joined well enough for a layout, or `None`.
+    """Return why the links of GPUs do not support a layout, or `None`.
 
-    Training in tensor parallel moves all activations twice a layer, which PCIe carries between two
-    GPUs at most.
+    Tensor parallel training moves all activations twice per layer, for which PCIe suffices only
+    between two GPUs.
     """
     linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
@@ -122,10 +122,10 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
 
 
 def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why slices cannot be joined to a layout, or `None`.
+    """Return why slices cannot form a layout, or `None`.
 
-    A process sees one slice, and nothing copies between slices but the host; replicas that serve
-    need nothing of each other.
+    A process uses one slice, and slices only communicate through the host; serving replicas
+    are independent.
     """
     of_replica = layout.tensor * layout.pipeline * layout.expert
     joined = layout.gpus if requirement.task.trains else of_replica
@@ -135,7 +135,7 @@ def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) ->
 
 
 class Search:
-    """One requirement, asked for as many boards as there are."""
+    """Search of one requirement over any number of boards."""
 
     def __init__(
         self,
@@ -156,20 +156,20 @@ class Search:
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 
     def of_more(self, requirement: Requirement) -> "Search":
-        """The same for more requests or more tokens a second, all else being equal.
+        """Return the same for more requests or more tokens per second.
 
-        What one replica needs and makes at most does not change with how many are asked for.
+        Memory and maximum rate of one replica do not depend on the total load.
         """
         search = Search(requirement, self._sizing, self._price, self._instances)
         search._serving_memory, search._single = self._serving_memory, self._single
         return search
 
     def best(self, board: Board) -> PlanCandidate:
-        """The layout that is asked for, or the best of those that are tried."""
+        """Return the requested layout, or the best of those tried."""
         return min(self.all(board), key=preference)
 
     def all(self, board: Board) -> Sequence[PlanCandidate]:
-        """Every layout that was compared; one that does not fit where none does."""
+        """Return every compared layout; an unsuitable one if none fits."""
         requirement, trains = self.requirement, self.requirement.task.trains
         whole = [each for each in self._layouts if not _slice_fault(requirement, board, each)]
         if requirement.parallel is not None:
@@ -181,12 +181,12 @@ class Search:
         return [self._priced(self._rented(each), price) for each in found]
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
-        """Those that fit on the fewest GPUs, or the fewest that come about as near as any."""
+        """Return those that fit on the fewest GPUs, or the smallest that come nearest."""
         linked = [each for each in whole if not _link_fault(self.requirement, board, each)]
         needs = {each: self._training_memory(each).total_bytes for each in linked or whole}
         fitting = [each for each, need in needs.items() if need <= self._available(board)]
         if self.requirement.training.zero_stage >= _FULL_SHARDING:
-            # What shards layers splits none, unless a GPU cannot hold its sequences otherwise.
+            # Sharding does not split layers, unless a GPU cannot hold its sequences otherwise.
             fitting = [each for each in fitting if each.gpus == each.data] or fitting
         if fitting:
             fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
@@ -197,10 +197,10 @@ class Search:
         return [self._training_candidate(board, each) for each in compared]
 
     def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
-        """Those that fit on the fewest GPUs, with as many replicas as the load needs.
+        """Return those that fit on the fewest GPUs, with the replicas that the load needs.
 
-        Experts are shared where links join the GPUs of a server: each token goes to the GPUs of its
-        experts and back in every layer, which was measured there alone.
+        Experts are shared if links join the GPUs of a server: each token is sent to the GPUs of its
+        experts and back in every layer, which was only measured there.
         """
         linked = board.linked_gpu_count or 1
         shared = [
@@ -216,7 +216,7 @@ class Search:
         return [self._serving_candidate(board, least)]
 
     def _fitting(self, board: Board, layouts: Sequence[Parallelism]) -> list[PlanCandidate]:
-        """The first whose memory holds a request of each replica; stages where nothing else is."""
+        """Return the first whose memory holds a request per replica; stages only if needed."""
         found: list[PlanCandidate] = []
         for layout in layouts:
             is_enough = len(found) >= self._settings.layouts_per_gpu
@@ -228,7 +228,7 @@ class Search:
         return found
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
-        """With the replicas that memory and load ask for, if each makes what it can."""
+        """Add the replicas that memory and load require, if each reaches its maximum."""
         load = self.requirement.load
         if load.concurrency is not None:
             return self._sharing(board, layout, math.ceil(load.concurrency / most))
@@ -242,7 +242,7 @@ class Search:
             replicas = max(1, math.ceil(asked / made.value - _ROUNDING))
         is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
         if load.is_open and not is_beyond:
-            # That answer all in time: of several replicas, each has a calmer share.
+            # Answer all in time: with several replicas, each share of the load is smoother.
             fewest = self._fewest_in_time(board, layout, replicas)
             found = self._serving_candidate(board, _times(layout, fewest))
             is_found = found.fits or fewest == replicas
@@ -254,7 +254,7 @@ class Search:
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
 
     def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
-        """With the fewest replicas that do, between too few and enough, if these are."""
+        """Return the fewest sufficient replicas, between too few and enough, if enough suffice."""
         found = self._serving_candidate(board, _times(layout, enough))
         while found.fits and enough - short > 1:
             middle = (short + enough) // 2
@@ -264,7 +264,7 @@ class Search:
         return found
 
     def _fewest_in_time(self, board: Board, layout: Parallelism, enough: int) -> int:
-        """The fewest replicas that keep the load's latencies at its rate, and may still not fit."""
+        """Return the fewest replicas that meet latencies at the load's rate, fitting or not."""
         room = self._available(board)
 
         def is_kept(replicas: int) -> bool:
@@ -274,9 +274,9 @@ class Search:
         return 1 + bisect_left(range(1, enough), True, key=is_kept)
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
-        """So many replicas of a load that is given, or as few more as meet the latencies.
+        """Return this many replicas for a given load, or as many more as latencies need.
 
-        Where that is more than are proposed, the most that are, whose memory is too small.
+        Beyond the maximum number proposed, return that maximum, which lacks memory.
         """
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(least, proposed)
@@ -284,7 +284,7 @@ class Search:
         most = min(least * _SPREAD, proposed)
         if first.fits or most <= least:
             return first
-        # The fewer requests a replica has, the sooner it answers each.
+        # The fewer requests per replica, the faster each is answered.
         found = self._fewest(board, layout, least, most)
         return found if found.fits else first
 
@@ -363,7 +363,7 @@ class Search:
         return replace(priced, rejections=(*priced.rejections, rejection))
 
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
-        """In whole instances of the clouds that are named, with what stands by."""
+        """Rent whole instances of the named clouds, including standby."""
         layout, spares = candidate.layout, self.requirement.spares
         if self._instances is None or is_slice(candidate.gpu):
             return replace(candidate, spare_gpus=spares * layout.tensor * layout.pipeline)

@@ -1,4 +1,4 @@
-"""Settings of the planner's commands: the sections of the configuration that they read."""
+"""Settings of the planner's commands: the configuration sections that they read."""
 
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.model.frozen import dataclass, field

@@ -1,4 +1,4 @@
-"""Summary of a plan: what to take, why the others lost, what to measure; colored on a terminal."""
+"""Summary of a plan: choice, rejected alternatives, measurements; colored on a terminal."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rightsizer.sizing.requirement import Requirement
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
 _EQUAL: Final = 1.005
-"""Times the cost of the first, up to which it is the same."""
+"""Ratio to the cost of the first, up to which costs count as equal."""
 _DOUBLE: Final = 2.0
-"""Times the cost of the first, from which on a factor reads better than a percentage."""
+"""Ratio to the cost of the first, from which a factor reads better than a percentage."""
 _UNSURE: Final = 1.05
-"""Times the ratio of expected to stated cost of the first, from which on that is told."""
+"""Ratio to the first's expected over stated cost, from which it is shown."""
 _LOAD_STEP: Final = "the load"
 
 
 class LineKind(StrEnum):
-    """What a line of a summary is, by its style on a terminal: parameters of SGR (ECMA-48)."""
+    """Kind of a line, by its style on a terminal: SGR parameters (ECMA-48)."""
 
     PLAIN = ""
     BEST = "1;32"
@@ -49,7 +49,7 @@ class LineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """A line and what it is."""
+    """Line and its kind."""
 
     text: str
     kind: LineKind = LineKind.PLAIN
@@ -59,7 +59,7 @@ _BETWEEN: Final = SummaryLine("")
 
 
 def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine, ...]:
-    """What one decides by, in a screenful."""
+    """Return the basis of a decision, on one screen."""
     lines, best = [*_titled(plan, notes)], plan.best
     if best is None:
         lines += (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan))
@@ -71,7 +71,7 @@ def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine,
 
 
 def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
-    """Print them, with color on a terminal."""
+    """Print summaries, with color on a terminal."""
     lines = [line for each in summaries for line in (*each, _BETWEEN)][:-1]
     texts = [harmless(line.text) for line in lines]
     if sys.stdout.isatty():
@@ -82,7 +82,7 @@ def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
 
 
 def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
-    """What is asked; of formats in place of the one asked for, those of what is shown."""
+    """Yield the requirements; and of replaced formats, those shown."""
     formats = [each.format.note if each.format else "" for each in plan.candidates if each.fits]
     hidden = {*formats[_SHOWN:]} - {*formats[:_SHOWN]}
     kept = [note for note in notes if not note.endswith(tuple(hidden))]
@@ -92,7 +92,7 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
 
 
 def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
-    """What to take, for how much, and how sure that is."""
+    """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
     kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
@@ -110,7 +110,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 
 def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
-    """How likely the GPUs make the requested rate, and how many surely do; empty where they do."""
+    """Return the probability of the requested rate, and how many GPUs surely reach it; or empty."""
     asked, made = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
     enough, layout = best.rate.load_probability, best.layout
     if asked is None or made is None or enough is None or enough >= DOUBTED:
@@ -125,7 +125,7 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
     if plan.requirement.task.trains or each == best.count:
         return f" ({layout})" if best.count > 1 else ""
     if layout.expert > 1:
-        # No replica holds the model by itself.
+        # No single replica holds the model.
         groups = layout.data // layout.expert
         split = f" as {groups} groups of {best.count // groups}" if groups > 1 else ""
         return f"{split} that share the experts"
@@ -160,7 +160,7 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
-    """What put a candidate behind the first; of the first, what may still go wrong with it."""
+    """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
         cost, least = other.work_dollars, best.work_dollars
         if cost is None or least is None:
@@ -175,7 +175,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
 
 
 def _dearer(cost: float, least: float, word: str) -> str:
-    """`+45% cost`, `x2.3 cost`, `-1% cost`; empty where it is the same."""
+    """Return `+45% cost`, `x2.3 cost`, `-1% cost`; empty if equal."""
     ratio = cost / least
     if ratio >= _DOUBLE:
         return f"x{number(ratio)} {word}"
@@ -183,7 +183,7 @@ def _dearer(cost: float, least: float, word: str) -> str:
 
 
 def _expected(best: PlanCandidate, other: PlanCandidate) -> str:
-    """How much more one is expected to cost than the first, where that is another ratio."""
+    """Return the expected additional cost relative to the first, if the ratio differs."""
     cost, least = (other.work_dollars or 0.0), (best.work_dollars or 1.0)
     expected, first = (other.expected_dollars or 0.0), (best.expected_dollars or 1.0)
     if expected / cost < first / least * _UNSURE and cost >= least:
@@ -203,7 +203,7 @@ def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
 
 
 def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
-    """The one run that the plan stands or falls with."""
+    """Yield the one run that decides whether the plan holds."""
     steps = validation_steps(plan.requirement, best)
     step = next(each for each in steps if each.name == _LOAD_STEP)
     yield SummaryLine("")

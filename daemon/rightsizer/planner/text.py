@@ -63,7 +63,7 @@ _HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
 
 
 def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
-    """The model, the task, what is asked of it, and notes on the input."""
+    """Yield the model, the task, its requirements, and notes on the input."""
     model = requirement.model
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
@@ -120,7 +120,7 @@ def _trained(requirement: Requirement) -> Iterator[str]:
 
 
 def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
-    """Headings and cells of some columns, of those that such a plan has; money with its range."""
+    """Return headings and cells of applicable columns; money with its range."""
     unit, trains, load = requirement.unit, requirement.task.trains, requirement.load
     is_of_tokens = requirement.answers_in_tokens
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
@@ -164,7 +164,7 @@ def _run_dollars(candidate: PlanCandidate) -> str:
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
-    """The whole plan, in lines of at most a hundred signs but for what cannot be broken."""
+    """Return the whole plan, in lines of at most 100 characters except unbreakable ones."""
     best = plan.best
     parts = (
         title_lines(plan.requirement, notes),
@@ -181,7 +181,7 @@ def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = Fal
 
 
 def nothing_lines(plan: GpuPlan) -> Iterator[str]:
-    """Why nothing fits, and what would."""
+    """Yield why nothing fits, and what would."""
     why = plan.why_nothing_fits
     if not why:
         return
@@ -221,7 +221,7 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
 def table_lines(
     columns: Sequence[_Column], candidates: Sequence[PlanCandidate], left: Collection[str]
 ) -> list[str]:
-    """A line of headings, and one of each candidate."""
+    """Return a line of headings, and one per candidate."""
     rows = [[cell(each) for _, cell in columns] for each in candidates]
     return aligned([heading for heading, _ in columns], rows, left)
 
@@ -238,7 +238,7 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
 
 
 def alternative_lines(plan: GpuPlan) -> Iterator[str]:
-    """What else could be done, or has to be where nothing fits, with its memory and time."""
+    """Yield alternatives, or remedies if nothing fits, with memory and time."""
     if plan.alternatives:
         yield "what else could be done:" if plan.best else "what would fit on what is asked for:"
     unit = plan.requirement.unit_text
@@ -269,7 +269,7 @@ def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator
 
 
 def measured_text(measured: PlanCheck) -> str:
-    """A line for each figure."""
+    """Return one line per figure."""
     rows = [_row(each) for each in measured.comparisons]
     lines = aligned(_HEADER, rows, left=_HEADER)
     return "\n".join([f"measured on {measured.candidate}:", *lines])

@@ -1,10 +1,10 @@
-"""A transformer from what is known of it; the rest is taken as is usual for its size.
+"""Transformer from partial information; the rest is estimated from its size.
 
-What is given stands. Layers are a 128th of the hidden width, and 12 times its square in each layer
-makes the parameters (GPT-3, Llama: 102 to 130). A head is 128 wide, heads come in eights, and there
-are 8 of keys and values. The feed-forward width is what the parameters leave where layers and
-hidden width are given. Whether the feed-forward part is gated and the embedding tied goes by what
-fits the parameters best.
+Given values are kept. The number of layers is hidden width / 128, and each layer has 12 x hidden
+width squared parameters (GPT-3, Llama: 102 to 130). Heads are 128 wide, in multiples of eight, with
+8 KV heads. The feed-forward width follows from the remaining parameters if layers and hidden width
+are given. Whether the feed-forward part is gated and the embedding tied is chosen by the best fit
+to the parameters.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ _HEAD_DIM: Final = 128
 _GROUPED_HEADS: Final = 8
 _LAYER_SQUARES: Final = 12.0
 _GATED_WIDTHS: Final = 3.2
-"""Of the hidden width: what 12 of its squares leave three matrices beside grouped attention."""
+"""Ratio to hidden width: the rest of 12 squares, for three matrices beside grouped attention."""
 _VOCAB: Final = 32000
 _ROTATED: Final = 64
-"""Of latent attention in all that have it (DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash)."""
+"""Of all models with latent attention (DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash)."""
 _CONTRADICTION: Final = 2.0
-"""A shape that makes so many times the parameters given, or they it, is not that of the model."""
+"""Factor between given and computed parameters beyond which the shape is contradictory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerDescription:
-    """What a plan may say of a transformer; every key may be left out."""
+    """Transformer as described in a plan; every key is optional."""
 
     name: str = ""
     parameters: float | None = None
@@ -53,7 +53,7 @@ class TransformerDescription:
 
 
 def completed_shape(described: TransformerDescription) -> Transformer:
-    """A whole transformer; what was taken as usual is named in its `assumed`."""
+    """Complete a transformer; assumed values are named in its `assumed`."""
     _check_given(described)
     given = {key: value for key, value in asdict(described).items() if value is not None}
     layers, hidden = _depth_and_width(described)
@@ -72,7 +72,7 @@ def completed_shape(described: TransformerDescription) -> Transformer:
 
 
 def _check_given(described: TransformerDescription) -> None:
-    """A zero is an error, not something left out."""
+    """Reject zeros, which do not mean absent values."""
     no_sizes = {"name", "tied_embeddings", "rope_head_dim"}
     sizes = (each.name for each in fields(described) if each.name not in no_sizes)
     faults = [*not_above_zero(described, "model", sizes, "give it as published, or leave it out")]
@@ -102,7 +102,7 @@ def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
 
 
 def _heads(described: TransformerDescription, hidden: int) -> dict[str, int]:
-    """Heads, those of keys and values, and how wide one is, where heads are not given."""
+    """Return the numbers of heads and KV heads, and head width, if not given."""
     if described.heads is not None:
         return {}
     step = described.kv_heads or _GROUPED_HEADS
@@ -112,7 +112,7 @@ def _heads(described: TransformerDescription, hidden: int) -> dict[str, int]:
 
 
 def _resolved(model: Transformer, described: TransformerDescription) -> Transformer:
-    """The same with the feed-forward part and the embedding settled."""
+    """Decide the feed-forward part and the embedding."""
     ties = [described.tied_embeddings] if described.tied_embeddings is not None else [False, True]
     gated, is_gated = replace(model, tied_embeddings=ties[0]), _is_usually_gated(model)
     parameters = described.parameters
@@ -133,7 +133,7 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
 
 
 def _is_usually_gated(model: Transformer) -> bool:
-    """Two matrices are usual where they are four times as wide, without grouped heads."""
+    """Two matrices are usual if four times as wide, without grouped heads."""
     is_grouped = (model.kv_heads or model.heads) not in {1, model.heads}
     return is_grouped or model.ffn_width != 4 * model.hidden
 
@@ -143,7 +143,7 @@ def _shape_parameters(model: Transformer) -> float:
 
 
 def shape_notes(model: Transformer) -> Iterator[str]:
-    """A sentence, where the shape is that of a far smaller model, as of one expert of many."""
+    """Yield a note if the shape is of a far smaller model, such as one expert of many."""
     if model.active_parameters or {"layers", "hidden"} & model.assumed:
         return
     by_shape = _shape_parameters(model)

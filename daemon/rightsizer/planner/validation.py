@@ -1,4 +1,4 @@
-"""What to run before a plan is trusted: at which load and above it, and what to measure."""
+"""Validation runs before a plan is trusted: loads, and what to measure."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rightsizer.planner.figures import number
 from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25
-"""Of the planned load: enough above it to see what gives first."""
+"""Ratio to the planned load: enough to find the first bottleneck."""
 _LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
 _OF_TOKENS: Final = (
     "output tokens/s",
@@ -44,15 +44,15 @@ class ValidationStep:
     name: str
     run: str
     concurrency: float | None
-    """Requests in flight, or sequences of one GPU at a time."""
+    """Requests in flight, or sequences per GPU at a time."""
     minutes: float
     measure: tuple[str, ...]
     expect: tuple[str, ...]
-    """What the plan stands or falls with."""
+    """What decides whether the plan holds."""
 
 
 def validation_steps(requirement: Requirement, best: PlanCandidate) -> tuple[ValidationStep, ...]:
-    """The runs that show whether a best does what is predicted of it."""
+    """Return the runs that test the predictions for a candidate."""
     runs = _training if requirement.task.trains else _serving
     return tuple(runs(requirement, best))
 

@@ -1,6 +1,6 @@
-"""Models from their published files: config.json of Hugging Face's transformers and diffusers.
+"""Models from published files: config.json of Hugging Face's transformers and diffusers.
 
-What cannot be read, counted or true is refused: a `RequirementError` with the key and a remedy.
+Values that are unreadable or implausible raise a `RequirementError` with the key and a remedy.
 """
 
 from typing import Generic, TypeVar
@@ -14,15 +14,15 @@ _Model_co = TypeVar("_Model_co", bound=Model, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel(Generic[_Model_co]):
-    """A model, described in a plan or read from its configuration."""
+    """Model, described in a plan or read from its configuration."""
 
     model: _Model_co
     weights: NumberFormat | None = None
-    """The format of the checkpoint, of a diffusion model its denoiser's; `None` if not stated."""
+    """Format of the checkpoint, for diffusion that of its denoiser; `None` if not stated."""
     context_tokens: int | None = None
-    """The longest text that the model was made for; `None` where the file does not say.
+    """Maximum text length of the model; `None` if the file does not state it.
 
-    Nor where prompt and answer have a stack each, and a length of their own.
+    Also `None` if prompt and answer have separate stacks, each with its own length.
     """
     notes: tuple[str, ...] = ()
-    """What is counted beside the text, what is not, and what was taken as usual."""
+    """What is counted beside the text, what is not, and assumptions."""

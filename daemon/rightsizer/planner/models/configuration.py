@@ -1,4 +1,4 @@
-"""A `config.json` of a model: its values by key, and the number format of its checkpoint."""
+"""Model `config.json`: values by key, and the number format of its checkpoint."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ AS_PUBLISHED: Final = "take the file as published with the model"
 DESCRIBE: Final = (
     "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
 )
-"""The remedy for what is not read of a diffusion model; the braces take more keys."""
+"""Remedy for unreadable parts of a diffusion model; the braces take more keys."""
 _TYPES: Final = {
     "float32": NumberFormat.FP32,
     "bfloat16": NumberFormat.BF16,
@@ -30,7 +30,7 @@ _METHODS: Final = {
     "mxfp4": NumberFormat.INT4,
     "nvfp4": NumberFormat.NVFP4,
 }
-"""mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
+"""mxfp4 takes 4.25 bits, like int4 in groups of 128."""
 _WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
 _ALGORITHMS: Final = {
     **dict.fromkeys(("FP8", "FP8_PB_WO", "MXFP8"), NumberFormat.FP8),
@@ -41,19 +41,19 @@ _ALGORITHMS: Final = {
 """Of NVIDIA's Model Optimizer."""
 _MIXED: Final = "MIXED_PRECISION"
 _FEED_FORWARD: Final = re.compile(r"mlp|ffn|experts")
-"""Modules that hold most of the weights."""
+"""Modules with most of the weights."""
 _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
 _LAYER: Final = re.compile(r"layers\.\d+\.")
-"""A module of one layer; where only a few are named, the others are quantized."""
+"""Modules of one layer; if only a few are named, the others are quantized."""
 _BESIDE_TEXT: Final = re.compile("vision|visual|audio")
-"""Parts that are left out of most quantized checkpoints, and that are no layers of the text."""
+"""Parts excluded from most quantized checkpoints, and that are not text layers."""
 _WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
-"""Methods that take every matrix that is not named as left out; others take those of layers."""
+"""Methods that quantize every matrix not excluded by name; others only those of layers."""
 _HALF = 16
 _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
 _QUANTIZATION: Final = "hf_quant_config.json"
-"""Where NVIDIA's Model Optimizer tells the format of a checkpoint, if not in its `config.json`."""
+"""File of NVIDIA's Model Optimizer with the format, if it is not in `config.json`."""
 _QUANTIZED: Final = "quantization_config"
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
@@ -63,14 +63,14 @@ MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def wrong(key: str, fault: str, remedy: str = AS_PUBLISHED) -> RequirementError:
-    """The error of a value of a `config.json`."""
+    """Create the error for a value of a `config.json`."""
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
 
 def parsed_config(
     file: Path, remedy: str = "name the config.json that comes with the model"
 ) -> dict[str, Any]:
-    """What a JSON file holds, with the format of the checkpoint that a file beside it tells."""
+    """Parse a JSON file, with the checkpoint format from a file beside it."""
     try:
         data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
     except OSError as error:
@@ -90,7 +90,7 @@ def parsed_config(
 
 @contextmanager
 def errors_of(file: Path) -> Iterator[None]:
-    """What is wrong with values of a file with the file before it; of the plan's, as it is."""
+    """Add the file's name to errors about its values; errors of the plan stay unchanged."""
     try:
         yield
     except RequirementError as error:
@@ -101,14 +101,14 @@ def errors_of(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A parsed configuration of Hugging Face's transformers."""
+    """Parsed configuration of Hugging Face's transformers."""
 
     values: Mapping[str, object]
     defaults: Mapping[str, int] = field(default_factory=dict)
-    """Values that files of its type leave out."""
+    """Values that files of its type omit."""
 
     def whole(self, key: str, otherwise: int | None = None) -> int | None:
-        """A whole number, or what stands for one that is missing or null."""
+        """Return an integer, or the default if it is missing or null."""
         value = self.values.get(key)
         if value is None:
             return self.defaults.get(key, otherwise)
@@ -119,7 +119,7 @@ class Configuration:
         return value
 
     def needed(self, key: str) -> int:
-        """A whole number that has to be there."""
+        """Return a required integer."""
         value = self.whole(key)
         if value is None:
             raise wrong(key, "is missing")
@@ -130,7 +130,7 @@ class Configuration:
     def wholes(
         self, key: str, count: int | None = None, otherwise: int | None = None
     ) -> tuple[int, ...]:
-        """Whole numbers above 0 of a list; a single one stands for `count` of them."""
+        """Return a list of positive integers; a single one is repeated `count` times."""
         value = self.values.get(key)
         if not isinstance(value, list | tuple):
             alone = self.whole(key, otherwise)
@@ -143,7 +143,7 @@ class Configuration:
         return tuple(Configuration({key: item}).needed(key) for item in value)
 
     def number(self, key: str, otherwise: float) -> float:
-        """A number above 0, or what stands for one that is missing or null."""
+        """Return a positive number, or the default if it is missing or null."""
         value = self.values.get(key)
         if value is None:
             return otherwise
@@ -152,36 +152,36 @@ class Configuration:
         return float(value)
 
     def is_set(self, key: str, *, otherwise: bool = False) -> bool:
-        """A switch."""
+        """Return a boolean."""
         value = self.values.get(key)
         return otherwise if value is None else bool(value)
 
     def text(self, key: str) -> str:
-        """Text, empty where there is none."""
+        """Return a text, empty if absent."""
         value = self.values.get(key)
         return value if isinstance(value, str) else ""
 
     def part(self, key: str) -> Mapping[str, object]:
-        """A nested mapping, empty where there is none."""
+        """Return a nested mapping, empty if absent."""
         value = self.values.get(key)
         return value if isinstance(value, Mapping) else {}
 
     def lists(self, key: str) -> tuple[object, ...]:
-        """The entries of a list, empty where there is none."""
+        """Return the entries of a list, empty if absent."""
         value = self.values.get(key)
         return tuple(value) if isinstance(value, list | tuple) else ()
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The texts of a list, empty where there is none."""
+        """Return the texts in a list, empty if absent."""
         return tuple(item for item in self.lists(key) if isinstance(item, str))
 
 
 ConfigReader = Callable[[Configuration, str], Transformer]
-"""The model of a configuration, with its name."""
+"""Builds the model of a configuration, with its name."""
 
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:
-    """What the weights are kept in; `None` where the file does not say."""
+    """Return the format of the weights; `None` if not stated."""
     key, remedy = _QUANTIZED, "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
     if given is not None and not isinstance(given, Mapping):
@@ -199,7 +199,7 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
 
 
 def leaves_attention_out(config: Configuration) -> bool:
-    """Whether quantized weights leave attention in 16 bits: by the modules that are named."""
+    """Whether attention stays in 16 bits, by the excluded modules."""
     asked = Configuration(config.part(_QUANTIZED))
     if asked.text("quant_method") == "mxfp4":
         return True
@@ -210,7 +210,7 @@ def leaves_attention_out(config: Configuration) -> bool:
 
 
 def quantizes_towers(config: Configuration) -> bool:
-    """Whether quantized weights have those of what sees or hears, too: nothing names them."""
+    """Whether vision and audio towers are quantized too: no exclusion names them."""
     asked = Configuration(config.part(_QUANTIZED))
     named = (name for key in _LEFT_OUT for name in asked.names(key))
     is_named = any(_BESIDE_TEXT.search(name) for name in named)
@@ -232,12 +232,12 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
     groups = Configuration(config.part("config_groups"))
     if method != "compressed-tensors" or not groups.values:
         return None
-    # llm-compressor's checkpoints: the first group's weights speak for all.
+    # llm-compressor's checkpoints: the first group's weights represent all.
     return _group_format(Configuration(groups.part(next(iter(groups.values)))))
 
 
 def _mixed_format(config: Configuration) -> NumberFormat | None:
-    """That of most feed-forward parts, where a checkpoint has several."""
+    """Return the format of most feed-forward parts, if a checkpoint has several."""
     found: Counter[NumberFormat | None] = Counter()
     layers = Configuration(config.part("quantized_layers"))
     for name in layers.values:
@@ -252,7 +252,7 @@ def _mixed_format(config: Configuration) -> NumberFormat | None:
 
 
 def format_notes(config: Configuration) -> tuple[str, ...]:
-    """What is said of a checkpoint whose layers are in several formats."""
+    """Return notes on a checkpoint whose layers have several formats."""
     given = Configuration(config.part(_QUANTIZED))
     if given.text("quant_algo").upper() != _MIXED:
         return ()

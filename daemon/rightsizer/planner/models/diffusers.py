@@ -1,4 +1,4 @@
-"""Diffusion model from the files of diffusers: a pipeline's folder, or its denoiser alone."""
+"""Diffusion model from diffusers files: a pipeline's folder, or only its denoiser."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -47,7 +47,7 @@ _OLD: Final = {
     "ada_norm_single": "PixArtTransformer2DModel",
     "ada_norm_zero": "DiTTransformer2DModel",
 }
-"""What files say that are older than these classes, by their `norm_type`."""
+"""Older files than these classes, by their `norm_type`."""
 _VIDEO: Final = ("Transformer3DModel", "VideoTransformer", "UNetSpatioTemporal", "UNet3D", "Motion")
 _DENOISERS: Final = ("transformer", "unet")
 _WITHOUT_WEIGHTS: Final = (
@@ -55,26 +55,26 @@ _WITHOUT_WEIGHTS: Final = (
 )
 _DESCRIBE: Final = DESCRIBE.format("")
 _USUAL_PIXELS: Final = 1024
-"""Of a side, where the file does not tell: as the pipelines of these classes have it."""
+"""Side length if the file does not state it, the default of these pipelines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denoiser:
-    """One class, and what its pipeline does with it unless told otherwise."""
+    """A denoiser class, and the defaults of its pipeline."""
 
     name: str
     work: Callable[[Configuration, int, int], LayerWork]
-    """By its configuration, latent pixels of a side and tokens of the prompt."""
+    """By configuration, latent pixels per side and prompt tokens."""
     text_tokens: int = 0
-    """The longest prompt that the pipeline takes, which shorter ones are mostly filled up to."""
+    """Maximum prompt of the pipeline, to which shorter ones are usually padded."""
     patch: int | None = None
-    """Latent pixels by tokens, of one side; as its `patch_size` where it is not given."""
+    """Latent pixels per token, of one side; `patch_size` of the file if `None`."""
     scale: int = 8
-    """Pixels by latent pixels, of one side, where the decoder is not known."""
+    """Pixels per latent pixel, of one side, if the decoder is unknown."""
     has_size: bool = True
-    """Whether `sample_size` tells what images it was made for."""
+    """Whether `sample_size` states the image size it was trained for."""
     is_guided: bool = True
-    """Whether it runs with and without the prompt, unless it was taught the guidance."""
+    """Whether it runs with and without the prompt, unless guidance is distilled."""
 
 
 DENOISERS: Final = (
@@ -91,11 +91,11 @@ DENOISERS: Final = (
     Denoiser("QwenImageTransformer2DModel", dit.qwen_image_work, 512, has_size=False),
     Denoiser("ZImageTransformer2DModel", dit.z_image_work, 512, patch=2, has_size=False),
 )
-"""The tests hold each against its published count, and against FLOPs counted while it ran."""
+"""Tests compare each with its published count, and with FLOPs counted during a run."""
 
 
 def find_denoiser(config: Configuration) -> Denoiser:
-    """The class of a configuration."""
+    """Return the class of a configuration."""
     kind = config.text("_class_name")
     wanted = _OLD.get(config.text("norm_type"), kind) if kind == _OLD_CLASS else kind
     for known in DENOISERS:
@@ -112,33 +112,33 @@ def find_denoiser(config: Configuration) -> Denoiser:
 
 @dataclass(frozen=True, slots=True)
 class RequestedImage:
-    """How a plan wants images made; as the model's pipeline does where it does not say."""
+    """Image settings of a plan; defaults are those of the model's pipeline."""
 
     image: int | None = None
-    """Pixels of a side."""
+    """Pixels per side."""
     steps: int | None = None
     guided: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineParts:
-    """The folders of a pipeline, by what is read of them."""
+    """Folders of a pipeline, by purpose."""
 
     denoiser: str
     text_encoders: Mapping[str, str]
-    """The class that loads each."""
+    """Class that loads each."""
     others: tuple[str, ...]
     """With weights that are not counted."""
 
 
 def is_of_diffusers(values: Mapping[str, object]) -> bool:
-    """Whether a parsed file is one of diffusers, not of transformers."""
+    """Whether a parsed file is of diffusers rather than transformers."""
     return "_class_name" in values and "model_type" not in values
 
 
 def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
-    """What a parsed `model_index.json` says of which folder."""
-    # An entry is a library and a class; what is left out is [null, null], and others are settings.
+    """Return the folders in a parsed `model_index.json`."""
+    # Entries are [library, class]; absent parts are [null, null], and others are settings.
     named: dict[str, str] = {}
     for name, entry in index.items():
         match entry:
@@ -165,7 +165,7 @@ def read_denoiser(
     name: str,
     decoder: LatentDecoder | None = None,
 ) -> PublishedModel[Diffusion]:
-    """The model of a denoiser's parsed `config.json`, text encoders left out."""
+    """Return the model of a denoiser's parsed `config.json`, without text encoders."""
     config = Configuration(values)
     known = find_denoiser(config)
     scale = decoder.scale if decoder else known.scale
@@ -210,7 +210,7 @@ def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
 
 
 def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float, tuple[str, ...]]:
-    """Parameters of a parsed `config.json` that a class of transformers loads, and notes."""
+    """Return parameters and notes for a parsed `config.json` of a transformers class."""
     config = Configuration(values)
     if loader in _HALVES:
         return t5_encoder_parameters(config, is_umt5=loader == "UMT5EncoderModel"), ()
@@ -230,7 +230,7 @@ def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float,
 def read_diffusers(
     file: Path, values: Mapping[str, Any], asked: RequestedImage, name: str
 ) -> PublishedModel[Diffusion]:
-    """What a parsed file of diffusers describes, with the other parts of its pipeline."""
+    """Return the model of a parsed diffusers file, with the other parts of its pipeline."""
     with errors_of(file):
         if file.name != INDEX and not str(values.get("_class_name")).endswith("Pipeline"):
             read = read_denoiser(values, asked, name)
@@ -249,7 +249,7 @@ def read_pipeline(
     asked: RequestedImage,
     name: str,
 ) -> PublishedModel[Diffusion]:
-    """The model of a pipeline's parsed files, by the folder of each."""
+    """Return the model of a pipeline's parsed files, by folder."""
     with errors_of(files["vae"]):
         decoder = read_decoder(parsed["vae"])
     with errors_of(files[parts.denoiser]):

@@ -1,4 +1,4 @@
-"""Denoisers that are transformers: text attended jointly, by cross-attention, or not at all."""
+"""Transformer denoisers: with joint attention to text, cross-attention, or none."""
 
 from typing import Final
 
@@ -17,15 +17,15 @@ from rightsizer.planner.models.layer_work import (
 )
 
 _TIMES: Final = 256
-"""Sines and cosines that a time is told by."""
+"""Sines and cosines of the time embedding."""
 _AURAFLOW_REGISTERS: Final = 8
 _AURAFLOW_WIDTH_STEP: Final = 256
 _Z_IMAGE_TIME_HIDDEN: Final = 1024
 _Z_IMAGE_CONDITION: Final = 256
 _Z_IMAGE_STEP: Final = 32
-"""Image and text are filled up to a multiple of so many tokens."""
+"""Image and text are padded to a multiple of this many tokens."""
 _LARGE_PIXART: Final = 128
-"""Latent pixels of a side, from which on PixArt is told size and aspect ratio of the image."""
+"""Latent pixels per side, from which PixArt receives size and aspect ratio of the image."""
 _HUNYUAN_CLIP_TOKENS: Final = 77
 _HUNYUAN_T5_TOKENS: Final = 256
 _HUNYUAN_TEXT_HIDDEN: Final = 4
@@ -33,7 +33,7 @@ _HUNYUAN_SIZES: Final = 6
 
 
 def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> LayerWork:
-    """SD3Transformer2DModel: the table of positions, which is kept beside the weights, counts."""
+    """SD3Transformer2DModel: the position table stored with the weights is included."""
     width, patch, image = _patched(config, side)
     layers, outputs = config.needed("num_layers"), config.needed("out_channels")
     norms = 2 * config.needed("attention_head_dim") if config.text("qk_norm") else 0
@@ -43,17 +43,17 @@ def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> Laye
     work += embedding(_TIMES, width) + embedding(config.needed("pooled_projection_dim"), width)
     work += linear(config.needed("joint_attention_dim"), width, text)
     work += _joint_block(width, image, text, norms) * (layers - 1)
-    # The last block's text goes nowhere: neither its output nor its feed-forward part is there.
+    # The last block discards its text: neither its output nor its feed-forward part exists.
     work += _stream(width, image, norms) + attention(image + text, image + text, width)
     work += linear(width, width, text) * 3 + linear(width, 2 * width) + vectors(norms)
-    # A second attention, of the image alone, with three more changes of its norm.
+    # A second attention, of only the image, with three more norm modulations.
     second = _projections(width, image, norms) + attention(image, image, width)
     work += (second + linear(width, 3 * width)) * twice
     return work + _final(width, patch**2 * outputs, image)
 
 
 def flux_work(config: Configuration, side: int, text: int) -> LayerWork:
-    """FluxTransformer2DModel; two by two latent pixels stand in one channel each."""
+    """FluxTransformer2DModel; two by two latent pixels share a channel each."""
     head = config.needed("attention_head_dim")
     width, inputs = config.needed("num_attention_heads") * head, config.needed("in_channels")
     patch = config.whole("patch_size", 1) or 1
@@ -101,7 +101,7 @@ def auraflow_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 
 def z_image_work(config: Configuration, side: int, text: int) -> LayerWork:
-    """ZImageTransformer2DModel: image and text by themselves first, then in one stream."""
+    """ZImageTransformer2DModel: separate image and text layers first, then one stream."""
     width, head = config.needed("dim"), config.needed("dim") // config.needed("n_heads")
     norms = 2 * head if config.is_set("qk_norm", otherwise=True) else 0
     patch, read = config.wholes("all_patch_size")[0], config.needed("cap_feat_dim")
@@ -119,13 +119,13 @@ def z_image_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 
 def _joint_block(width: int, image: int, text: int, norms: int) -> LayerWork:
-    """A stream each for image and text, which attend to both."""
+    """Separate streams for image and text, which attend to both."""
     both = attention(image + text, image + text, width)
     return _stream(width, image, norms) + _stream(width, text, norms) + both
 
 
 def _stream(width: int, rows: int, norms: int) -> LayerWork:
-    """The matrices of one block, and how the time changes its norms."""
+    """Matrices of one block, and the modulation of its norms by time."""
     changes = linear(width, 6 * width)
     return _projections(width, rows, norms) + feed_forward(width, 4 * width, rows) + changes
 
@@ -172,9 +172,9 @@ def pixart_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 
 def dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
-    """DiTTransformer2DModel: each block has a table of classes and an embedding of time.
+    """DiTTransformer2DModel: each block has a class table and a time embedding.
 
-    Those of all blocks but one are 75 of the 750 M parameters of DiT-XL/2, and not in its paper.
+    All but one of these tables are 75 of the 750 M parameters of DiT-XL/2, absent in its paper.
     """
     width, patch, image = _patched(config, side)
     inputs = config.needed("in_channels")
@@ -189,7 +189,7 @@ def dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
 
 
 def hunyuan_dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
-    """HunyuanDiT2DModel: two texts side by side, and blocks that look back at early ones."""
+    """HunyuanDiT2DModel: two concatenated texts, and skip connections to early blocks."""
     width, patch = config.needed("hidden_size"), config.needed("patch_size")
     head = width // config.needed("num_attention_heads")
     layers, image = config.needed("num_layers"), (side // patch) ** 2
@@ -211,7 +211,7 @@ def hunyuan_dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
 
 
 def _hunyuan_conditions(config: Configuration, width: int, second: int, tokens: int) -> LayerWork:
-    """The time, the second text in one vector, and the style and size of the image."""
+    """Time, pooled second text, and style and size of the image."""
     pooled = config.needed("pooled_projection_dim")
     work = embedding(_TIMES, width) + vectors((tokens + 1) * second)
     work += linear(second, second) + linear(second, second, tokens + 1) * 2
@@ -233,7 +233,7 @@ def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
     times = 2 if config.is_set("guidance_embeds") else 1
     work += embedding(_TIMES, width) * times + linear(width, 6 * width)
     work += embedding(config.needed("caption_channels"), width, rows=text) + vectors(width)
-    # Keys by values first, a row of ones beneath; then queries by what that made.
+    # Keys times values first, with a row of ones; then queries times the result.
     looked = LayerWork(0.0, 4.0 * image * width * (head + 1))
     own = linear(width, width, image, bias=bias) * 3 + linear(width, width, image) + looked
     norms = vectors(4 * width) if config.text("qk_norm") else LayerWork()
@@ -246,7 +246,7 @@ def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 
 def _patched(config: Configuration, side: int) -> tuple[int, int, int]:
-    """The width, pixels of a patch's side, and patches of an image."""
+    """Return width, pixels of a patch's side, and number of patches."""
     width = config.needed("num_attention_heads") * config.needed("attention_head_dim")
     patch = config.needed("patch_size")
     return width, patch, (side // patch) ** 2

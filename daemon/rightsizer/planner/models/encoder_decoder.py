@@ -6,23 +6,23 @@ from rightsizer.planner.models.configuration import Configuration
 from rightsizer.sizing.models import Transformer, UnreadParameters
 
 _BUCKETS = 32
-"""Of relative positions, where the configuration does not say."""
+"""Relative positions, if the configuration does not state them."""
 _FRAME_SECONDS = 0.02
 _OFFSET = 2
-"""Learned positions of BART start after so many."""
+"""Learned positions of BART start after this many."""
 
 
 def _joined(
     shape: Transformer, encoder: int, attention: int, feed_forwards: tuple[int, int], beside: int
 ) -> Transformer:
-    """A stack as long as both together, with the exact parameters of both.
+    """Return a stack as long as both together, with their exact parameters.
 
-    A token of the input (of speech a frame of 20 ms) is cached by the decoder's cross-attention,
-    one of the output by its self-attention: each by as many layers as the decoder has.
+    Input tokens (for speech, frames of 20 ms) are cached by the decoder's cross-attention, output
+    tokens by its self-attention: each in as many layers as the decoder has.
 
-    `shape` is that of the decoder, with the widths of the encoder where they differ; `encoder` its
-    layers; `attention` with its norm; `feed_forwards` of a layer in the encoder and in the decoder;
-    `beside`: all that is neither in layers nor in the embedding and the head.
+    `shape` is the decoder's, with the encoder's widths where they differ; `encoder` its layers;
+    `attention` includes its norm; `feed_forwards` are per layer of encoder and decoder;
+    `beside`: everything outside of layers, embedding and head.
     """
     of_encoder, of_decoder = feed_forwards
     tables = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
@@ -37,7 +37,7 @@ def _joined(
 
 
 def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
-    """Both as one stack, with the exact parameters of both."""
+    """Return both as one stack, with the exact parameters of both."""
     encoder = config.needed("num_layers")
     gated = config.text("feed_forward_proj").startswith("gated")
     shape = Transformer(
@@ -52,14 +52,14 @@ def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=True),
     )
     attention, feed_forward, positions = _t5_parts(config, is_gated=shape.gated_ffn)
-    # Of all layers of a stack the first has positions, in UMT5 each.
+    # Only the first layer of a stack has positions; in UMT5 each does.
     placed = encoder + shape.layers if config.text("model_type") == "umt5" else 2
     beside = placed * positions + 2 * shape.hidden
     return _joined(shape, encoder, attention, (feed_forward, feed_forward), beside)
 
 
 def t5_encoder_parameters(config: Configuration, *, is_umt5: bool) -> float:
-    """Of the encoder alone, with its embedding."""
+    """Return the parameters of only the encoder, with its embedding."""
     layers, hidden = config.needed("num_layers"), config.needed("d_model")
     is_gated = config.text("feed_forward_proj").startswith("gated")
     attention, feed_forward, positions = _t5_parts(config, is_gated=is_gated)
@@ -68,7 +68,7 @@ def t5_encoder_parameters(config: Configuration, *, is_umt5: bool) -> float:
 
 
 def _t5_parts(config: Configuration, *, is_gated: bool) -> tuple[int, int, int]:
-    """Parameters of attention and feed-forward part, with norms, and of a table of positions."""
+    """Return parameters of attention and feed-forward part, with norms, and of positions."""
     hidden, heads = config.needed("d_model"), config.needed("num_heads")
     attention = 4 * hidden * heads * config.needed("d_kv") + hidden
     feed_forward = (3 if is_gated else 2) * hidden * config.needed("d_ff") + hidden
@@ -77,7 +77,7 @@ def _t5_parts(config: Configuration, *, is_gated: bool) -> tuple[int, int, int]:
 
 
 def read_bart(config: Configuration, name: str) -> Transformer:
-    """Both as one stack, with the exact parameters of both."""
+    """Return both as one stack, with the exact parameters of both."""
     encoder = config.needed("encoder_layers")
     shape = Transformer(
         layers=config.needed("decoder_layers"),
@@ -108,12 +108,12 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         whole = replace(whole, sound_seconds=heard)
     if shape.tied_embeddings or is_speech:
         return whole
-    # Untied, both stacks have a table of their own, beside one that is not read.
+    # Untied, both stacks have a separate table, beside an unused one.
     return replace(whole, unread=UnreadParameters(tables=2.0 * shape.vocab * hidden))
 
 
 def speech_encoder_parameters(config: Configuration, keys: tuple[str, str, str]) -> int:
-    """Of Whisper's encoder alone, as models that hear have it; keys of widths and layers."""
+    """Return the parameters of Whisper's encoder, by keys of widths and layers."""
     hidden, ffn, layers = map(config.needed, keys)
     layer = _attention(hidden, has_key_bias=False) + _feed_forward(hidden, ffn)
     positions = config.needed("max_source_positions") * hidden
@@ -121,7 +121,7 @@ def speech_encoder_parameters(config: Configuration, keys: tuple[str, str, str])
 
 
 def _attention(hidden: int, *, has_key_bias: bool) -> int:
-    """With its norm; Whisper's keys have no bias."""
+    """Include its norm; Whisper's keys have no bias."""
     return 4 * hidden**2 + (4 if has_key_bias else 3) * hidden + 2 * hidden
 
 
@@ -130,5 +130,5 @@ def _feed_forward(hidden: int, ffn: int) -> int:
 
 
 def _convolutions(config: Configuration, hidden: int) -> int:
-    """Two of three frames."""
+    """Two convolutions with a kernel of three frames."""
     return 3 * hidden * (config.needed("num_mel_bins") + hidden) + 2 * hidden

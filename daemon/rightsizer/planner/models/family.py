@@ -1,4 +1,4 @@
-"""Family of Hugging Face models: its keys, its experts, and its parameters to the last bias."""
+"""Hugging Face model families: keys, experts, and exact parameters with all biases."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,7 +9,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Spellings of one number by version and family of transformers, as are the next four."""
+"""Spellings by version and family of transformers, also for the next four."""
 _CHOSEN: Final = (
     *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
     *("moe_top_k", "moe_topk", "moe_k"),
@@ -27,62 +27,62 @@ _MOST_LAYERS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TransformerFamily:
-    """How a family names its shape, and what it has beside its matrices."""
+    """How a family names its shape, and its parameters beside matrices."""
 
     layers: str = "num_hidden_layers"
     nested: Sequence[str] = ()
-    """Parts whose values are read as if they stood beside the others."""
+    """Parts whose values are read as if they were at the top level."""
     hidden: str = "hidden_size"
     heads: str = "num_attention_heads"
     kv_heads: str = "num_key_value_heads"
     ffn: str = "intermediate_size"
     embedding: str = "word_embed_proj_dim"
-    """The key of how wide the embedding is where it is not as wide as the layers."""
+    """Key of the embedding width, if it differs from the layers'."""
     experts: str = ""
     expert_ffn: str = ""
     vocab: str = "vocab_size"
     window: str = "sliding_window"
     window_pattern: int = 0
-    """Each so-many-th layer looks back at everything, the others through a window."""
+    """Period of layers with full attention; the others have a window."""
     is_gated: bool = True
     is_tied: bool = False
-    """Where the configuration does not say."""
+    """If the configuration does not state it."""
     norm_vectors: int = 1
-    """Of each norm: a weight, or a bias too."""
+    """Per norm: a weight, or a bias too."""
     layer_norms: int = 2
     has_final_norm: bool = True
     has_embedding_norm: bool = False
     attention_bias: str = ""
-    """`qkv`, `all`, or the key that says so of all."""
+    """`qkv`, `all`, or the key that decides for all."""
     has_output_bias: bool = True
-    """Where there are biases at all, that of attention's output too."""
+    """If there are biases at all, whether attention's output has one."""
     ffn_bias: str = ""
-    """`all`, or the key that says so."""
+    """`all`, or the key that decides it."""
     head_bias: str = ""
-    """`all`, or the key that says so."""
+    """`all`, or the key that decides it."""
     switched_on: Sequence[str] = ()
-    """Keys of biases that are there where a configuration does not say."""
+    """Keys of biases that exist by default."""
     has_query_key_norm: bool = False
     norms_whole_projections: bool = False
-    """Queries and keys of all heads in one norm, not each head by itself."""
+    """One norm over queries and keys of all heads, instead of one per head."""
     has_router_bias: bool = False
     has_pooler: bool = False
     shared_experts: int = 0
-    """That every token passes, where no key tells."""
+    """Passed by every token, if no key states it."""
     positions: str = ""
-    """The key of how many learned positions there are."""
+    """Key of the number of learned positions."""
     position_offset: int = 0
     is_encoder: bool = False
 
 
 FAMILIES: Final = {kind: TransformerFamily(**row) for kind, row in MODEL_TYPES["families"].items()}
-"""By `model_type`; encoders with decoders, hybrids and vision transformers are read apart."""
+"""By `model_type`; encoder-decoders, hybrids and vision transformers are read separately."""
 
 
 def mixture_shape(
     config: Configuration, family: TransformerFamily, layers: int, hidden: int
 ) -> dict[str, Any]:
-    """The fields of a `Transformer` that tell of its feed-forward parts; one expert if dense."""
+    """Return the feed-forward fields of a `Transformer`; one expert if dense."""
     usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
     dense = _of_layers(config, family.ffn, layers) or usual
     keys = (family.experts, *_EXPERTS) if family.experts else ()
@@ -106,14 +106,14 @@ def mixture_shape(
 
 
 def _of_layers(config: Configuration, key: str, layers: int) -> int:
-    """A number, or what the layers have on average where a file names it for each; 0 for none."""
+    """Return a number, or the layers' mean if listed for each; 0 if absent."""
     if not config.lists(key):
         return config.whole(key) or 0
     return round(sum(config.wholes(key, layers)) / layers)
 
 
 def _shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
-    """How wide the part of a layer is that every token passes."""
+    """Return the width of the part of a layer that every token passes."""
     given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(given, None)) is not None:
         return _of_layers(config, key, layers) * width
@@ -122,7 +122,7 @@ def _shared_width(config: Configuration, family: TransformerFamily, layers: int,
 
 
 def _is_mixed(config: Configuration, layer: int) -> bool:
-    """Whether a layer has experts; each family's key says so in its own way."""
+    """Whether a layer has experts; each family has its own key for that."""
     listed = _numbers(config, "moe_layers") or _numbers(config, "moe_layers_enum")
     if listed:
         return layer in listed
@@ -142,7 +142,7 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
 
 
 def _numbers(config: Configuration, key: str) -> Sequence[object]:
-    """Those of a list; Step-3 writes them in one text."""
+    """Return the numbers of a list; Step-3 writes them as one text."""
     spelled = [int(each) for each in config.text(key).split(",") if each.strip().isdecimal()]
     return spelled or config.lists(key)
 
@@ -150,7 +150,7 @@ def _numbers(config: Configuration, key: str) -> Sequence[object]:
 def family_parameters(
     shape: Transformer, config: Configuration, family: TransformerFamily
 ) -> float:
-    """The count of a shape's matrices, with the norms, biases and positions of its family."""
+    """Count a shape's matrices, with the norms, biases and positions of its family."""
     matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
     kind, norms = config.text("model_type"), family.layer_norms
     if kind == "falcon" and config.is_set("parallel_attn", otherwise=True):
@@ -170,7 +170,7 @@ def family_parameters(
 
 
 def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Of one norm; a configuration may add a bias to all, or leave them without any weight."""
+    """Parameters of one norm; a configuration may add a bias, or omit the weight."""
     if not config.is_set("layer_norm_elementwise_affine", otherwise=True):
         return 0
     vectors = 2 if config.is_set("norm_bias") else family.norm_vectors
@@ -178,21 +178,21 @@ def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) 
 
 
 def _says(config: Configuration, family: TransformerFamily, switch: str) -> bool:
-    """Whether a family has a bias: always, or where its configuration says so."""
+    """Whether a family has a bias: always, or by its configuration."""
     if switch == "all":
         return True
     return bool(switch) and config.is_set(switch, otherwise=switch in family.switched_on)
 
 
 def _attention_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Of queries, keys, values and the output; the first three alone count with the shape."""
+    """Biases of queries, keys, values and output; the shape only counts the first three."""
     queries = shape.heads * shape.head_width
     keys = shape.key_value_heads * shape.head_width
     sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
     if family.attention_bias == "qkv" or not _says(config, family, family.attention_bias):
         return sinks
     if shape.kv_lora_rank:
-        # Of what compresses and of the output; what expands has none.
+        # Biases of compression and output; expansion has none.
         compressed = shape.kv_lora_rank + shape.rope_head_dim
         return (shape.query_lora_rank or 0) + compressed + shape.hidden
     output = shape.hidden if family.has_output_bias else 0
@@ -200,7 +200,7 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
 
 
 def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Of all layers, with the router's and the gate of experts that every token passes."""
+    """Biases of all layers, including the router and the gate of shared experts."""
     count, mixed = 0, _mixed_layers(shape)
     if _says(config, family, family.ffn_bias):
         inner = 2 if shape.gated_ffn else 1
@@ -223,9 +223,9 @@ def _mixed_layers(shape: Transformer) -> int:
 
 
 def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """What stands before the first layer and after the last."""
+    """Parameters before the first layer and after the last."""
     norm = _norm(shape, config, family)
-    # Layers that normalize what they see leave what comes out to a last norm.
+    # Layers that normalize their input need a final norm for the output.
     is_first = config.is_set("do_layer_norm_before", otherwise=True)
     is_kept = is_first and not config.is_set("_remove_final_layer_norm")
     count = norm if family.has_final_norm and is_kept else 0
@@ -238,7 +238,7 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
         count += (config.whole("type_vocab_size") or 0) * shape.hidden
     pooled = config.whole("projection_size") or shape.hidden
     count += pooled * (shape.hidden + 1) if family.has_pooler else 0
-    # An embedding narrower than the layers saves rows, and takes projections.
+    # An embedding narrower than the layers has shorter rows, and needs projections.
     width = config.whole(family.embedding) or shape.hidden
     saved = shape.hidden - width
     if not saved:

@@ -36,24 +36,24 @@ from rightsizer.sizing.parameters import count_parameters
 _KEYS: Final = ("max_position_embeddings", "n_positions")
 _MOST: Final = 1e6
 _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
-"""Scalings whose file tells the length before them, as vLLM reads it; others tell that after."""
+"""Scalings whose file states the length before scaling, as vLLM reads it; others after."""
 _SCALED: Final = "gemma3"
-"""Its files tell the length after a linear scaling, alone of all."""
+"""The only one whose files state the length after a linear scaling."""
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
 _TWO_STACKS: Final[Mapping[str, ConfigReader]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
     **dict.fromkeys(("bart", "mbart", "whisper"), read_bart),
 }
-"""Each as its class in transformers has it; the tests hold them against published counts."""
+"""Each follows its transformers class; tests compare them with published counts."""
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _TIED: Final = "tie_word_embeddings"
 _TIED_BY_PART: Final = frozenset("01234")
 """Versions of transformers that do so."""
 _OWN_HEADS: Final = frozenset({"llama4"})
-"""Models whose text part has the head, and so says whether it is tied."""
+"""Models whose text part has the head, and so states whether it is tied."""
 _COMMON: Final = ("torch_dtype", "dtype", "quantization_config", _TIED)
-"""What the whole says of its parts where they do not."""
+"""Values that parts inherit from the whole."""
 _CLASSES: Final = 1000
 _KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
 _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
@@ -62,7 +62,7 @@ TextModel = PublishedModel[LayeredModel]
 
 
 def _context_tokens(config: Configuration) -> int | None:
-    """The most tokens of one request, the scaling of positions included; `None` if not stated."""
+    """Return the maximum tokens per request, including position scaling; `None` if not stated."""
     known = next((value for key in _KEYS if (value := config.whole(key))), None)
     if known is None or config.text("model_type").startswith(_SCALED):
         return known
@@ -80,10 +80,10 @@ def _context_tokens(config: Configuration) -> int | None:
 def _window(
     config: Configuration, family: TransformerFamily, layers: int
 ) -> tuple[int | None, int | None]:
-    """How far windowed layers look back, and how many there are.
+    """Return the window length, and the number of windowed layers.
 
     Gemma 2 windows every second layer, Gemma 3 five of six, Llama 4 chunks three of four; Qwen
-    only where it is switched on.
+    only if enabled.
     """
     window = config.whole(family.window)
     is_qwen = config.text("model_type").startswith("qwen")
@@ -94,7 +94,7 @@ def _window(
         windowed = sum(kind in _WINDOWED for kind in kinds)
         return (window, windowed) if windowed else (None, None)
     if letters := config.text("sliding_window_pattern"):
-        # EXAONE 4 spells it, L for a window, and its last layer looks back at everything.
+        # EXAONE 4 uses letters, L for a window, and its last layer has full attention.
         whole, rest = divmod(layers - 1, len(letters))
         return window, whole * letters.count("L") + letters[:rest].count("L")
     pattern = config.whole("sliding_window_pattern") or family.window_pattern
@@ -107,10 +107,10 @@ def _window(
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
-    """The model that a parsed `config.json` describes.
+    """Return the model of a parsed `config.json`.
 
-    Of a model with several parts (vision and text) the text part is read, and what the others
-    take in memory, as far as their shape is understood; a note says so.
+    For multimodal models the text part is read, plus the memory of other parts, as far as their
+    shape is known; a note states this.
     """
     config = Configuration(values)
     published = config.text("_name_or_path").rstrip("/").rpartition("/")[2]
@@ -137,9 +137,9 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
 
 
 def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | None:
-    """What sees of a model that puts images and texts in one space; `None` of other models.
+    """Return the vision tower of a model with a joint image-text space; `None` for other models.
 
-    Images are what such a model is asked for: texts take little beside them.
+    Such models are mostly queried with images: texts take little in comparison.
     """
     config = Configuration(values)
     if config.text("model_type") not in _IMAGES_AND_TEXTS:
@@ -163,10 +163,10 @@ def _with_towers(read: TextModel, config: Configuration) -> TextModel:
 
 
 def _is_of_whole(key: str, config: Configuration) -> bool:
-    """Whether a value of the whole stands, whatever the part says.
+    """Whether a value of the whole takes precedence over the part's.
 
-    Transformers 5 ties embedding and head as the whole says, and writes its default into the
-    part; before, what the part says stood, and the whole's was a default that was not read.
+    Transformers 5 ties embedding and head as the whole states, and writes its default into the
+    part; before, the part's value applied, and the whole's was an unused default.
     """
     if key != _TIED or config.text("model_type") in _OWN_HEADS:
         return False
@@ -185,7 +185,7 @@ def _read(config: Configuration, name: str) -> LayeredModel:
         family = FAMILIES[kind]
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
         return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
-    # Three modules that most plans have no use for.
+    # Three modules that most plans do not need.
     from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415
 
     if kind in READERS:

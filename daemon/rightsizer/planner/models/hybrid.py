@@ -1,4 +1,4 @@
-"""Hybrid of recurrent layers and attention: which layer is of which kind, and what it takes."""
+"""Hybrids of recurrent layers and attention: the kind of each layer, and its size."""
 
 import math
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ Kinds = tuple[str, ...]
 _AUTOMATIC: Final = (None, "auto")
 _RANK_RATIO: Final = 16
 WIDE: Final = 2
-"""A number of 32 bits takes as much as two of 16."""
+"""A 32-bit number takes the space of two 16-bit ones."""
 
 
 def layer_count(config: Configuration) -> int:
-    """How many layers there are."""
+    """Return the number of layers."""
     count = config.needed("num_hidden_layers")
     if count > _MOST:
         raise wrong("num_hidden_layers", f"{count} is more than any model has")
@@ -35,10 +35,10 @@ def layer_count(config: Configuration) -> int:
 def layer_pattern(
     config: Configuration, layers: int, key: str = "", *, marked: str = ATTENTION, usual: Kinds = ()
 ) -> Kinds:
-    """The kind of each layer, by its name or by a list of the places of marked ones.
+    """Return the kind of each layer, by name or by a list of the indices of marked ones.
 
-    `marked` is the kind that is no plain recurrence, `key` that of its list, `usual` what stands
-    where the configuration does not say: recurrence in all layers.
+    `marked` is the kind other than plain recurrence, `key` that of its list, `usual` the default
+    of the configuration: recurrence in all layers.
     """
     named = named_layers(config, (marked, RECURRENT))
     listed = _listed_layers(config, key, layers, marked)
@@ -51,7 +51,7 @@ def layer_pattern(
 def named_layers(
     config: Configuration, allowed: Sequence[str], keys: Sequence[str] = _NAMED_BY
 ) -> Kinds | None:
-    """The kind of each layer where the configuration names them, `None` where it does not."""
+    """Return the kind of each layer if the configuration names them, else `None`."""
     found: dict[str, Kinds] = {}
     for key in keys:
         value = config.values.get(key)
@@ -74,12 +74,12 @@ def named_layers(
 
 
 def naming_key(config: Configuration) -> str:
-    """The key that names layers, or the one that would."""
+    """Return the key that names layers, or the expected one."""
     return next((key for key in _NAMED_BY if config.values.get(key) is not None), _NAMED_BY[0])
 
 
 def _listed_layers(config: Configuration, key: str, layers: int, marked: str) -> Kinds | None:
-    """Those of a list of places are marked, all others recurrent; `None` without the list."""
+    """Mark the layers in a list of indices, all others recurrent; `None` without the list."""
     value = config.values.get(key)
     if value is None:
         return None
@@ -91,7 +91,7 @@ def _listed_layers(config: Configuration, key: str, layers: int, marked: str) ->
 
 
 def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool, ...]:
-    """Whether each layer is one of those that come every so many, from an offset on."""
+    """Return which layers are at every period from an offset on."""
     period, offset = config.needed(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")
     if (offset or 0) >= period:
         raise wrong(f"{name}_layer_offset", f"{offset} is not below {name}_layer_period: {period}")
@@ -99,7 +99,7 @@ def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool
 
 
 def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
-    """Refuse kinds that are not those known from another key."""
+    """Raise if kinds contradict those known from another key."""
     for_all(key, kinds, len(known), beside)
     for layer, (one, other) in enumerate(zip(kinds, known, strict=True)):
         if one != other:
@@ -107,20 +107,20 @@ def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
 
 
 def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers") -> Kinds:
-    """The kinds that a key tells, which are those of all layers that another key tells of."""
+    """Return the kinds in a key, which must cover all layers known from another key."""
     if len(kinds) != layers:
         raise wrong(key, f"tells of {len(kinds)} layers, {beside} of {layers}", _CORRECT)
     return kinds
 
 
 def inner_width(config: Configuration, expansion: str) -> int:
-    """So many times as wide as the layer, in whole elements."""
+    """Return a multiple of the layer's width, as an integer."""
     times = config.number(expansion, config.defaults[expansion])
     return max(1, int(times * config.needed("hidden_size")))
 
 
 def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> int:
-    """The width of one head: what their number leaves of all, as stated where it is."""
+    """Return the width of one head: as stated, or the total divided by their number."""
     heads = config.needed(heads_key)
     if inner % heads:
         raise wrong(heads_key, f"{heads} heads do not divide {inner} channels")
@@ -135,18 +135,18 @@ def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> i
 
 @dataclass(frozen=True, slots=True)
 class Mixer:
-    """One layer's, whatever runs in it."""
+    """Recurrent mixer of one layer."""
 
     parameters: int
     state_elements: int
-    """Of one request of any length, in numbers of 16 bits."""
+    """Per request of any length, in 16-bit numbers."""
     inputs: int
-    """Elements of one token that its first projections make."""
+    """Elements per token produced by its first projections."""
     width: int
-    """Elements of one token that the recurrence makes of them."""
+    """Elements per token output by the recurrence."""
 
     def kind(self, layers: int, **parts: Any) -> LayerKind:
-        """So many layers that have it."""
+        """Return the kind of this many layers with it."""
         return LayerKind(layers, recurrent_inputs=self.inputs, recurrent_width=self.width, **parts)
 
 
@@ -158,11 +158,11 @@ def mamba_mixer(
     *,
     has_norms: bool = False,
 ) -> Mixer:
-    """A state of its own for each of the inner channels (arXiv:2312.00752, section 3.4).
+    """Mixer with a state per inner channel (arXiv:2312.00752, section 3.4).
 
-    `keys`: of the state's width, the rank of the time steps, and the tokens that the convolution
-    sees; `biases`: keys of whether projections have one, and the convolution; `has_norms`: of time
-    steps and of what goes in and out of the state, as Jamba has them.
+    `keys`: width of the state, rank of the time steps, and length of the convolution; `biases`:
+    keys that give projections a bias, and the convolution; `has_norms`: of time steps, and of
+    the state's input and output, as in Jamba.
     """
     hidden, (state_key, rank_key, reach_key) = config.needed("hidden_size"), keys
     state, reach = config.needed(state_key), config.needed(reach_key)
@@ -170,7 +170,7 @@ def mamba_mixer(
     rank = math.ceil(hidden / _RANK_RATIO) if is_usual else config.needed(rank_key)
     count = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
     count += inner * (reach + (1 if config.is_set(biases[1], otherwise=True) else 0))
-    # The time step's bias, the decay of each element, and what passes by.
+    # Bias of the time step, decay of each element, and skip connection.
     count += inner * (state + 2)
     count += 2 * inner + hidden if config.is_set(biases[0]) else 0
     count += rank + 2 * state if has_norms else 0
@@ -186,12 +186,12 @@ def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but o
     has_norm: bool = True,
     state_scale: int = 1,
 ) -> Mixer:
-    """A state for each head, of its width by the state's (arXiv:2405.21060, section 7).
+    """Mixer with a state per head, head width by state width (arXiv:2405.21060, section 7).
 
-    `keys`: of the heads, of their groups that share what goes in and out of the state, of the
-    state's width, and of the tokens that the convolution sees; `biases`: keys of whether the first
-    projections have one, the last, and the convolution; `has_norm`: before the last projection;
-    `state_scale`: numbers of 16 bits that one of the state takes.
+    `keys`: of the heads, of their groups that share the state's input and output, of the state's
+    width, and of the length of the convolution; `biases`: keys that give the first projections a
+    bias, the last, and the convolution; `has_norm`: before the last projection; `state_scale`:
+    16-bit numbers per element of the state.
     """
     hidden = config.needed("hidden_size")
     heads, groups, state, reach = map(config.needed, keys)
@@ -200,7 +200,7 @@ def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but o
     inputs = inner + convolved + heads
     count = hidden * (inputs + inner)
     count += convolved * (reach + (1 if config.is_set(biases[2], otherwise=True) else 0))
-    # The time step's bias, the decay, and what passes by.
+    # Bias of the time step, decay, and skip connection.
     count += 3 * heads + (inner if has_norm else 0)
     count += inputs if config.is_set(biases[0]) else 0
     count += hidden if config.is_set(biases[1]) else 0
@@ -211,7 +211,7 @@ def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but o
 def attention_shape(
     config: Configuration, name: str, layers: int, *, is_tied: bool = False, **parts: Any
 ) -> Transformer:
-    """The shape of a model as its attention and its ends tell it; `parts` are its other fields."""
+    """Return the shape of a model by its attention and ends; `parts` are its other fields."""
     heads, keys = config.needed("num_attention_heads"), "num_key_value_heads"
     is_null = keys in config.values and config.values[keys] is None
     shape = Transformer(
@@ -231,10 +231,10 @@ def attention_shape(
 def in_turns(
     shape: Transformer, attending: int, mixer: Mixer, feed_forwards: float, beside: float = 0.0
 ) -> Transformer:
-    """The shape whose layers have either attention or a recurrent mixer, and a feed-forward part.
+    """Return the shape with either attention or a mixer per layer, and a feed-forward part.
 
-    `feed_forwards`: parameters of those of all layers together; `beside`: of what is in none of
-    these, nor in ends and norms.
+    `feed_forwards`: parameters of all layers together; `beside`: of everything else but ends and
+    norms.
     """
     kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
     return stacked(shape, kinds, mixer, feed_forwards, beside)
@@ -247,7 +247,7 @@ def stacked(
     feed_forwards: float,
     beside: float = 0.0,
 ) -> Transformer:
-    """The shape with what its kinds of layers have and keep; the last two as of `in_turns`."""
+    """Return the shape with parameters and state of its kinds of layers; see `in_turns`."""
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)
     recurrent = sum(kind.layers for kind in present if kind.recurrent_inputs)
@@ -275,9 +275,9 @@ def stacked(
 def mixture(
     shape: Transformer, config: Configuration, layers: int, expert: float, **parts: Any
 ) -> Transformer:
-    """The shape of a mixture, with what one token passes.
+    """Return the shape of a mixture, with the parameters one token passes.
 
-    `layers`: those that have experts; `expert`: parameters of one; `parts`: fields of the shape.
+    `layers`: number with experts; `expert`: parameters of one; `parts`: fields of the shape.
     """
     shape = replace(shape, experts_per_token=config.needed("num_experts_per_tok"), **parts)
     check_model(shape)
@@ -286,6 +286,6 @@ def mixture(
 
 
 def feed_forward(hidden: int, ffn: int, *, is_gated: bool = True, has_bias: bool = False) -> int:
-    """Parameters of one layer's feed-forward part."""
+    """Return the parameters of one layer's feed-forward part."""
     inner = 2 if is_gated else 1
     return (inner + 1) * hidden * ffn + (inner * ffn + hidden if has_bias else 0)

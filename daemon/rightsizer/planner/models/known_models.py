@@ -20,7 +20,7 @@ _SUFFIX: Final = re.compile(
 )
 """Last words of a name that do not change the shape."""
 _VERSION: Final = re.compile(r"v[2-9].*")
-"""Of a checkpoint, if what is left tells a size or a generation; else of a family."""
+"""Version of a checkpoint, if the rest names a size or a generation; else of a family."""
 _FORMATS: Final[Mapping[str, NumberFormat]] = {
     "fp8": NumberFormat.FP8,
     **dict.fromkeys(("int8", "w8a8", "8bit"), NumberFormat.INT8),
@@ -32,10 +32,10 @@ _FORMATS: Final[Mapping[str, NumberFormat]] = {
     "q6k": NumberFormat.Q6_K,
     "q80": NumberFormat.Q8_0,
 }
-"""Last words that tell the format of a checkpoint."""
+"""Last words that state the format of a checkpoint."""
 _GGUF_TYPE: Final = re.compile(r"i?q\d(?:_[a-z0-9]{1,3}){1,2}(?![a-z0-9])")
 _READERS: Final = re.compile(r"embed\w*|\w*rerank\w*|e5|gte|colbert\w*|reward")
-"""Words of models that read and do not write, whatever they were made of."""
+"""Words of models that only read, whatever their base model."""
 _SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]")
 _CLOSED: Final = re.compile(
     r"(chat)?gpt-?[3-9]|o[1-9]\b|o[1-9](mini|pro)|claude|gemini|grok-?[3-9]"
@@ -46,26 +46,26 @@ _LIKENESS: Final = 0.65
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A row of the table, as a name asks for it."""
+    """Row of the table, as selected by a name."""
 
     name: str
     parameters: float
-    """As its card, or the index of its weights, tells."""
+    """As stated by its card, or the index of its weights."""
     source: str
-    """Whose `config.json` it is, by repository on the hub; else where the figures are from."""
+    """Hub repository of the `config.json`; else the source of the figures."""
     config: Mapping[str, Any]
     """Of one file, or of each folder of a pipeline."""
     weights: NumberFormat | None = None
     notes: tuple[str, ...] = ()
     is_reader: bool = False
-    """Whether the name says that nothing is written: texts to embed or to rank."""
+    """Whether the name implies no output text: texts to embed or to rank."""
 
 
 def find_model(name: str) -> KnownModel | None:
-    """The model that a name means; `None` where it means none.
+    """Return the model that a name means; `None` if unknown.
 
-    Organization, case, punctuation, and words such as `Instruct` or `AWQ` do not matter. Models
-    that were made of others, and say so at the end of their names, are as these.
+    Organization, case, punctuation, and words such as `Instruct` or `AWQ` are ignored. Models
+    derived from others, which their names end with, count as these.
     """
     lowered = name.strip().lower().removesuffix(".gguf")
     lowered = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), lowered)
@@ -89,7 +89,7 @@ def find_model(name: str) -> KnownModel | None:
 
 
 def _found(words: Sequence[str], asked: str) -> KnownModel | None:
-    """The row that words name, without those before and after that do not matter."""
+    """Return the row of some words, without irrelevant ones before and after."""
     words, weights, is_gguf, version = list(words), None, False, ""
     while words:
         key = _key("".join(words))
@@ -106,7 +106,7 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
         last = words[-1]
         if last in _FORMATS or _SUFFIX.fullmatch(last):
             if weights is None or weights is NumberFormat.NF4:
-                # `AWQ-4bit` is AWQ's.
+                # `AWQ-4bit` is AWQ.
                 weights = _FORMATS.get(last, weights)
             is_gguf = is_gguf or last == "gguf"
             version = version or (last if _VERSION.fullmatch(last) else "")
@@ -119,12 +119,12 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
 
 
 def known_names() -> list[str]:
-    """All names of the table, in its order."""
+    """Return all names of the table, in its order."""
     return list(dict.fromkeys(row["name"] for row in table_rows(__file__, "known_models.csv")))
 
 
 def near_models(name: str) -> list[str]:
-    """Names of the table that one may be meant for, the nearest first."""
+    """Return similar names of the table, nearest first."""
     known = {_key(row["name"]): row["name"] for row in _rows().values()}
     asked = _key(name.rpartition("/")[2])
     alike = [key for key in known if key[:2] == asked[:2]]
@@ -132,7 +132,7 @@ def near_models(name: str) -> list[str]:
 
 
 def is_closed(name: str) -> bool:
-    """Whether a name is of a model whose maker alone serves it."""
+    """Whether a name is of a model served only by its maker."""
     return bool(_CLOSED.match(_key(name.rpartition("/")[2])))
 
 
@@ -148,7 +148,7 @@ def _key(name: str) -> str:
 
 
 def _parsed(cell: str) -> dict[str, Any]:
-    """`part/key=value` of each word, values as JSON has them; others are text."""
+    """Parse words `part/key=value`, with values as in JSON or else texts."""
     config: dict[str, Any] = {}
     for word in cell.split():
         path, _, value = word.partition("=")

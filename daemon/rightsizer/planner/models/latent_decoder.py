@@ -18,7 +18,7 @@ _FRAMES: Final = 3
 
 
 def deep_autoencoder_parameters(config: Configuration) -> float:
-    """All of them, encoder and decoder."""
+    """Count encoder and decoder."""
     latents, head = config.needed("latent_channels"), config.needed("attention_head_dim")
     work = LayerWork()
     for half in ("encoder", "decoder"):
@@ -30,7 +30,7 @@ def deep_autoencoder_parameters(config: Configuration) -> float:
             kernels = scales[at] if at < len(scales) else ()
             sizes = Configuration({half: kernels}).wholes(half) if kernels else ()
             work += _block(kinds[at], width, head, sizes) * layers[at]
-        # Convolutions between resolutions; where pixels move to channels, four make one.
+        # Convolutions between resolutions; where pixels become channels, four become one.
         if half == "encoder":
             part = 4 if config.text("downsample_block_type") == "pixel_unshuffle" else 1
             steps = [(fine, coarse // part) for fine, coarse in pairwise(channels)]
@@ -65,7 +65,7 @@ def _block(kind: str, width: int, head: int, kernels: tuple[int, ...]) -> LayerW
 
 
 def frame_autoencoder_parameters(config: Configuration) -> float:
-    """All of them, encoder and decoder."""
+    """Count encoder and decoder."""
     base, latents = config.needed("base_dim"), config.needed("z_dim")
     widths = [base * times for times in config.wholes("dim_mult")]
     layers = config.needed("num_res_blocks")
@@ -84,7 +84,7 @@ def frame_autoencoder_parameters(config: Configuration) -> float:
 def _frames(
     widths: list[int], layers: int, joined: tuple[object, ...], *, is_up: bool = False
 ) -> Iterator[int]:
-    """Each step up halves the channels, which the next block takes in."""
+    """Each upsampling halves the channels, as input of the next block."""
     for at, (before, width) in enumerate(pairwise(widths)):
         inputs = before // 2 if is_up and at else before
         yield _frame_block(inputs, width) + (layers - 1) * _frame_block(width, width)
@@ -96,23 +96,23 @@ def _frames(
 
 
 def _frame_block(inputs: int, outputs: int) -> int:
-    """Two convolutions with a norm before each, and a way around."""
+    """Two convolutions with a norm before each, and a skip connection."""
     count = inputs + outputs + (_VOLUME * (inputs + outputs) + 2) * outputs
     return count + ((inputs + 1) * outputs if inputs != outputs else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LatentDecoder:
-    """What a plan has to know of an autoencoder."""
+    """Properties of an autoencoder that a plan needs."""
 
     parameters: float
-    """With the encoder, which pipelines load too."""
+    """Including the encoder, which pipelines load too."""
     scale: int
-    """Pixels by latent pixels, of one side."""
+    """Pixels per latent pixel, of one side."""
 
 
 def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
-    """The autoencoder that a parsed `config.json` describes."""
+    """Return the autoencoder of a parsed `config.json`."""
     config = Configuration(values)
     kind = config.text("_class_name")
     if kind not in DECODERS:
@@ -123,7 +123,7 @@ def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
 
 
 def _plain(config: Configuration) -> float:
-    """AutoencoderKL: Stable Diffusion's, SD3's, FLUX's."""
+    """AutoencoderKL: of Stable Diffusion, SD3, FLUX."""
     channels = config.wholes("block_out_channels")
     layers = config.whole("layers_per_block", 1) or 1
     latents = config.needed("latent_channels")
@@ -157,4 +157,4 @@ DECODERS: Final[Mapping[str, tuple[Callable[[Configuration], float], str]]] = {
     "AutoencoderKLQwenImage": (frame_autoencoder_parameters, "dim_mult"),
     "AutoencoderDC": (deep_autoencoder_parameters, "decoder_block_out_channels"),
 }
-"""By the class that diffusers load it with: what counts it, and the key of its resolutions."""
+"""By diffusers class: the function that counts it, and the key of its resolutions."""

@@ -1,11 +1,11 @@
-"""What layers of a denoiser have and do: parameters and the FLOPs of one step, counted together."""
+"""Work of a denoiser's layers: parameters and FLOPs of one step, counted together."""
 
 from rightsizer.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Parameters, and FLOPs of one image; two for each multiply-add."""
+    """Parameters, and FLOPs per image; two per multiply-add."""
 
     parameters: float = 0.0
     flops: float = 0.0
@@ -18,46 +18,46 @@ class LayerWork:
 
 
 def linear(inputs: int, outputs: int, rows: int = 1, *, bias: bool = True) -> LayerWork:
-    """A matrix that so many rows are multiplied with."""
+    """Matrix multiplied with this many rows."""
     return LayerWork(inputs * outputs + (outputs if bias else 0), 2.0 * inputs * outputs * rows)
 
 
 def convolution(
     inputs: int, outputs: int, kernel: int, positions: int, *, bias: bool = True
 ) -> LayerWork:
-    """A square kernel over so many positions of its output."""
+    """Square kernel over this many output positions."""
     return linear(inputs * kernel**2, outputs, positions, bias=bias)
 
 
 def depthwise(channels: int, kernel: int, positions: int) -> LayerWork:
-    """A square kernel of each channel by itself."""
+    """Square kernel for each channel separately."""
     return LayerWork(channels * (kernel**2 + 1), 2.0 * channels * kernel**2 * positions)
 
 
 def vectors(*widths: int) -> LayerWork:
-    """Norms, biases and tables, whose FLOPs do not count."""
+    """Norms, biases and tables, without FLOPs."""
     return LayerWork(float(sum(widths)))
 
 
 def attention(queries: int, keys: int, width: int) -> LayerWork:
-    """Scores and their sums over values, all heads together; no parameters."""
+    """Scores and weighted sums of values, over all heads; no parameters."""
     return LayerWork(0.0, 4.0 * queries * keys * width)
 
 
 def self_attention(width: int, rows: int, *, bias: bool = True) -> LayerWork:
-    """With its projections; `bias` of queries, keys and values."""
+    """Including projections; `bias` of queries, keys and values."""
     projections = linear(width, width, rows, bias=bias) * 3 + linear(width, width, rows)
     return projections + attention(rows, rows, width)
 
 
 def cross_attention(width: int, rows: int, read: int, text: int, *, bias: bool = True) -> LayerWork:
-    """Of an image to a text of another width, with its projections."""
+    """From an image to a text of another width, including projections."""
     own = linear(width, width, rows, bias=bias) + linear(width, width, rows)
     return own + linear(read, width, text, bias=bias) * 2 + attention(rows, text, width)
 
 
 def embedding(inputs: int, width: int, outputs: int = 0, rows: int = 1) -> LayerWork:
-    """Two matrices with an activation between, of a time, a size or a text."""
+    """Two matrices with an activation between, for a time, a size or a text."""
     return linear(inputs, width, rows) + linear(width, outputs or width, rows)
 
 
@@ -67,5 +67,5 @@ def feed_forward(width: int, inner: int, rows: int) -> LayerWork:
 
 
 def gated_feed_forward(width: int, inner: int, rows: int, *, bias: bool = False) -> LayerWork:
-    """Three matrices, two of them side by side."""
+    """Three matrices, two of them parallel."""
     return linear(width, 2 * inner, rows, bias=bias) + linear(inner, width, rows, bias=bias)

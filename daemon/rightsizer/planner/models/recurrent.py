@@ -1,4 +1,4 @@
-"""Models whose layers keep a state of a request, by `model_type`: Mamba, its hybrids, and alike."""
+"""Models with a recurrent state per request, by `model_type`: Mamba, its hybrids, and others."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,16 +32,16 @@ _SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
 _STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
 _ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
 _ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
-"""Layers that a shared block stands before, where the configuration does not say."""
+"""Layers after a shared block, if the configuration does not state them."""
 _DOUBLE: Final = 2
-"""Attention sees the embedding beside what comes from the layer before."""
+"""Attention receives the embedding beside the previous layer's output."""
 _REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
 _TYPES: Final = ("block_types", "_block_types")
 
 
 def read_mamba(config: Configuration, name: str) -> Transformer:
-    """Mamba and Falcon Mamba: each channel is a head of its own, with a state of its own."""
-    # Falcon Mamba's file has an expansion of 16, and the width that it has beside it.
+    """Mamba and Falcon Mamba: each channel is a head with its own state."""
+    # Falcon Mamba's file has an unused expansion of 16, beside the real width.
     inner = config.whole("intermediate_size") or hybrid.inner_width(config, "expand")
     keys = ("state_size", "time_step_rank", "conv_kernel")
     mixer = hybrid.mamba_mixer(config, inner, keys, ("use_bias", "use_conv_bias"))
@@ -77,7 +77,7 @@ def _stack(
 
 
 def read_jamba(config: Configuration, name: str) -> Transformer:
-    """Every so many layers with attention and every so many with experts."""
+    """Layers with attention, and layers with experts, each at a regular period."""
     layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
     shape = hybrid.attention_shape(config, name, layers, ffn=ffn)
     is_attending = hybrid.periodic_layers(config, "attn", layers)
@@ -105,7 +105,7 @@ def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool
 
 
 def read_bamba(config: Configuration, name: str) -> Transformer:
-    """Layers of attention are listed; where none is, all are recurrent."""
+    """Layers of attention are listed; if none is, all are recurrent."""
     layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
     pattern = hybrid.layer_pattern(config, layers, "attn_layer_indices")
     has_bias = config.is_set("attention_bias")
@@ -116,7 +116,7 @@ def read_bamba(config: Configuration, name: str) -> Transformer:
 
 
 def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
-    """Each layer has a part that every token passes, and experts where there are any."""
+    """Each layer has a shared feed-forward part, and experts if there are any."""
     layers = hybrid.layer_count(config)
     pattern = hybrid.layer_pattern(config, layers)
     has_bias = config.is_set("attention_bias")
@@ -136,11 +136,11 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
 
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
-    """Each layer has both, attention with a cache and a mixer with a state."""
+    """Each layer has both attention with a cache and a mixer with a state."""
     layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
-    # Null stands for as many channels as the layer expands to, and nothing for the class's default.
+    # Null means the expanded width of the layer, a missing key the class's default.
     is_null = _CHANNELS in config.values and config.values[_CHANNELS] is None
     inner = hybrid.inner_width(config, "mamba_expand") if is_null else config.needed(_CHANNELS)
     has_norm = config.is_set("mamba_rms_norm")
@@ -150,7 +150,7 @@ def read_falcon_h1(config: Configuration, name: str) -> Transformer:
 
 
 def read_nemotron_h(given: Configuration, name: str) -> Transformer:
-    """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone."""
+    """Each layer is only one of Mamba 2, attention, feed-forward part or experts."""
     values = given.values
     renamed = {new: values[old] for old, new in _RENAMED.items() if old in values}
     config = replace(given, values={**renamed, **values})
@@ -179,7 +179,7 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
 
 
 def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: int) -> Transformer:
-    """The shape with experts in some layers, which may work on less than the layer's width."""
+    """Return the shape with experts in some layers, whose input may be narrower."""
     hidden, has_bias = shape.hidden, config.is_set("mlp_bias")
     experts, width = config.needed("n_routed_experts"), config.needed("moe_intermediate_size")
     shared = config.needed("moe_shared_expert_intermediate_size")
@@ -204,7 +204,7 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
 
 
 def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
-    """The kind of each layer, by its name or by a letter."""
+    """Return the kind of each layer, by name or by letter."""
     named, letters = hybrid.named_layers(config, _USUAL), config.text(_PATTERN)
     for letter in letters:
         if letter not in _LETTERS:
@@ -220,7 +220,7 @@ def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
 
 
 def read_zamba2(config: Configuration, name: str) -> Transformer:
-    """Mamba 2 in all layers, and few blocks of attention that many share, which count once."""
+    """Mamba 2 in all layers, and a few blocks of attention shared by many, counted once."""
     layers = hybrid.layer_count(config)
     places = range(config.defaults["num_hidden_layers"])
     usual = tuple(_HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT for layer in places)
@@ -246,14 +246,14 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
         adapter += 3 * rank * 2 * width
     plain = mixer.kind(layers - hybrids, has_feed_forward=False, parts=1)
     kinds = (plain, mixer.kind(hybrids, has_attention=True, parts=3))
-    # Of each layer with a shared block: its adapter, a matrix back, and no more norms than one.
+    # For each layer with a shared block: adapter, a matrix back, and only one norm.
     own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
     whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)
     return replace(whole, repeated_parameters=float((hybrids - blocks) * block))
 
 
 def read_lfm2(config: Configuration, name: str) -> Transformer:
-    """Layers of attention are named or listed; where neither, all have attention."""
+    """Layers of attention are named or listed; if neither, all have attention."""
     ffn = _lfm2_width(config)
     one = hybrid.feed_forward(config.needed("hidden_size"), ffn)
     return _lfm2_stack(config, name, ffn, hybrid.layer_count(config) * one)
@@ -284,7 +284,7 @@ def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) 
         config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn
     )
     hidden, reach = shape.hidden, config.needed("conv_L_cache")
-    # Two gates and what they gate; all that is kept are the last tokens before the convolution.
+    # Two gates and their input; only the last tokens before the convolution are kept.
     bias = (3 + 1 + 1) * hidden if config.is_set("conv_bias") else 0
     count = 4 * hidden * hidden + hidden * reach + bias
     mixer = Mixer(count, hidden * (reach - 1), inputs=3 * hidden, width=hidden)
@@ -292,7 +292,7 @@ def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) 
 
 
 def _lfm2_width(config: Configuration) -> int:
-    """Of the feed-forward part: two thirds of the stated one, scaled and rounded up, by default."""
+    """Width of the feed-forward part: by default 2/3 of the stated one, scaled and rounded up."""
     stated = config.whole("block_ff_dim") or config.needed("intermediate_size")
     if not config.is_set("block_auto_adjust_ff_dim", otherwise=True):
         return stated
@@ -322,7 +322,7 @@ def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
 
 
 def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
-    """The real-gated linear recurrent unit (arXiv:2402.19427, section 2.4) in 32 bits."""
+    """Real-gated linear recurrent unit (arXiv:2402.19427, section 2.4) in 32 bits."""
     width = config.whole("lru_width") or shape.hidden
     heads, reach = shape.heads, config.needed("conv1d_width")
     if width % heads:
@@ -347,4 +347,4 @@ READERS: Final[Mapping[str, ConfigReader]] = {
     "recurrent_gemma": read_recurrent_gemma,
     "zamba2": read_zamba2,
 }
-"""Each as its class in transformers has it; the tests hold them against published counts."""
+"""Each follows its transformers class; tests compare them with published counts."""

@@ -1,4 +1,4 @@
-"""Layers of one family alone: Gemma 3n, LongCat, Mllama, Step-3, linear and sparse attention."""
+"""Layers of single families: Gemma 3n, LongCat, Mllama, Step-3, linear and sparse attention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,16 +10,16 @@ from rightsizer.sizing.parameters import attention_parameters
 
 _WINDOWED: Final = "sliding_attention"
 _PATTERN: Final = 5
-"""Each so-many-th layer looks back at everything, where the configuration does not say."""
+"""Default period of layers without a window."""
 _INTERVAL: Final = 4
-"""Each so-many-th layer has full attention, where the configuration does not say."""
+"""Default period of layers with full attention."""
 _CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
-"""Where the configuration does not name them."""
+"""If the configuration does not name them."""
 _IMAGE_TOKENS: Final = 8
-"""Rows of the embedding that the vocabulary does not count."""
+"""Rows of the embedding outside the vocabulary."""
 _GATES: Final = 2
 _SKIPPED: Final = 2
-"""First layers that all have an indexer, where only each so-many-th one does."""
+"""Number of first layers that all have an indexer, if others have one periodically."""
 
 
 def _with(shape: Transformer, added: float, **parts: Any) -> Transformer:
@@ -27,11 +27,10 @@ def _with(shape: Transformer, added: float, **parts: Any) -> Transformer:
 
 
 def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with what `Gemma3nTextModel` has beside attention and feed-forward parts.
+    """Return the shape with the extra layers of `Gemma3nTextModel`.
 
-    A token reads one row of each layer's table, which stays in memory as the embedding does. The
-    last layers keep no keys and values: they look at those of the last layer of their kind
-    before them.
+    A token reads one row of each layer's table, which stays in memory like the embedding. The
+    last layers store no keys and values: they use those of the last earlier layer of their kind.
     """
     hidden, layers = shape.hidden, shape.layers
     width = config.needed("hidden_size_per_layer_input")
@@ -68,17 +67,17 @@ def _windowed(config: Configuration, layers: int) -> Sequence[bool]:
 
 
 def has_linear_attention(config: Configuration) -> bool:
-    """Whether some layers keep a state of a request in place of a cache."""
+    """Whether some layers keep a state per request in place of a cache."""
     return config.whole("linear_num_value_heads") is not None
 
 
 def with_linear_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with gated delta nets in all layers but those of full attention (Qwen3-Next).
+    """Return the shape with gated delta nets in all but full-attention layers (Qwen3-Next).
 
-    A state has a matrix of keys by values for each head (arXiv:2412.06464, equation 10), and what
-    the convolution before it looks back at.
+    A state has a matrix of keys by values for each head (arXiv:2412.06464, equation 10), and the
+    window of the preceding convolution.
 
-    The shape comes with the parameters of full attention in every layer.
+    The input shape counts full attention in every layer.
     """
     named = config.names("layer_types")
     every = config.whole("full_attention_interval") or _INTERVAL
@@ -104,10 +103,10 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
 
 
 def with_double_layers(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with twice the layers, half of which have experts beside their dense part.
+    """Return the shape with twice the layers, half of which have experts beside a dense part.
 
-    Some of the experts that a router may choose hand a token on as it is, so that fewer of the
-    real ones are passed: by their share, as a router in balance chooses (arXiv:2509.01322).
+    Some selectable experts return their input unchanged, so fewer real ones are used: by their
+    share, as chosen by a balanced router (arXiv:2509.01322).
     """
     idle, layers = config.whole("zero_expert_num", 0) or 0, shape.layers
     chosen = max(1, round(shape.experts_per_token * shape.experts / (shape.experts + idle)))
@@ -118,9 +117,9 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
 
 
 def with_cross_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with norms of queries and keys, and gates, in the layers that look at an image.
+    """Return the shape with query and key norms, and gates, in the layers that attend to an image.
 
-    They keep nothing of the text: a token of it is cached by the others.
+    They cache nothing of the text: its tokens are cached by the other layers.
     """
     listed = config.lists("cross_attention_layers") or _CROSSED
     crossed = {layer for layer in range(shape.layers) if layer in listed}
@@ -132,7 +131,7 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
 
 
 def with_sparse_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with an indexer in all layers, or in those that the configuration names."""
+    """Return the shape with an indexer in all layers, or in those named by the configuration."""
     if shape.query_lora_rank is None:
         raise wrong("q_lora_rank", "is missing")
     keys = ("index_n_heads", "index_head_dim", "index_topk")
@@ -143,7 +142,7 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
 
 
 def _indexed_layers(config: Configuration, layers: int) -> int:
-    """Those that pick tokens; GLM-5's may look at what an earlier one picked."""
+    """Count layers that select tokens; GLM-5's may reuse an earlier layer's selection."""
     letters, words = config.text("index_topk_pattern"), {"F": "full", "S": "shared"}
     kinds = config.names("indexer_types") or tuple(words.get(letter, "") for letter in letters)
     if kinds:
@@ -156,7 +155,7 @@ def _indexed_layers(config: Configuration, layers: int) -> int:
 
 
 def with_factorized_queries(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with queries that pass a narrow width first (arXiv:2507.19427, section 3)."""
+    """Return the shape with queries from a narrow projection (arXiv:2507.19427, section 3)."""
     narrow = config.needed("share_q_dim")
     queries = shape.heads * shape.head_width
     layer = narrow * (shape.hidden + 1 + queries) - shape.hidden * queries

@@ -1,4 +1,4 @@
-"""Towers of a multimodal model: vision (plain, merging, tiled), audio, projectors to the text."""
+"""Towers of multimodal models: vision (plain, merging, tiled), audio, projectors to text."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,35 +9,35 @@ from rightsizer.planner.models.encoder_decoder import speech_encoder_parameters
 from rightsizer.sizing.parameters import plain_layer
 
 Tower = Callable[[Configuration], int | None]
-"""What counts its parameters; `None` where its shape is not known."""
+"""Counts its parameters; `None` if its shape is unknown."""
 
 COLORS: Final = 3
-"""Channels of an image, where a file does not say."""
+"""Channels of an image, if a file does not state them."""
 _CHANNEL_KEYS: Final = ("num_channels", "in_channels")
 _TIMM_PARAMETERS: Final = {"mobilenetv5_300m_enc": 294_126_912}
-"""Of networks that a file names and does not describe: what the published counts of gemma-3n-E2B
-and E4B leave for it, the same in both."""
+"""Networks that a file names without describing: the remainder of the published counts of
+gemma-3n-E2B and E4B, equal in both."""
 _DEEP_MERGERS: Final = 3
-"""Of Qwen3-VL, where a file does not list their layers."""
+"""Of Qwen3-VL, if a file does not list their layers."""
 _TILE_SHAPES: Final = 8
-"""Of four tiles, where a file does not list them."""
+"""For four tiles, if a file does not list them."""
 _CHANNELS: Final = (128, 32)
-"""Of the two convolutions before a conformer, of three by three, which halve what they see."""
+"""Of the two 3x3 convolutions before a conformer, each of which halves the resolution."""
 _KERNEL: Final = 9
 _MERGED: Final = 2
-"""Patches of a side that are made one, where a file does not say."""
+"""Patches per side that are merged, if a file does not state them."""
 _SCALED: Final = 4
-"""The same of InternVL and Idefics: patches that are made one."""
+"""The same for InternVL and Idefics: patches that are merged."""
 _HARD_TOKENS: Final = 128
-"""Of each part of Gemma 3n, in a table of their own."""
+"""Per part of Gemma 3n, in a separate table."""
 _PROJECTED: Final = 512
-"""The width that CLIP compares images and texts in."""
+"""Width of CLIP's joint image-text space."""
 Projector = Callable[[Configuration, Configuration, int], int]
-"""Of the whole model, the part, and the width of the text: how many parameters."""
+"""Counts parameters by the whole model, the part, and the width of the text."""
 
 
 def _side(config: Configuration, key: str) -> int:
-    """Of a square, which a file may spell as two numbers."""
+    """Return the side of a square, which a file may state as two numbers."""
     value = config.values.get(key)
     if isinstance(value, list | tuple) and value:
         return Configuration({key: value[0]}).needed(key)
@@ -45,7 +45,7 @@ def _side(config: Configuration, key: str) -> int:
 
 
 def channels(config: Configuration) -> int:
-    """Numbers of one pixel."""
+    """Return the numbers per pixel."""
     return next((count for key in _CHANNEL_KEYS if (count := config.whole(key))), COLORS)
 
 
@@ -54,38 +54,38 @@ def _patch_positions(config: Configuration) -> int:
 
 
 def _patches(config: Configuration, hidden: int) -> int:
-    """The convolution that makes patches, over two pictures of a film where it does."""
+    """Convolution that produces patches, over two frames of a video where applicable."""
     frames = config.whole("temporal_patch_size", 1) or 1
     return channels(config) * frames * _side(config, "patch_size") ** 2 * hidden
 
 
 def _widths(config: Configuration) -> tuple[int, int, int]:
-    """Layers, their width, and that of their feed-forward part."""
+    """Number of layers, their width, and that of their feed-forward part."""
     layers = config.needed("depth" if "depth" in config.defaults else "num_hidden_layers")
     return layers, config.needed("hidden_size"), config.needed("intermediate_size")
 
 
 def _merger(config: Configuration, hidden: int, out: str = "out_hidden_size") -> int:
-    """Two matrices that make one token of a square of patches."""
+    """Two matrices that merge a square of patches into one token."""
     wide = config.needed("spatial_merge_size") ** 2 * hidden
     return wide * (wide + 1) + (wide + 1) * config.needed(out)
 
 
 def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
-    """With so many vectors of norms outside layers, and more of positions than patches."""
+    """Plain tower with some norm vectors outside layers, and additional positions."""
     layers, hidden, ffn = _widths(config)
     positions = (_patch_positions(config) + vectors) * hidden
     return _patches(config, hidden) + positions + norms * hidden + layers * plain_layer(hidden, ffn)
 
 
 _without_class = partial(_plain, norms=2, vectors=1)
-"""The vector beside positions is a bias of the convolution; others have a class in two vectors."""
+"""The extra vector is a bias of the convolution; others have a class in two vectors."""
 
 
 def _siglip(config: Configuration) -> int:
     _, hidden, ffn = _widths(config)
     has_head = config.is_set("vision_use_head", otherwise=True)
-    # A probe in place of one norm of a layer: it is as wide as half of that.
+    # A probe replaces one norm of a layer, and has half its width.
     pooled = plain_layer(hidden, ffn) - hidden if has_head else 0
     return _without_class(config) + pooled
 
@@ -134,7 +134,7 @@ def _qwen_3_5(config: Configuration) -> int:
 
 
 def _qwen_3(config: Configuration) -> int:
-    """With mergers of layers between, each with a norm as wide as what it joins."""
+    """With mergers between layers, each with a norm as wide as the merged patches."""
     listed = config.values.get("deepstack_visual_indexes")
     count = len(listed) if isinstance(listed, list | tuple) else _DEEP_MERGERS
     _, hidden, _ = _widths(config)
@@ -143,7 +143,7 @@ def _qwen_3(config: Configuration) -> int:
 
 
 def _glm(config: Configuration) -> int:
-    """Its layers are as wide inside as the text, its merger as their key says."""
+    """The feed-forward width is that of the text, the merger's has its own key."""
     layers, hidden, ffn = _widths(config)
     out, joined = config.needed("out_hidden_size"), config.needed("spatial_merge_size")
     bias = 3 * hidden if config.is_set("attention_bias") else 0
@@ -154,7 +154,7 @@ def _glm(config: Configuration) -> int:
 
 
 def _llama_3(config: Configuration) -> int:
-    """Two stacks, tables of positions for each shape of tiles, and gates."""
+    """Two stacks, position tables for each shape of tiles, and gates."""
     layers, hidden, ffn = _widths(config)
     gated = config.whole("num_global_layers", 0) or 0
     listed = config.values.get("supported_aspect_ratios")
@@ -172,7 +172,7 @@ def _llama_4(config: Configuration) -> int:
 
 
 def _conformer(config: Configuration) -> int:
-    """Of Gemma 3n: two feed-forward parts, attention and a convolution in each layer."""
+    """Gemma 3n's: two feed-forward parts, attention and a convolution in each layer."""
     hidden = config.needed("hidden_size")
     head = hidden // config.needed("conf_num_attention_heads")
     feed_forward = 8 * hidden**2 + 2 * hidden
@@ -186,7 +186,7 @@ def _conformer(config: Configuration) -> int:
 
 
 def _llava(outer: Configuration, part: Configuration, text: int, ends: int = 0) -> int:
-    """`ends`: tokens that end a row of tiles."""
+    """`ends`: tokens at the end of a row of tiles."""
     layers = outer.values.get("vision_feature_layer")
     levels = len(layers) if isinstance(layers, list | tuple) else 1
     biases = 2 * text if outer.is_set("multimodal_projector_bias", otherwise=True) else 0
@@ -261,8 +261,8 @@ _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
         )
     },
 }
-"""By `model_type` of the whole: the part that sees, where its own configuration does not name it,
-and what joins it to the text."""
+"""By `model_type` of the whole: the vision part, if its configuration does not name it, and its
+projector to the text."""
 _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
     "gemma3n": ("gemma3n_audio", _gemma_3n),
     "qwen2_audio": ("qwen2_audio_encoder", _linear),
@@ -305,9 +305,9 @@ _TOWERS: Final[Mapping[str, Tower]] = {
 
 
 def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str, ...]]:
-    """Parameters of the parts of a model beside its text that are understood, and notes on them.
+    """Return the parameters of known parts beside the text, and notes on them.
 
-    What joins them to the text, which is so wide, is counted with them.
+    Their projectors to the text, of the given width, are included.
     """
     kind = config.text("model_type")
     counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}
@@ -322,7 +322,7 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
 
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
-    """Of one part; `None` where it is not understood."""
+    """Return the parameters of one part; `None` if unknown."""
     kind, values = config.text("model_type"), config.part(key)
     usual, projector = _PARTS[key].get(kind, (kind, None))
     named = Configuration(values).text("model_type") or usual

@@ -1,4 +1,4 @@
-"""UNet2DConditionModel of diffusers: Stable Diffusion 1, 2 and XL, and what was made of them."""
+"""UNet2DConditionModel of diffusers: Stable Diffusion 1, 2 and XL, and derivatives."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,7 +25,7 @@ _REMEDY: Final = DESCRIBE.format("")
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One resolution, going down or up."""
+    """One resolution, down or up."""
 
     channels: int
     layers: int
@@ -36,7 +36,7 @@ class _Level:
 
 
 def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
-    """The whole network; `side` in latent pixels, `text` in tokens of the prompt."""
+    """Count the whole network; `side` in latent pixels, `text` in prompt tokens."""
     for key, usual in MODEL_TYPES["unet"].items():
         value = config.values.get(key, usual[0])
         listed = config.lists(key)
@@ -57,7 +57,7 @@ def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 
 def residual_block(inputs: int, outputs: int, positions: int, time: int = 0) -> LayerWork:
-    """Two convolutions with a norm before each, the time between them, and a way around."""
+    """Two convolutions with a norm before each, time between them, and a skip connection."""
     work = vectors(2 * inputs, 2 * outputs)
     work += convolution(inputs, outputs, 3, positions) + convolution(outputs, outputs, 3, positions)
     if time:
@@ -89,7 +89,7 @@ def _levels(
 
 
 def _conditions(config: Configuration, first: int, time: int, text: int) -> LayerWork:
-    """What is known of an image beside its time: its size, and how strongly it is guided."""
+    """Conditions of an image beside its time: size, and guidance strength."""
     work = LayerWork()
     if config.text("addition_embed_type"):
         work += embedding(config.needed("projection_class_embeddings_input_dim"), time)
@@ -127,9 +127,9 @@ def _middle(config: Configuration, coarsest: _Level, time: int, text: int) -> La
 
 
 def _up(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
-    """Each block takes what the same resolution had on the way down beside its input.
+    """Each block receives the output of the same resolution on the way down.
 
-    That is one more than on the way down: the last takes what came from the finer resolution.
+    One more than on the way down: the last receives the output of the finer resolution.
     """
     work, inputs = LayerWork(), levels[-1].channels
     for at in reversed(range(len(levels))):
