@@ -7,6 +7,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from operator import add
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
@@ -128,8 +129,10 @@ class LoadSeriesBuilder:
         for device, sums in self._sums.items():
             count = -(-len(sums) // (2 * _WIDTH))
             sums.extend([0.0] * (2 * _WIDTH * count - len(sums)))
-            places = (2 * _WIDTH * at + place for at in range(count) for place in range(_WIDTH))
-            self._sums[device] = array("d", (sums[at] + sums[at + _WIDTH] for at in places))
+            wider = self._sums[device] = array("d", bytes(sums.itemsize * _WIDTH * count))
+            for place in range(_WIDTH):
+                halves = (sums[at :: 2 * _WIDTH] for at in (place, place + _WIDTH))
+                wider[place::_WIDTH] = array("d", map(add, *halves))
 
 
 def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
