@@ -135,13 +135,14 @@ def evaluate_batches(
     batches = list(batches_of(request))
     found = BatchVerdicts()
     progress(0, len(batches))
-    judged = []
-    for verdicts in pool.run(judging.begin, batches):
-        judged.append(verdicts)
-        progress(len(judged), len(batches))
     # Fixed order: sums depend on it in the last digit.
-    for verdicts in sorted(judged, key=lambda each: each.first_key):
-        found.merge(verdicts)
+    due = [min(each.occupancy.present) for each in reversed(batches)]
+    early: dict[str, BatchVerdicts] = {}
+    for done, verdicts in enumerate(pool.run(judging.begin, batches), start=1):
+        early[verdicts.first_key] = verdicts
+        while due and due[-1] in early:
+            found.merge(early.pop(due.pop()))
+        progress(done, len(batches))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
     found.judgements.sort(key=lambda each: (each.key, places.get(each.finding.rule, 0)))
     found.faults.sort()
