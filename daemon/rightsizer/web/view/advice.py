@@ -1,4 +1,4 @@
-"""View of advice: what, why, confidence, evidence, options, outcome."""
+"""View of advice: action, reason, confidence, evidence, options, outcome."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ from rightsizer.web.view.totals import interval
 
 
 def risk_label(risk: Risk) -> str:
-    """`very low` of `VeryLow`."""
+    """Return `very low` for `VeryLow`."""
     return "not known" if risk is Risk.UNKNOWN else reason_label(risk).lower()
 
 
 def expected_label(option: Option) -> str:
-    """Mean shares that are expected with an option, empty where nothing was projected."""
+    """Return the mean usage expected with an option, empty without a projection."""
     shares = (
         f"{display_name(signal)} {percent_text(share)}"
         for signal, share in option.utilization.items()
@@ -35,7 +35,7 @@ def expected_label(option: Option) -> str:
 
 
 def risks_label(option: Option) -> str:
-    """The risk by resource, where that tells more."""
+    """Return the risk by resource, if they differ."""
     if len(set(option.risks.values())) <= 1:
         return ""
     return ", ".join(
@@ -44,7 +44,7 @@ def risks_label(option: Option) -> str:
 
 
 def time_label(option: Option) -> str:
-    """The time of the same work."""
+    """Return the relative time of the same work."""
     if option.time_ratio is None:
         return ABSENT
     low = option.time_ratio if option.time_ratio_low is None else option.time_ratio_low
@@ -52,7 +52,7 @@ def time_label(option: Option) -> str:
 
 
 def cost_label(option: Option) -> str:
-    """What it costs an hour."""
+    """Return the hourly cost."""
     if option.dollars_per_hour_low is None:
         return ABSENT
     low, high = option.dollars_per_hour_low, option.dollars_per_hour_high
@@ -61,11 +61,11 @@ def cost_label(option: Option) -> str:
 
 _THE_GPU: Final = "the GPU"
 _TITLE_GPUS: Final = 3
-"""More GPUs than this are counted in a title, not named."""
+"""Titles count GPUs beyond this number instead of naming them."""
 
 
 def title_label(finding: Finding, names: Mapping[str, str]) -> str:
-    """The action and its object: `Release GPU 7`."""
+    """Return the action and its object: `Release GPU 7`."""
     action = action_label(finding.action, finding.kind)
     uuids = finding.culprits or finding.devices
     gpus = names_label(uuids, names) if len(uuids) <= _TITLE_GPUS else f"{len(uuids)} GPUs"
@@ -76,7 +76,7 @@ def title_label(finding: Finding, names: Mapping[str, str]) -> str:
 
 
 def grouped(advice: Sequence[Advice]) -> tuple[tuple[Unit[Advice], ...], ...]:
-    """Advice in its order, as it is shown together."""
+    """Group advice as it is displayed, preserving order."""
     return advice_groups(advice, _group_key)
 
 
@@ -87,7 +87,7 @@ def _group_key(piece: Advice) -> GroupKey:
 
 
 def group_label(group: Sequence[Unit[Advice]], names: Mapping[str, str]) -> str:
-    """`Release 8 GPUs`."""
+    """Return a title such as `Release 8 GPUs`."""
     finding = group[0][0].finding
     uuids = {uuid for first, *_ in group for uuid in first.finding.devices}
     are_instances = all(names.get(uuid, "").startswith("MIG") for uuid in uuids)
@@ -97,7 +97,7 @@ def group_label(group: Sequence[Unit[Advice]], names: Mapping[str, str]) -> str:
 
 
 def outcome_label(advice: Advice) -> str:
-    """What came of it, or the reason that was given for its state; empty where neither is known."""
+    """Return the outcome, or the reason given for its state; empty if neither is known."""
     parts = [advice.why.rstrip(".")] if advice.why else []
     if advice.realized_gpu_hours is not None:
         saved = format_duration(max(0.0, advice.realized_gpu_hours) * 3600.0)
@@ -106,16 +106,16 @@ def outcome_label(advice: Advice) -> str:
 
 
 def reasons_label(finding: Finding) -> str:
-    """`Idle held`."""
+    """Return the reasons, such as `Idle held`."""
     return ", ".join(map(reason_label, finding.reasons)) or display_name(finding.kind)
 
 
 def culprits_label(finding: Finding, names: Mapping[str, str]) -> str:
-    """The devices that the trouble comes from, where these are not all of them."""
+    """Return the devices that cause the problem, unless all of them do."""
     is_all = set(finding.culprits) == set(finding.devices)
     return "" if is_all else names_label(finding.culprits, names)
 
 
 def names_label(uuids: Sequence[str], names: Mapping[str, str]) -> str:
-    """Devices by their names on the page."""
+    """Return devices by their names on the page."""
     return ", ".join(names.get(uuid, uuid) for uuid in uuids)

@@ -1,4 +1,4 @@
-"""View of one device's card: gauges, and how it fits its demand."""
+"""View of one device's card: gauges, and how well it fits its demand."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -18,7 +18,7 @@ from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
 from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 BULLET_SCALE: Final = 1.25
-"""The ratio at a bullet's right end; capacity stands at 1."""
+"""Ratio at a bullet's right end; capacity is 1."""
 
 _WINDOWS: Final = ("current", "24h")
 """Best first."""
@@ -29,7 +29,7 @@ _PREALLOCATED: Final = "Memory is reserved in advance, so how much is needed is 
 
 @dataclass(frozen=True, slots=True)
 class Bullet:
-    """A resource's demand and need over one window."""
+    """Demand and need of a resource over one window."""
 
     window: str
     demand: float
@@ -40,18 +40,18 @@ class Bullet:
 
 @dataclass(frozen=True, slots=True)
 class FitView:
-    """A device's fit as a whole, and by resource."""
+    """Fit of a device as a whole, and by resource."""
 
     verdict: str
     key: str
     bullets: Mapping[Resource, tuple[Bullet, ...]]
     """The best window's first."""
     note: str
-    """What the bullets cannot show, empty where there is nothing to add."""
+    """What the bullets do not show, empty if nothing."""
 
 
 def fit_view(provisioning: Mapping[str, Provisioning], settings: FitSettings) -> FitView:
-    """The fit of a device from its windows; empty where no window knows a demand."""
+    """Return the fit of a device from its windows; empty if no window has a demand."""
     bullets = {each: tuple(_bullets(each, provisioning, settings)) for each in Resource}
     best = next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
     verdict, key = _verdict(best, settings)
@@ -85,7 +85,7 @@ def _bullets(
 
 
 def bullets_label(resource: Resource, bullets: Iterable[Bullet]) -> str:
-    """A resource and its bullets in words."""
+    """Describe a resource and its bullets in words."""
     parts = (
         f"{each.window}, demand {percent_text(each.demand)}, need {percent_text(each.need)}"
         for each in bullets
@@ -103,7 +103,7 @@ def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) 
 
 
 def bullet_width(ratio: float) -> float:
-    """In percent of a bullet's width."""
+    """In percent of a bullet's full width."""
     return round(min(ratio, BULLET_SCALE) / BULLET_SCALE * 100, 1)
 
 
@@ -117,11 +117,11 @@ _DETAILS: Final = {
     Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, GIB, "GiB"),
     Signal.POWER: (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0, "W"),
 }
-"""By a gauge's signal a quantity, the whole that it is a part of, and their unit."""
+"""By a gauge's signal: quantity, total, and unit."""
 
 
 def gauge_detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
-    """How much it is, of what; empty where that is not known."""
+    """Return the amount and its total; empty if unknown."""
     if signal not in _DETAILS or _DETAILS[signal][0] not in signals:
         return ""
     part, whole, size, unit = _DETAILS[signal]
@@ -131,58 +131,58 @@ def gauge_detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceContext:
-    """How devices are looked at: the span, how finely, from when on a fit gets which color."""
+    """Display settings of devices: span, resolution, and thresholds of colors."""
 
     now: Nanoseconds
     span: Span
     fit: FitSettings
     grain: Grain = FINE
     zoom: TimeRange | None = None
-    """What strips show of the past; `None` for the span."""
+    """Range shown by strips; `None` for the span."""
 
     @property
     def drawn(self) -> Span:
-        """What strips show."""
+        """Span shown by strips."""
         return self.span if self.zoom is None else self.zoom.span
 
     def stretch(self, last: Nanoseconds) -> TimeRange:
-        """The same by its ends; a span ends with the `last` reading."""
+        """Return the same by its ends; a span ends with the `last` reading."""
         return self.zoom or TimeRange(last - self.span.length, last)
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePast:
-    """What is remembered of a device."""
+    """History of a device."""
 
     span: DeviceSpan
     drawn: DeviceSpan
-    """What its strip shows: the span, or the cells and states of a stretch."""
+    """Content of its strip: the span, or the cells and states of a zoomed range."""
     blocks: Blocks = field(default_factory=Blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCardView:
-    """What the template shows of a device beside its report."""
+    """Display of a device beside its report."""
 
     report: DeviceReport
     title: str
     state: State
-    """`unknown` where its last reading is no longer the present."""
+    """`unknown` if its last reading is outdated."""
     last_sample: MomentLabel | None
     is_fresh: bool
     strip: StripView
     signals: tuple[SignalChart, ...]
-    """Over the time of the strip, of a GPU that is looked at alone."""
+    """Over the time of the strip, for a single selected GPU."""
     readings: Mapping[Signal, float] | None
-    """`None` where they are no longer the present."""
+    """`None` if outdated."""
     fit: FitView
     waste: WasteView
-    """Of the span; since the agent started where nothing of the span is known."""
+    """Of the span; since the agent started if the span is unknown."""
     advice_count: int
 
 
 def device_title(report: DeviceReport) -> str:
-    """What a device is called: `GPU 3`, or `MIG 6:2` for an instance of GPU 6."""
+    """Return a device's title: `GPU 3`, or `MIG 6:2` for an instance of GPU 6."""
     device = report.device
     if device.mig is not None:
         return f"MIG {device.index}:{device.mig.gpu_instance_id}"
@@ -192,7 +192,7 @@ def device_title(report: DeviceReport) -> str:
 def device_view(
     report: DeviceReport, node: Report, past: DevicePast, context: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
-    """A device's card; readings that are no longer the present are left out."""
+    """Return a device's card, without outdated readings."""
     device = report.device
     of_span = waste_view([Spending(past.span, device.capacity_ratio)])
     drawn, sampled = context.stretch(node.wall_time), report.last_sample
@@ -216,13 +216,13 @@ def device_view(
 
 
 def down_label(report: DeviceReport) -> str:
-    """Why it does not answer, empty where it does."""
+    """Return why it does not respond, empty if it does."""
     down = report.down
     return f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else ""
 
 
 def missing_labels(report: DeviceReport) -> tuple[str, ...]:
-    """Why signals have no value, one phrase a reason."""
+    """Return why signals have no value, one phrase per reason."""
     by_reason: dict[Missing, list[str]] = {}
     for signal, reason in report.reading.missing.items() if report.reading else ():
         by_reason.setdefault(reason, []).append(signal)
@@ -233,17 +233,17 @@ def missing_labels(report: DeviceReport) -> tuple[str, ...]:
 
 
 def model_label(report: DeviceReport) -> str:
-    """Its name without the maker's, an instance's with its profile."""
+    """Return the name without the vendor, for an instance with its profile."""
     device = report.device
     name = device.name.removeprefix("NVIDIA ") or device.board or "unknown model"
-    # Drivers call an instance by its GPU's name and its profile, or by the GPU's name alone.
+    # Drivers name an instance by its GPU's name, with or without its profile.
     if device.mig is None or device.mig.profile in name:
         return name
     return f"{name}, {device.mig.profile}"
 
 
 def place_label(report: DeviceReport) -> str:
-    """Bus address and NUMA node, as far as they are known."""
+    """Return bus address and NUMA node, as far as known."""
     device = report.device
     node = "" if device.numa_node is None else f"NUMA node {device.numa_node}"
     return ", ".join(filter(None, (device.pci_bus_id, node)))

@@ -9,14 +9,14 @@ from rightsizer.model.topology import GpuLink, LinkKind, Topology
 
 @dataclass(frozen=True, slots=True)
 class LinkGroup:
-    """GPUs that reach one another over NVLink, directly or over others of them."""
+    """GPUs connected over NVLink, directly or through others of the group."""
 
     uuids: tuple[str, ...]
     text: str
 
 
 def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, ...]:
-    """The groups among these GPUs, in their order; a GPU without NVLink is in none."""
+    """Return the groups among these GPUs, in order; a GPU without NVLink is in none."""
     links = [link for link in topology.links if link.kind is LinkKind.NVLINK]
     neighbors = topology.nvlink_peers(uuids)
     groups, seen = [], set[str]()
@@ -52,7 +52,7 @@ _BORDER: Final = 1
 _APART: Final = 8
 """Between two GPUs of a row."""
 _TRUNK: Final = 26
-"""Width of the trunk at the left, for each group of NVLink."""
+"""Width of the trunk at the left, per NVLink group."""
 _BOX: Final = 62
 _CHIP: Final = 22
 _TITLE: Final = 28
@@ -62,7 +62,7 @@ _GAP: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class DrawingPlace:
-    """A GPU before it is drawn."""
+    """A GPU before layout."""
 
     uuid: str
     title: str
@@ -71,12 +71,12 @@ class DrawingPlace:
     state_name: str
     is_degraded: bool
     chips: tuple[str, ...]
-    """The adapters beside it."""
+    """Adjacent adapters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A NUMA node with its GPUs before it is drawn."""
+    """A NUMA node with its GPUs before layout."""
 
     title: str
     places: tuple[DrawingPlace, ...]
@@ -85,7 +85,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Something drawn at a place; `kind` is its class in the style sheet."""
+    """A positioned box; `kind` is its class in the style sheet."""
 
     kind: str
     x: float
@@ -98,7 +98,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class DrawingLine:
-    """A way, as an SVG path; `text` stands at its beginning."""
+    """A line as an SVG path; `text` is placed at its start."""
 
     kind: str
     path: str
@@ -109,7 +109,7 @@ class DrawingLine:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All of it, on a canvas of this size."""
+    """The whole drawing, with the size of its canvas."""
 
     width: float
     height: float
@@ -120,7 +120,7 @@ class Drawing:
 def draw(
     frames: Sequence[Frame], groups: Sequence[LinkGroup], width: float, columns: int
 ) -> Drawing:
-    """NUMA nodes below one another, GPUs in rows, the rails of NVLink above each row."""
+    """Lay out NUMA nodes in a column, GPUs in rows, and NVLink rails above each row."""
     canvas = _Canvas(groups, width, columns)
     for number, frame in enumerate(frames):
         if number:
@@ -155,7 +155,7 @@ class _Canvas:
         if frame.chips:
             self._chips_of_node(frame.chips)
         self._y += _GAP - 4
-        # Half of a border's width lies outside of its box, and nothing is drawn beyond the canvas.
+        # Half of a border lies outside of its box, and nothing may exceed the canvas.
         inner = self._width - self._left - 2 * _BORDER
         box = Box("numa", self._left + _BORDER, top, inner, self._y - top, text=frame.title)
         self._boxes.insert(index, box)

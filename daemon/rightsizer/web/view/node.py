@@ -46,24 +46,24 @@ from rightsizer.web.view.totals import (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTableRow:
-    """What the template shows of a workload; `None` stands for what is not known."""
+    """Display of a workload; `None` means unknown."""
 
     report: WorkloadReport
     devices: str
-    """With the shares that it holds of them, where they are not whole."""
+    """With the shares that it holds, if partial."""
     busy_ratio: float | None
     share_ratio: float | None
-    """Of the time that all workloads of the node held."""
+    """Share of the time held by all workloads of the node."""
     waste: WasteView
     kilowatt_hours: float
     left: MomentLabel | None
-    """When it was last seen, `None` where it is here."""
+    """When it was last seen, `None` if present."""
 
 
 def workload_rows(
     report: Report, names: Mapping[str, str], now: Nanoseconds
 ) -> tuple[WorkloadTableRow, ...]:
-    """All workloads that did something since the agent started, most time first."""
+    """Return all workloads active since the agent started, most time first."""
     held = _held(report)
     known = [each for each in report.workloads if _known_seconds(each) or each.workload.key in held]
     total = sum(map(_known_seconds, known))
@@ -118,17 +118,17 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
 
 
 _HARDLY_KNOWN_RATIO: Final = 0.5
-"""Of a span, below which its headline says how much of it is known."""
+"""Share of a span, below which the headline states how much of it is known."""
 _CARDS_MOST: Final = 2
-"""More devices than this are rows of the table; each has a card on a page of its own."""
+"""More devices than this are table rows; each has a card on its own page."""
 _FINE_MOST: Final = 12
-"""More devices than this have coarse strips, so that the page stays small."""
+"""More devices than this have coarse strips, to limit the size of the page."""
 _NOTHING: Final = DeviceSpan(())
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What the template shows."""
+    """Values for the template."""
 
     report: Report | None
     version: str
@@ -141,22 +141,22 @@ class NodeView:
     """Of the span, over all devices."""
     waste: WasteView | None = None
     waste_since: str = ""
-    """Over which time the waste is summed."""
+    """Time over which the waste is summed."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What devices are called, by uuid."""
+    """Device titles, by uuid."""
     advice: tuple[Advice, ...] = ()
     closed: tuple[Advice, ...] = ()
     overview: tuple[OverviewRow, ...] = ()
     devices: tuple[DeviceCardView, ...] = ()
     cards: tuple[DeviceCardView, ...] = ()
-    """Those of them that are shown in detail: of a GPU that is looked at, or of a small node."""
+    """Devices shown in detail: a selected GPU, or those of a small node."""
     topology: TopologyView | None = None
     workloads: tuple[WorkloadTableRow, ...] = ()
     selected: str = ""
-    """The GPU or the workload that is looked at; empty for all of them."""
+    """The selected GPU or workload; empty for all."""
     past: DrawnPast | None = None
     signals: tuple[SignalChart, ...] = ()
-    """Of the devices of a workload that is looked at, together."""
+    """Of all devices of a selected workload together."""
 
 
 def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
@@ -167,7 +167,7 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
     query: PageQuery,
     past: NodePast | None = None,
 ) -> NodeView:
-    """The page of a report, or of the one GPU or workload that is looked at."""
+    """Return the page of a report, or of its selected GPU or workload."""
     if report is None:
         return NodeView(
             report=None,
@@ -242,7 +242,7 @@ class _NodePage:
         )
 
     def _signals(self) -> tuple[SignalChart, ...]:
-        """Of a workload's devices together, where they are too many for a card each."""
+        """Return charts of a workload's devices together, if too many for cards."""
         if not self._workload or len(self._chosen) <= _CARDS_MOST:
             return ()
         drawn = self._context.stretch(self._report.wall_time)
@@ -256,7 +256,7 @@ class _NodePage:
         return shares_of(times)
 
     def _waste(self) -> tuple[WasteView, str]:
-        """Of the span; since the agent started where nothing of the span is known."""
+        """Of the span; since the agent started if the span is unknown."""
         of_span = waste_view(self._spending(each.device) for each in self._counted)
         if of_span.parts:
             return of_span, f"in the last {self._context.span.text}"
@@ -265,7 +265,7 @@ class _NodePage:
         return waste_view(totals), f"in the {since} since the agent started"
 
     def _spending(self, device: Device, spent: Totals | None = None) -> Spending:
-        """Of the span, or what is given."""
+        """Of the span, or the given one."""
         of_span = self._past_of(device.uuid)
         return Spending(spent or of_span, device.capacity_ratio, self._past.rate_of(device))
 

@@ -1,4 +1,4 @@
-"""View of all GPUs as one table: a row a board, the one with the most to save first."""
+"""View of all GPUs as one table: one row per board, highest potential savings first."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,13 @@ from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """What the table shows of a board or of a MIG instance."""
+    """Row of a board or a MIG instance."""
 
     card: DeviceCardView
     waste: WasteView
-    """Of the span; of a divided board, over its instances."""
+    """Of the span; for a divided board, over its instances."""
     to_do: tuple[Advice, ...]
-    """What is advised, what saves most first."""
+    """Advice, highest savings first."""
     instances: tuple["OverviewRow", ...] = ()
 
 
@@ -27,7 +27,7 @@ def overview_rows(
     spending: Callable[[Device], Spending],
     open_advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
-    """A row for each board, with its MIG instances: silent ones first, then as `advise` ranks."""
+    """Return a row per board, with its MIG instances: silent ones first, then as in `advise`."""
     by_parent: dict[str, list[DeviceCardView]] = {}
     for card in devices:
         if (mig := card.report.device.mig) is not None:
@@ -41,7 +41,7 @@ def overview_rows(
 
 
 def _most_to_save_first(row: OverviewRow) -> tuple[bool, Rank, bool, float]:
-    """As its best recommendation stands in `advise`; without any, by what was wasted."""
+    """Rank by its best recommendation as in `advise`; without any, by waste."""
     best = row.to_do[0].finding if row.to_do else None
     is_cause = best is not None and row.card.report.device.uuid in best.culprits
     rank = UNADVISED if best is None else best.rank

@@ -1,4 +1,4 @@
-"""View of a stretch of the past: a drawing for each signal, and the ways to other stretches."""
+"""View of a past time range: a chart per signal, and links to other ranges."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
 
 CHART_HEIGHT: Final = 40
 _MOST_SLOTS: Final = 96
-"""As many as can be pointed at; each is a whole number of the five minutes that are kept."""
+"""Number that can be pointed at; each is a multiple of the stored five minutes."""
 _SHOWN: Final = {
     Measure.BUSY: ("Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
     Measure.COMPUTE: ("Compute", "SM activity times clock"),
@@ -26,21 +26,21 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SignalChart:
-    """A signal over time; shares of the device from the bottom to the top."""
+    """A signal over time; ratios of the device from bottom to top."""
 
     name: str
     meaning: str
     mean: str
-    """An SVG path of steps."""
+    """SVG path of steps."""
     peak: str
-    """The area below the largest readings."""
+    """Area below the peaks."""
     spells: tuple[Spell, ...]
     text: str
-    """In words: the mean and the peak of all of it."""
+    """Mean and peak over the whole range, in words."""
 
 
 def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChart, ...]:
-    """A drawing for each signal that is known of some time; of several devices, of their mean."""
+    """Return a chart for each signal with known values; for several devices, of their mean."""
     step = max(1, math.ceil((shown.end - shown.start) / BLOCK_SPAN / _MOST_SLOTS)) * BLOCK_SPAN
     charts = []
     for measure, (name, meaning) in _SHOWN.items():
@@ -90,7 +90,7 @@ def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) ->
 
 
 def _runs(slots: Sequence[_Slot]) -> list[list[_Slot]]:
-    """Slots that follow one another; what no one saw is a gap between two runs."""
+    """Group adjacent slots; unobserved time separates two runs."""
     runs: list[list[_Slot]] = []
     for slot in slots:
         if runs and runs[-1][-1].end == slot.start:
@@ -101,7 +101,7 @@ def _runs(slots: Sequence[_Slot]) -> list[list[_Slot]]:
 
 
 def _steps(run: Sequence[_Slot], top: float, ratios: Sequence[float], shown: TimeRange) -> str:
-    """A path that begins at a height, with a step of each slot."""
+    """Return a path from a height, with a step per slot."""
     steps = zip(run, ratios, strict=True)
     parts = (f"V{_y(ratio):g}H{_x(slot.end, shown):g}" for slot, ratio in steps)
     return "".join((f"M{_x(run[0].start, shown):g} {top:g}", *parts))
@@ -126,22 +126,22 @@ def _spell(slot: _Slot, shown: TimeRange) -> Spell:
 
 @dataclass(frozen=True, slots=True)
 class DrawnPast:
-    """The stretch of the past that drawings show."""
+    """Past time range of the charts."""
 
     words: str
     """In a sentence."""
     start_seconds: int
     end_seconds: int
     ways: Mapping[str, str]
-    """To stretches beside it, by a word: what their address has to say."""
+    """Links to adjacent ranges: label and query."""
     whole: str
-    """The way back to the whole span, empty where it is shown."""
+    """Link to the whole span, empty if it is shown."""
 
 
 def drawn_past(
     query: PageQuery, shown: TimeRange, now: Nanoseconds, *, words: str, is_alone: bool
 ) -> DrawnPast:
-    """What drawings show; there are ways elsewhere where a GPU or a workload `is_alone`."""
+    """Return the range of the charts; with links if a GPU or a workload `is_alone`."""
     start, end, length = shown.start, shown.end, shown.end - shown.start
     ways = {
         "earlier": (start - length // 2, end - length // 2),

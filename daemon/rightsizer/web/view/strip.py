@@ -22,7 +22,7 @@ _SPELL_PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How finely a strip is drawn, so that a page of many devices stays small."""
+    """Resolution of a strip, to limit the size of pages with many devices."""
 
     slots: int
     """From left to right."""
@@ -37,7 +37,7 @@ COARSE: Final = Grain(48, 10, has_spells=False)
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How the time axis of a span is labelled, and how long the stretches to point at are."""
+    """Labels of a span's time axis, and the length of its hover intervals."""
 
     tick: Nanoseconds
     spell: Nanoseconds
@@ -51,7 +51,7 @@ _AXES: Final = {
     7 * _DAY: _Axis(_DAY, 6 * _HOUR, "%a %-d"),
     30 * _DAY: _Axis(5 * _DAY, _DAY, "%-d %b"),
 }
-"""By the longest that each is for, shortest first."""
+"""By the longest span of each, shortest first."""
 
 
 def _axis(length: Nanoseconds) -> _Axis:
@@ -60,7 +60,7 @@ def _axis(length: Nanoseconds) -> _Axis:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole, by its name in the style sheet and in words."""
+    """Part of a whole, with its name in the style sheet and in words."""
 
     key: str
     name: str
@@ -70,7 +70,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """A stretch to point at, and what it says."""
+    """Hover interval and its text."""
 
     x: float
     width: float
@@ -79,20 +79,20 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class StripView:
-    """What the template draws."""
+    """Values for the template."""
 
     areas: Mapping[str, str]
-    """By state an SVG path of all that is in it or in one below it."""
+    """SVG path by state, covering all that is in it or in one below it."""
     spells: tuple[Spell, ...]
     ticks: tuple[tuple[float, str], ...]
-    """Round moments: where on the axis, and what they are called."""
+    """Round times: position on the axis, and label."""
     shares: tuple[Share, ...]
     """The span's states, largest first."""
     label: str
 
 
 def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FINE) -> StripView:
-    """A strip of the span that ends now; time before the first cell stays blank."""
+    """Return the strip of the span that ends now; time before the first cell is blank."""
     start = now - span.length
     shown = [cell for cell in past.cells if cell.end > start and cell.start < now]
     shares = shares_of(past.states)
@@ -108,7 +108,7 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
 
 
 def state_times(cells: Iterable[StripCell]) -> dict[State, Nanoseconds]:
-    """The time of these cells by state."""
+    """Return the time of these cells by state."""
     times: Counter[State] = Counter()
     for cell in cells:
         times.update(cell.states)
@@ -116,7 +116,7 @@ def state_times(cells: Iterable[StripCell]) -> dict[State, Nanoseconds]:
 
 
 def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
-    """How time divides into states, largest part first."""
+    """Return the shares of states, largest first."""
     total = sum(times.values())
     ordered = sorted(times, key=lambda state: (-times[state], STATE_ORDER.index(state)))
     return tuple(
@@ -127,7 +127,7 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
 
 
 def ticks_of(span: Span, now: Nanoseconds) -> tuple[tuple[float, str], ...]:
-    """The round moments of a span."""
+    """Return the round times of a span."""
     axis, start = _axis(span.length), now - span.length
     first = -(-start // axis.tick) * axis.tick
     return tuple(
@@ -137,7 +137,7 @@ def ticks_of(span: Span, now: Nanoseconds) -> tuple[tuple[float, str], ...]:
 
 
 _Level: TypeAlias = tuple[float, float, Sequence[int]]
-"""From where to where a cell reaches, and how high each state of it."""
+"""Start and end of a cell, and the height of each state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Frame:
     grain: Grain
 
     def merged(self, cells: Sequence[StripCell]) -> list[StripCell]:
-        """Cells no finer than can be seen."""
+        """Merge cells that are too narrow to be visible."""
         merged: list[StripCell] = []
         last_slot = None
         for cell in cells:
@@ -161,9 +161,9 @@ class _Frame:
         return merged
 
     def areas(self, cells: Sequence[StripCell]) -> dict[str, str]:
-        """An outline for each state, of it and all below it: each is drawn over the one before.
+        """Return an outline of each state with all below it: each is drawn over the one before.
 
-        That is a third of what as many rectangles would be.
+        A third of the size of as many rectangles.
         """
         levels = [self._levels(cell) for cell in cells]
         present = {state for cell in cells for state, time in cell.states.items() if time}
@@ -186,7 +186,7 @@ class _Frame:
         return Spell(x, round(self._x(end) - x, 1), title)
 
     def _levels(self, cell: StripCell) -> _Level:
-        """How high each state reaches together with those below it, in whole steps."""
+        """Return the height of each state including those below it, in whole steps."""
         total = sum(cell.states.values()) or 1
         steps = STRIP_HEIGHT // self.grain.step
         tops, reached = [], 0
@@ -219,7 +219,7 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
 
 
 def clock_range(start: Nanoseconds, end: Nanoseconds, length: Nanoseconds) -> str:
-    """A stretch in words, with the day where more than one is looked at."""
+    """Return a time range in words, with the day if it exceeds one."""
     time_format = "%H:%M" if length <= _DAY else "%-d %b %H:%M"
     return f"{_clock(start, time_format)} to {_clock(end, time_format)}"
 
@@ -229,7 +229,7 @@ def _clock(time: Nanoseconds, time_format: str) -> str:
 
 
 def spans_of_report(report: Report, span: Span) -> dict[str, DeviceSpan]:
-    """The cells of the report's own strips that lie in a span."""
+    """Return the cells of the report's own strips within a span."""
     since = report.wall_time - span.length
     found = {}
     for device in report.devices:

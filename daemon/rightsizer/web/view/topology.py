@@ -1,4 +1,4 @@
-"""How the parts of the node hang together: drawn twice, for wide and for narrow, and as a table."""
+"""View of the node's topology: two drawings, for wide and narrow screens, and a table."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -16,20 +16,20 @@ _MATRIX_MOST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    """What the template draws."""
+    """Values for the template."""
 
     wide: Drawing
     narrow: Drawing
     label: str
     columns: tuple[str, ...]
     matrix: tuple[tuple[str, tuple[str, ...]], ...]
-    """GPUs and adapters, and the ways from each to every GPU."""
+    """GPUs and adapters, and the paths from each to every GPU."""
 
 
 def topology_view(
     report: Report, names: Mapping[str, str], fresh: Collection[str]
 ) -> TopologyView | None:
-    """The topology of a report; `None` where nothing of it is known."""
+    """Return the topology of a report; `None` if unknown."""
     topology = report.node.topology
     if topology is None:
         return None
@@ -110,7 +110,7 @@ def _place(
 
 
 def _link(placement: Placement) -> tuple[str, bool]:
-    """The PCIe link, and whether it is too narrow; generations fall back at rest to save power."""
+    """Return the PCIe link, and whether it is too narrow; generations drop at idle."""
     if placement.generation is None or placement.width is None:
         return "PCIe not known", False
     most = placement.slot_width_maximum

@@ -1,4 +1,4 @@
-"""View of totals: where device time went, what acting would save, and the tiles of the headline."""
+"""View of totals: use of device time, potential savings, and headline tiles."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -32,14 +32,14 @@ from rightsizer.web.view.strip import Share
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Time of a device that is accounted for, and what an hour of it costs."""
+    """Accounted time of a device, and its hourly price."""
 
     spent: DeviceSpan | Totals
     """Of a span or since the agent started."""
     capacity_ratio: float = 1.0
-    """The part of a GPU that it is."""
+    """Its share of a whole GPU."""
     rate: PriceRate | None = None
-    """Of a whole GPU; `None` where no price is known."""
+    """Of a whole GPU; `None` without a price."""
 
 
 _NOTHING: Final = summed(())
@@ -47,40 +47,40 @@ _NOTHING: Final = summed(())
 
 @dataclass(frozen=True, slots=True)
 class WasteView:
-    """All known time of some devices, divided; `used_text` is empty where nothing is known."""
+    """Breakdown of all known time of some devices; `used_text` is empty if nothing is known."""
 
     used_text: str
     known_seconds: float
     """Of a GPU."""
     parts: tuple[Share, ...]
-    """Used first, then the causes in their own order, none of them empty."""
+    """Used first, then the causes in order, without empty ones."""
     label: str
     lost: str = ""
-    """What was not used, headroom included, in hours of a GPU and in energy."""
+    """Unused time, including headroom, in GPU-hours and energy."""
     wasted: UsageAmount = _NOTHING
-    """What was idle, stalled or held up."""
+    """Idle, stalled or throttled time."""
     headroom_hours: float = 0.0
-    """Hours of a GPU that stayed free while it worked."""
+    """Hours of a GPU that stayed free during work."""
 
     @property
     def known_text(self) -> str:
-        """The time of GPUs that is known."""
+        """Known GPU time."""
         return gpu_hours_label(self.known_seconds / HOUR_SECONDS)
 
     @property
     def wasted_ratio(self) -> float:
-        """The part that was idle, stalled or held up."""
+        """Share of idle, stalled or throttled time."""
         hours = self.known_seconds / HOUR_SECONDS
         return self.wasted.gpu_hours / hours if hours else 0.0
 
 
 def gpu_hours_label(hours: float) -> str:
-    """`16.5 GPU-hours`."""
+    """Return a text such as `16.5 GPU-hours`."""
     return f"{hours:,.1f} GPU-hours"
 
 
 def waste_view(spendings: Iterable[Spending]) -> WasteView:
-    """The division of the time of some devices."""
+    """Return the breakdown of the time of some devices."""
     used, joules, causes, amounts = 0.0, 0.0, dict.fromkeys(Cause, 0.0), []
     for each in spendings:
         part, waste = each.capacity_ratio, each.spent.waste_seconds
@@ -198,14 +198,14 @@ def interval(low: float, high: float | None, template: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
-    """The devices that have a state of their own: MIG instances, and GPUs without any."""
+    """Counts of devices with their own state: MIG instances, and undivided GPUs."""
 
     counted: int
     working: int
     idle: int
     stalled: int
     unknown: int
-    """Those without fresh readings too."""
+    """Including those without fresh readings."""
     gpus: int
     """Physical ones."""
     instances: int
@@ -213,11 +213,11 @@ class DeviceCounts:
     silent: int
     """Devices of any kind without fresh readings."""
     power_watts: float | None
-    """Of the GPUs that tell; `None` where none does."""
+    """Sum over GPUs that report it; `None` if none does."""
 
 
 def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
-    """The count of a report, by which of its devices are fresh."""
+    """Count the devices of a report, given which are fresh."""
     counted = [device for device in report.devices if not device.device.has_mig_instances]
     states = [device.state if device.device.uuid in fresh else State.UNKNOWN for device in counted]
     draws = [
@@ -243,11 +243,11 @@ def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
 
 
 def severity_counts(advice: Iterable[Advice]) -> dict[Severity, int]:
-    """How many there are of each severity that there is, the most urgent first."""
+    """Return the number of each severity present, most urgent first."""
     counts = Counter(piece.finding.severity for piece in advice)
     return {severity: counts[severity] for severity in SEVERITY_COLORS if counts[severity]}
 
 
 def part_of(shares: Sequence[Share], *states: State) -> float:
-    """The part of the time in any of these states."""
+    """Return the share of time in any of these states."""
     return sum(share.ratio for share in shares if share.key in states)
