@@ -10,9 +10,10 @@ from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_files
 
-__all__ = ["beside_labels"]
+__all__ = ["beside_labels", "beside_planted"]
 
 LABELS: Final = Path(__file__).parent / "profile_labels.yaml"
+PLANTED: Final = Path(__file__).parent / "planted_profiles"
 _HEADINGS: Final = ("file", "due", "said", "", "why")
 _PREFIX: Final = "profile_"
 _HOW: Final = (
@@ -21,8 +22,18 @@ _HOW: Final = (
     "right, and do not tell how right it is of others.\n"
 )
 
+_HOW_PLANTED: Final = (
+    "\nFindings in loops on the CPU, each with a fault that was planted or with none "
+    "(`evaluation/planted_profiles/`, recorded by `tests/profilers/`). No GPU is in them.\n"
+)
 
-def beside_labels(folder: Path, labels: Path = LABELS) -> Iterable[str]:
+
+def beside_planted() -> Iterable[str]:
+    """The same of what was recorded for it."""
+    return beside_labels(PLANTED, PLANTED / "labels.yaml", _HOW_PLANTED)
+
+
+def beside_labels(folder: Path, labels: Path = LABELS, how: str = _HOW) -> Iterable[str]:
     """A row for each labeled file that is there, precision and recall."""
     rows: list[Sequence[str]] = []
     right, said, due = 0, 0, 0
@@ -38,7 +49,7 @@ def beside_labels(folder: Path, labels: Path = LABELS) -> Iterable[str]:
     precision = f"Precision {_ratio(right, said)} ({said} said)"
     recall = f"recall {_ratio(right, due)} ({due} due)"
     files = f"of {len(rows)} files {sum(row[3] == 'right' for row in rows)} right"
-    return [_HOW, table(rows, _HEADINGS), f"\n{precision}, {recall}; {files}.\n"]
+    return [how, table(rows, _HEADINGS), f"\n{precision}, {recall}; {files}.\n"]
 
 
 def _complaints(path: Path) -> set[str]:

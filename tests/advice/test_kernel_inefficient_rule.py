@@ -41,6 +41,10 @@ def test_uncoalesced_access_is_named_with_what_it_costs() -> None:
     ("counters", "says"),
     [
         (KernelCounters(memory_ratio=0.2, waves=0.3), "fill 30%"),
+        (
+            KernelCounters(memory_ratio=0.2, stall="waiting for memory", stall_ratio=0.4),
+            "its warps spend 40% of the time waiting for memory",
+        ),
         (KernelCounters(memory_ratio=0.2, waves=1.5), "last of its 1.5 waves"),
         (
             KernelCounters(

@@ -8,8 +8,8 @@ import pytest
 from profile_traces import KinetoTrace
 from profiles_built import copies, device, kernel, profile, span, time_use
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
-from rightsizer.model.profile import HostMemory, LaunchUse, Profile, SpanKind
-from rightsizer.profiler.figures import lost_text
+from rightsizer.model.profile import CollectiveUse, HostMemory, LaunchUse, Profile, SpanKind
+from rightsizer.profiler.figures import lost_text, older_text
 from rightsizer.profiler.profile_encoder import encode_profile
 from rightsizer.profiler.rules import (
     PROFILE_RULES,
@@ -43,6 +43,15 @@ def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
     found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING, launches=launches)))
     assert found.kind is FindingKind.OPTIMIZED
     assert "each of 83 kernels (graphs)" in found.summary
+
+
+def test_waits_between_graphs_are_the_hosts() -> None:
+    """However short their kernels are, launches are not what takes the time."""
+    launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
+    graphs = profile(device(kernels=(SHORT,), time=WAITING, launches=launches))
+    assert judged(host_bound, graphs).reasons == (Reason.HOST_BOUND,)
+    alone = profile(device(kernels=(SHORT,), time=WAITING))
+    assert judged(host_bound, alone).kind is FindingKind.OPTIMIZED
 
 
 def test_a_host_that_waits_for_the_device_is_told_so() -> None:
@@ -92,6 +101,36 @@ def test_collectives_that_nothing_hides_are_told() -> None:
     assert "40.0% of the time; 20% of their time is hidden" in found.summary
     assert found.evidence["saved_ratio_high"] == 0.4
     assert list(found.evidence["collectives"]) == [reduce.name]  # type: ignore[call-overload]
+
+
+def test_bandwidth_of_collectives_is_told_beside_the_link() -> None:
+    """NVLink of an H100 SXM carries 450 GB/s one way."""
+    exposed = replace(time_use(), collective_seconds=0.5, exposed_collective_seconds=0.4)
+    sums = CollectiveUse("all_reduce", 8, 10, 2.5e8, 0.05, 8.75e9, 4.5e10)
+    found = judged(communication_bound, profile(device(time=exposed, collectives=(sums,))))
+    assert (
+        "all_reduce of 250 MB among 8 reaches 45 GB/s on the bus at best of the 450 GB/s"
+        in found.summary
+    )
+    assert found.evidence["best_bus_bytes_per_second"] == {
+        "all_reduce of 250 MB among 8": 45_000_000_000
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("sm75_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64", "100% for turing; the board"),
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "100% for ampere"),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1", ""),
+        ("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT", ""),
+    ],
+)
+def test_kernels_of_an_older_architecture_are_told(name: str, says: str) -> None:
+    """On an H100, by their own names."""
+    (document,) = encode_profile(profile(device(kernels=(kernel(name),))))["devices"]
+    assert says in older_text(document)
+    assert bool(says) is bool(older_text(document))
 
 
 def test_collectives_beside_kernels_cost_nothing() -> None:

@@ -44,7 +44,9 @@ def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
     ]
     found = _counters(details_page(rows), tmp_path)
     assert found is not None
-    assert asdict(found) == pytest.approx(
+    figures = asdict(found)
+    assert not figures.pop("stall")
+    assert figures == pytest.approx(
         {
             "memory_ratio": 0.6184,
             "theoretical_occupancy_ratio": 0.1875,
@@ -54,6 +56,7 @@ def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
             "waves": 1.89,
             "excess_sectors_ratio": None,
             "active_threads": 31.5,
+            "stall_ratio": None,
         }
     )
 
@@ -103,3 +106,26 @@ def test_bytes_used_of_a_sector_are_told_by_what_is_worse(tmp_path: Path) -> Non
 def test_nothing_counted_is_nothing(tmp_path: Path) -> None:
     """A duration alone."""
     assert _of_raw({}, tmp_path) is None
+
+
+def test_what_warps_wait_for_is_told_by_metrics_and_rules(tmp_path: Path) -> None:
+    """The longest reason of all, as a share of the cycles between two instructions."""
+    stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    values = {"long_scoreboard": "6", "barrier": "3", "selected": "1"}
+    units = {"gpu__time_duration.sum": "us", **dict.fromkeys(map(stalled.format, values), "inst")}
+    row = {stalled.format(name): value for name, value in values.items()}
+    raw = _counters(raw_page(units, [("gemm", {"gpu__time_duration.sum": "5", **row})]), tmp_path)
+    assert raw is not None
+    assert raw.stall == "waiting for global or local memory"
+    assert raw.stall_ratio == pytest.approx(0.6)
+
+    text = (
+        "On average, each warp of this kernel spends 12.8 cycles being stalled waiting for sibling "
+        "warps at a CTA barrier. This stall type represents about 60.3% of the total average of "
+        "21.3 cycles between issuing two instructions."
+    )
+    page = details_page([(SPEED, "Duration", "us", "12.50")], rules=[("CPIStall", text, "20")])
+    told = _counters(page, tmp_path)
+    assert told is not None
+    assert told.stall == "waiting for sibling warps at a CTA barrier"
+    assert told.stall_ratio == pytest.approx(0.603)

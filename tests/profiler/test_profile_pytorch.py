@@ -89,6 +89,31 @@ def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None
     assert time.exposed_collective_seconds == pytest.approx(10e-6)
 
 
+def test_collectives_are_summed_by_their_sizes(tmp_path: Path) -> None:
+    """By what the ranks send; without a size, or a group, nothing is told."""
+    sizes = {"In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "dtype": "BFloat16"}
+    sums = {"Collective name": "allreduce", "Group size": 4, **sizes}
+    gathers = {**sums, "Collective name": "_allgather_base", "Out msg nelems": 4_000_000}
+    device = profile_of(
+        KinetoTrace()
+        .kernel(NCCL, 0, 100, **sums)
+        .kernel(NCCL, 200, 50, **sums)
+        .kernel(NCCL, 300, 120, **gathers)
+        .kernel(NCCL, 500, 10, **{**sums, "dtype": "Unknown"})
+        .kernel(NCCL, 600, 10, **{**sums, "Group size": 1}),
+        tmp_path,
+    ).devices[0]
+
+    reduced, gathered = device.collectives
+    assert (reduced.kind, reduced.group_size, reduced.count, reduced.bytes) == (
+        *("all_reduce", 4, 2),
+        2e6,
+    )
+    assert reduced.bus_bytes_per_second == pytest.approx(2 * 3e6 / 150e-6)
+    assert reduced.best_bus_bytes_per_second == pytest.approx(3e6 / 50e-6)
+    assert gathered.bus_bytes_per_second == pytest.approx(6e6 / 120e-6)
+
+
 @pytest.mark.parametrize(
     ("top", "at", "start"),
     [
@@ -209,6 +234,10 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
         (
             "No kernel in it: it was recorded without a GPU, with host activities only, or on a "
             "device whose events are not read."
+        ),
+        (
+            "No step is marked, by which the host's own time could be judged; call the profiler's "
+            "step() after each."
         ),
     )
 

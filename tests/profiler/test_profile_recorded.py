@@ -2,18 +2,15 @@
 
 import gzip
 import json
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
 
-from profiler_environment import recorders
+from profiler_environment import recorded
 from rightsizer.cli.main import main
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, ProfileFormat, SpanKind
@@ -23,7 +20,6 @@ from rightsizer.telemetry.profiles.registry import open_profile, read_all
 
 pytestmark = pytest.mark.timeout(600)
 
-PROGRAMS: Final = Path(__file__).parent.parent / "profilers"
 LIMITS: Final = ReadLimits()
 TORCH_STEPS, TORCH_LOADER, TORCH_LATE = 4, 0.05, 0.1
 JAX_STEPS, JAX_LOADER = 5, 0.03
@@ -34,23 +30,6 @@ def folder() -> Iterator[Path]:
     """Where they are recorded, once for all tests."""
     with TemporaryDirectory() as name:
         yield Path(name)
-
-
-@cache
-def recorded(program: str, folder: Path) -> tuple[Path, float, float]:
-    """Its folder, and the wall time before and after."""
-    into = folder / program
-    into.mkdir()
-    before = time.time()
-    done = subprocess.run(
-        [recorders(), PROGRAMS / f"{program}.py", into],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return into, before, time.time()
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +113,8 @@ def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
     categories = Counter(each.get("cat", f"phase {each.get('ph')}") for each in events)
     unread = {what: count for what, count in profile.unread.items() if what != "[memory]"}
     assert all(count <= categories[what] for what, count in unread.items())
-    used = sum(each.count for each in profile.host_spans) + len(profile.host_steps)
+    kept = [each for each in profile.host_spans if each.kind is not SpanKind.PAUSE]
+    used = sum(each.count for each in kept) + len(profile.host_steps)
     used += categories["cpu_op"] + categories["python_function"] - unread.get("python_function", 0)
     assert used + sum(profile.unread.values()) == len(events)
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -22,7 +23,7 @@ import pytest
 
 from debian_program import CACHE
 
-__all__ = ["Absent", "environment", "needed", "recorders"]
+__all__ = ["Absent", "environment", "needed", "recorded", "recorders"]
 
 SWITCH: Final = "RIGHTSIZER_PROFILERS"
 _LISTS: Final = Path(__file__).parents[1] / "profilers"
@@ -42,6 +43,23 @@ def recorders() -> Path:
     RIGHTSIZER_PROFILERS=0 it uses only what is there already.
     """
     return needed("recorders")
+
+
+@cache
+def recorded(program: str, folder: Path) -> tuple[Path, float, float]:
+    """The folder into which a program of tests/profilers/ recorded, and the wall time around it."""
+    into = folder / program
+    into.mkdir()
+    before = time.time()
+    done = subprocess.run(
+        [recorders(), _LISTS / f"{program}.py", into],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return into, before, time.time()
 
 
 def needed(name: str) -> Path:

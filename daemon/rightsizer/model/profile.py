@@ -52,6 +52,8 @@ class SpanKind(StrEnum):
     SYNCHRONIZATION = "synchronization"
     COLLECTIVE = "collective"
     ANNOTATION = "annotation"
+    PAUSE = "pause"
+    """No operator of the host for longer than between two of them; named for the frame around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ class KernelCounters:
     """Share of global memory sectors moved that coalesced access would avoid."""
     active_threads: float | None = None
     """Mean active threads per warp instruction, of 32."""
+    stall: str = ""
+    """What its warps wait for most between two instructions."""
+    stall_ratio: float | None = None
+    """Of the cycles between two instructions, those of that reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,23 @@ class CopyUse:
     count: int
     bytes: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveUse:
+    """All collectives of one kind over groups of one size, with messages of like sizes."""
+
+    kind: str
+    group_size: int
+    count: int
+    bytes: float
+    """Of a message, on average: what all ranks together gather, reduce or scatter."""
+    seconds: float
+    """Summed; a collective waits for its last rank."""
+    bus_bytes_per_second: float
+    """Sent by each rank, by the factors of NCCL's tests: at least, as waiting counts."""
+    best_bus_bytes_per_second: float
+    """The same of the fastest of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +311,8 @@ class DeviceProfile:
     kernels: tuple[KernelUse, ...] = ()
     """By total time, longest first."""
     copies: tuple[CopyUse, ...] = ()
+    collectives: tuple[CollectiveUse, ...] = ()
+    """Longest in sum first; empty where the profile has no sizes."""
     launches: LaunchUse | None = None
     steps: tuple[StepUse, ...] = ()
     memory_peak_bytes: int | None = None
@@ -331,6 +356,15 @@ class HostStep:
     """Time spent waiting for its loader."""
     collective_seconds: float = 0.0
     """Time spent in collectives."""
+    operators: int | None = None
+    """Calls of operators, or of compiled functions, that hold no other; `None` where they are not
+    known, or were launched onto a GPU that was not recorded."""
+    dispatch_seconds: float = 0.0
+    """In operators that are shorter than a launch, and between operators, but in pauses."""
+    pause_seconds: float = 0.0
+    """Of times with no operator, those longer than between two of them; without what has a kind."""
+    read_backs: int = 0
+    """Times that it asked for a value that a GPU would have had to compute first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from rightsizer.model.profile import CollectiveUse
 from rightsizer.model.units import percent_text
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
+from rightsizer.telemetry.profiles.names import kernel_architecture
 
 ProfileDocument: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3
@@ -36,6 +39,7 @@ FIGURES: Final = {
     "exposed_collective_ratio": "collectives, exposed",
     "exposed_copy_ratio": "copies, exposed",
     "launches_per_second": "launches a second",
+    "kernels_per_second": "kernels a second",
 }
 
 _SCALES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -43,6 +47,11 @@ _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _NEARLY_ALL: Final = 0.95
 _LONGEST_KERNEL: Final = 80
 _HALF_PERCENT: Final = 0.005
+_WORTH_NAMING: Final = 0.1
+"""Of the kernels' time."""
+_ARCHITECTURES: Final = ("volta", "turing", "ampere", "hopper", "blackwell")
+"""Those whose matrix units differ; Ada runs what was written for Ampere."""
+COLLECTIVE_HEADER: Final = ("collective", "times", "time", "bus", "at best", "of the link")
 _MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
@@ -170,6 +179,47 @@ def kernels_changed_text(against: ProfileDocument) -> str:
     )
 
 
+def collective_text(use: CollectiveUse | ProfileDocument) -> str:
+    """Kind, size and group: `all_reduce of 23.5 MB among 8`."""
+    found = use if isinstance(use, Mapping) else asdict(use)
+    return f"{found['kind']} of {size_text(found['bytes'])} among {found['group_size']}"
+
+
+def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
+    """What, times, time, and what went over the bus: on average, at best, and best of the link."""
+    link = document["link_bytes_per_second"]
+    return [
+        (
+            collective_text(each),
+            f"{each['count']:,}",
+            time_text(each["seconds"]),
+            f"{size_text(each['bus_bytes_per_second'])}/s",
+            f"{size_text(each['best_bus_bytes_per_second'])}/s",
+            percent_text(each["best_bus_bytes_per_second"] / link) if link else "-",
+        )
+        for each in document["collectives"]
+    ]
+
+
+def older_text(document: ProfileDocument) -> str:
+    """Which part of the kernels' time was written for an older architecture than the board's."""
+    whole, order = sum(each["seconds"] for each in document["kernels"]), _ARCHITECTURES
+    if document["architecture"] not in order or not whole:
+        return ""
+    times = Counter[str]()
+    for each in document["kernels"]:
+        times[kernel_architecture(each["name"])] += each["seconds"]
+    newest = order.index(document["architecture"])
+    older = [name for name in order[:newest] if times[name] >= _WORTH_NAMING * whole]
+    parts = ", ".join(f"{percent_text(times[name] / whole)} for {name}" for name in older)
+    return (
+        f"kernels written for an older architecture, of all kernels' time: {parts}; the board is "
+        f"of {document['architecture']}, and newer CUDA libraries may have kernels for it"
+        if older
+        else ""
+    )
+
+
 def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequence[str]]:
     """Return rows of kernels: name, runs, time, share, tensor cores, occupancy, DRAM."""
     whole = sum(each["seconds"] for each in kernels) or 1.0
@@ -195,10 +245,24 @@ def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     ]
 
 
+_HOST_COUNTS: Final = "operators", "read_backs"
+HOST_STEP_HEADER: Final = (
+    *("step of the host", "time", "loader", "collectives", "dispatch", "pauses"),
+    *("operators", "read back"),
+)
+
+
 def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
-    """Return rows of steps without device: name, time, time in loader and collectives."""
-    keys = "seconds", "loader_seconds", "collective_seconds"
-    return [(each["name"], *(time_text(each[key]) for key in keys)) for each in steps]
+    """Rows below `HOST_STEP_HEADER` of steps that no device shows."""
+    keys = "seconds", "loader_seconds", "collective_seconds", "dispatch_seconds", "pause_seconds"
+    return [
+        (
+            each["name"],
+            *(time_text(each[key]) for key in keys),
+            *("-" if each["operators"] is None else f"{each[key]:,}" for key in _HOST_COUNTS),
+        )
+        for each in steps
+    ]
 
 
 def is_contradicted(finding: ProfileDocument) -> bool:

@@ -33,6 +33,10 @@ def encode_profile(profile: Profile) -> JsonObject:
                 "seconds": seconds(each.end - each.start),
                 "loader_seconds": each.loader_seconds,
                 "collective_seconds": each.collective_seconds,
+                "operators": each.operators,
+                "dispatch_seconds": each.dispatch_seconds,
+                "pause_seconds": each.pause_seconds,
+                "read_backs": each.read_backs,
             }
             for each in profile.host_steps
         ],
@@ -48,6 +52,7 @@ def _device(found: DeviceProfile) -> JsonObject:
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
         "roof": _roof(found),
+        **_board(found),
         # Not by `asdict`, which copies each number.
         "timeline": None
         if found.timeline is None
@@ -64,6 +69,15 @@ def _device(found: DeviceProfile) -> JsonObject:
             }
             for each in found.steps
         ],
+    }
+
+
+def _board(found: DeviceProfile) -> JsonObject:
+    """What the catalogue knows of its board; `None` where that is not known."""
+    board = built_in().find(found.device.name) if found.device.name else None
+    return {
+        "architecture": board and board.architecture.lower().split()[0],
+        "link_bytes_per_second": (board and board.link_bytes_per_second) or None,
     }
 
 

@@ -25,11 +25,15 @@ class ProfileSteadySettings:
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
         matched_minimum_ratio: Kernels whose launch must be known, to tell why a device was idle.
             Source: the greater part
+        unseen_ratio: Part that is left of the confidence in what operators of a host tell of a GPU
+            that is not in the profile.
+            Source: their order is the same, their lengths are not; its queue may hide a part
     """
 
     kernels_minimum: int = setting(50, within=(1, None))
     launch_maximum_seconds: float = setting(0.001)
     matched_minimum_ratio: float = setting(0.5)
+    unseen_ratio: float = setting(0.7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,9 @@ class ProfileLaunchBoundSettings:
             Source: a cautious half: inputs still are copied, and graphs launched
         own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs already.
             Source: the greater part: a graph's many kernels come by one launch
+        dispatch_on_ratio: Share of a host's steps in operators that are shorter than a launch, and
+            between them, from which it counts where no GPU is in the profile.
+            Source: the greater part
         outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
             left aside.
             Source: the greater part: what happened once is no rate
@@ -55,6 +62,7 @@ class ProfileLaunchBoundSettings:
     kernel_maximum_seconds: float = setting(20e-6)
     removed_low_ratio: float = setting(0.5)
     own_launch_minimum_ratio: float = setting(0.5)
+    dispatch_on_ratio: float = setting(0.5)
     outlier_minimum_ratio: float = setting(0.5)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
@@ -72,12 +80,21 @@ class ProfileHostBoundSettings:
         kernel_maximum_seconds: Mean time of a kernel up to which launches are what it waits for,
             not the host.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs, and launches
+            are not what it waits for.
+            Source: the greater part: a graph's many kernels come by one launch
         synchronization_on_ratio: Share of a device's span idle after the host waited for it, from
             which it counts.
             Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
         synchronization_removed_low_ratio: Part of that idle time which goes at least, once the host
             does not wait.
             Source: a cautious fifth: what the host does then is its own time still
+        held_minimum_ratio: Part of the waits for the host, or of its pauses, in one frame or range
+            from which that is named.
+            Source: a tenth: three names cover most of a step
+        read_backs_per_step_minimum: Values that a step asks for, from which it counts where no GPU
+            is in the profile.
+            Source: PyTorch, performance tuning guide: none within a step
         removed_low_ratio: Part of the wait for a loader that more workers remove at least.
             Source: ResNet-50 on a V100: 0.7 of it went with four workers
         outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
@@ -88,8 +105,11 @@ class ProfileHostBoundSettings:
     loader_on_ratio: float = setting(0.2)
     on_ratio: float = setting(0.3)
     kernel_maximum_seconds: float = setting(20e-6)
+    own_launch_minimum_ratio: float = setting(0.5)
     synchronization_on_ratio: float = setting(0.1)
     synchronization_removed_low_ratio: float = setting(0.2)
+    held_minimum_ratio: float = setting(0.1)
+    read_backs_per_step_minimum: float = setting(1.0, unit="", within=(0.5, None))
     removed_low_ratio: float = setting(0.5)
     outlier_minimum_ratio: float = setting(0.5)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -204,6 +224,9 @@ class ProfileKernelInefficientSettings:
             counts.
             Source: Nsight Compute, Launch Statistics: one wave in so many; four full waves and a
             part
+        stall_minimum_ratio: Cycles between two instructions of a warp for one reason, of all, from
+            which it is named.
+            Source: a third: three times an even share of ten reasons
         threads_maximum: Threads of a warp at work up to which its branches are called divergent.
             Source: three quarters of the 32 threads of a warp
     """
@@ -213,6 +236,7 @@ class ProfileKernelInefficientSettings:
     excess_sectors_minimum_ratio: float = setting(0.25)
     occupancy_maximum_ratio: float = setting(0.5)
     tail_minimum_ratio: float = setting(0.2)
+    stall_minimum_ratio: float = setting(0.33)
     threads_maximum: float = setting(24.0, unit="threads", within=(1.0, 32.0))
 
 

@@ -66,11 +66,11 @@ def _profile(document: ProfileDocument) -> list[str]:
         figures.span_rows(document["host_spans"]),
     )
     for header, rows, most, noun in (
-        (("  step of the host", "time", "loader", "collectives"), steps, _MOST_STEPS, "steps"),
-        (("  on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
+        (figures.HOST_STEP_HEADER, steps, _MOST_STEPS, "steps"),
+        (("on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
     ):
         if rows:
-            lines += ["", *_table(header, rows, most, noun)]
+            lines += ["", *_table((f"  {header[0]}", *header[1:]), rows, most, noun)]
     if result := document["benchmark"]:
         valid = {True: "valid", False: "INVALID", None: "validity not stated"}[result["is_valid"]]
         name = " ".join(filter(None, (result["benchmark"], result["scenario"])))
@@ -90,6 +90,8 @@ def _device(document: ProfileDocument) -> list[str]:
         lines.append(f"    {launches['count']:,} launches in {took} of the host; {short}")
     if document["kernels"]:
         lines += wrapped(f"kernels by family: {figures.family_text(document['kernels'])}", 4)
+    if older := figures.older_text(document):
+        lines += wrapped(older, 4)
     if document["memory_peak_bytes"] is not None:
         lines.append(f"    peak memory {figures.size_text(document['memory_peak_bytes'])}")
     lines += [
@@ -97,6 +99,9 @@ def _device(document: ProfileDocument) -> list[str]:
         f"{figures.size_text(each['bytes'])} in {figures.time_text(each['seconds'])}"
         for each in document["copies"]
     ]
+    collectives = figures.collective_rows(document)
+    header = (f"    {figures.COLLECTIVE_HEADER[0]}", *figures.COLLECTIVE_HEADER[1:])
+    lines += _table(header, collectives, _MOST_KERNELS, "collectives")
     header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
     kernels = [row[:-1] for row in figures.kernel_rows(document["kernels"], _NAME_WIDTH)]
     return [*lines, *_steps(document["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]

@@ -179,6 +179,11 @@ def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
     return count / span if span > 0 else None
 
 
+def _kernels_per_second(members: Sequence[ProfiledMember]) -> float | None:
+    span = sum(each.time.span_seconds for each in members)
+    return sum(each.kernel_count for each in members) / span if span > 0 else None
+
+
 def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
     return lambda members: _mean(measure(step) for each in members for step in each.device.steps)
 
@@ -199,4 +204,5 @@ _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
     ("exposed_collective_ratio", _share_of("exposed_collective_seconds")),
     ("exposed_copy_ratio", _share_of("exposed_copy_seconds")),
     ("launches_per_second", _launches_per_second),
+    ("kernels_per_second", _kernels_per_second),
 )

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.risk import probability_above
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import percent_text
-from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
+from rightsizer.profiler.figures import collective_text, size_text
+from rightsizer.profiler.rules import host_steps, rule
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileCommunicationBoundSettings
 
 _MOST_NAMED: Final = 5
@@ -21,7 +22,7 @@ def judge(
 ) -> ProfileVerdict:
     """Whether a device sends and receives while it computes nothing."""
     if not rule.members_of(profiles):
-        found = _of_host_steps(profiles, settings)
+        found = host_steps.of_collectives(profiles, settings)
         if found is not None and found.culprits:
             return found
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
@@ -30,8 +31,9 @@ def judge(
     )
     collectives = [each for each in worst.device.kernels if each.is_collective]
     named = sorted(collectives, key=lambda each: -each.seconds)[:_MOST_NAMED]
+    bandwidth = _bandwidth(worst)
     return ProfileVerdict(
-        _summary(worst, ratio),
+        _summary(worst, ratio) + bandwidth,
         rule.factors_of(worst, ratio, settings.on_ratio),
         {
             "device": worst.key,
@@ -39,6 +41,10 @@ def judge(
             "collective_ratio": round(worst.share(worst.time.collective_seconds), 4),
             "overlap_ratio": None if (part := _overlap(worst)) is None else round(part, 4),
             "collectives": {each.name: round(each.seconds, 6) for each in named},
+            "best_bus_bytes_per_second": {
+                collective_text(each): round(each.best_bus_bytes_per_second)
+                for each in worst.device.collectives[:_MOST_NAMED]
+            },
         },
         culprits,
         reason=Reason.COMMUNICATION_BOUND,
@@ -51,27 +57,16 @@ def judge(
     )
 
 
-def _of_host_steps(
-    profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
-) -> ProfileVerdict | None:
-    """Judge host collectives, as of gloo; `None` without steps. An upper bound: no GPU is seen."""
-    found = rule.host_share(profiles, lambda step: step.collective_seconds)
-    if found is None:
-        return None
-    ratio, mean, name = found.ratio, found.seconds_per_step, rule.source_of(profiles)
-    certainty = probability_above(ratio, float(len(found.steps)), settings.on_ratio)
-    return ProfileVerdict(
-        f"{name} runs collectives {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step of the "
-        "host; no GPU is in it, whose kernels may hide a part.",
-        {"certainty": certainty},
-        {"collective_ratio_at_most": round(ratio, 4)},
-        (name,) if ratio >= settings.on_ratio else (),
-        reason=Reason.COMMUNICATION_BOUND,
-        action=Action.OVERLAP_COMMUNICATION,
-        gain=Gain(0.0, ratio, StepGain(found.step_seconds, 0.0, mean)),
-        description=_DESCRIPTION,
-        instructions=rule.instructions(*_INSTRUCTIONS),
-    )
+def _bandwidth(member: ProfiledMember) -> str:
+    """Of the messages that take most of the time; nothing where their size is not known."""
+    if not member.device.collectives:
+        return ""
+    most = member.device.collectives[0]
+    best, name = most.best_bus_bytes_per_second, member.device.device.name
+    board = built_in().find(name) if name else None
+    link = board.link_bytes_per_second if board else 0.0
+    of = f" of the {size_text(link)}/s that the board's own links have" if link else ""
+    return f" {collective_text(most)} reaches {size_text(best)}/s on the bus at best{of}."
 
 
 def _overlap(member: ProfiledMember) -> float | None:

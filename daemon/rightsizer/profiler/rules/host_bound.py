@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import replace
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
-from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
+from rightsizer.profiler.rules import host_steps, rule
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileHostBoundSettings
 
 _MOST_NAMED: Final = 3
@@ -20,9 +19,10 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     """Whether a device waits for its loader, or for a host that has other things to do."""
     if not rule.members_of(profiles):
         pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
-        found = _of_host_steps(pages or profiles, settings)
-        if found is not None and (pages or found.culprits):
-            return found
+        for judge_steps in (host_steps.of_loader, host_steps.of_pauses, host_steps.of_read_backs):
+            found = judge_steps(pages or profiles, settings)
+            if found is not None and (pages or found.culprits):
+                return found
     members = rule.at_work(profiles, settings.steady)
     if any(each.loader_wait_ratio >= settings.loader_on_ratio for each in members):
         return _of_loader(members, settings)
@@ -38,6 +38,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time, at most "
         f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}"
+        f"{_held_text(worst, settings)}"
         f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         _evidence(worst, _longest(worst, SpanKind.LOADER) or waits),
@@ -54,7 +55,8 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
 def _is_held(member: ProfiledMember, settings: ProfileHostBoundSettings) -> bool:
     mean = member.mean_kernel_seconds
     is_long = mean is None or mean > settings.kernel_maximum_seconds
-    return is_long and _waits(member, settings) >= settings.on_ratio
+    are_graphs = not member.has_own_launches(settings.own_launch_minimum_ratio)
+    return (is_long or are_graphs) and _waits(member, settings) >= settings.on_ratio
 
 
 def _waits(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
@@ -88,39 +90,6 @@ def _of_loader(
     )
 
 
-def _of_host_steps(
-    profiles: Sequence[Profile], settings: ProfileHostBoundSettings
-) -> ProfileVerdict | None:
-    """Judge host steps by their waits for input; `None` without steps.
-
-    Without a GPU in the profile, its queue may have hidden all of the wait.
-    """
-    if (waits := rule.host_share(profiles, lambda step: step.loader_seconds)) is None:
-        return None
-    ratio, mean, name = waits.ratio, waits.seconds_per_step, rule.source_of(profiles)
-    is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
-    low = settings.removed_low_ratio if is_page else 0.0
-    unseen = "" if is_page else " of the host; no GPU is in it, whose queue may hide a part"
-    certainty = probability_above(ratio, float(len(waits.steps)), settings.loader_on_ratio)
-    return ProfileVerdict(
-        f"{name} waits for input {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step{unseen}.",
-        {"certainty": certainty},
-        {
-            "loader_wait_ratio_at_most": round(ratio, 4),
-            "loader_seconds_per_step": [
-                round(each.loader_seconds, 6) for each in waits.steps[:_MOST_STEPS]
-            ],
-        },
-        (name,) if ratio >= settings.loader_on_ratio else (),
-        reason=Reason.HOST_BOUND,
-        action=Action.FIX_INPUT_PIPELINE,
-        gain=Gain(low * ratio, ratio, StepGain(waits.step_seconds, low * mean, mean)),
-        description=_LOAD_AHEAD,
-        instructions=rule.instructions("more_workers"),
-        risk=Risk.VERY_LOW,
-    )
-
-
 def _sync_ratio(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
     wait = member.time.synchronization_wait_seconds
     return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
@@ -136,6 +105,7 @@ def _of_synchronization(
     return ProfileVerdict(
         f"{worst.key} is idle {worst.share(worst.time.synchronization_wait_seconds):.1%} of the "
         f"time after the host waited for it ({named}) and had launched nothing ahead"
+        f"{_held_text(worst, settings)}"
         f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
         rule.factors_of(worst, ratio, threshold),
         _evidence(worst, waits),
@@ -151,6 +121,14 @@ def _of_synchronization(
         instructions=rule.instructions("wait_less", "watch_host"),
         risk=Risk.LOW,
     )
+
+
+def _held_text(member: ProfiledMember, settings: ProfileHostBoundSettings) -> str:
+    """In which frames of the host its long waits are spent; empty where none are known."""
+    least = settings.held_minimum_ratio * member.time.host_wait_seconds
+    pauses = _longest(member, SpanKind.PAUSE)
+    names = [each.name for each in pauses if each.seconds >= least]
+    return f"; in long waits the host is in {' and '.join(names)}" if names else ""
 
 
 def _evidence(member: ProfiledMember, spans: Sequence[HostSpanUse]) -> dict[str, object]:

@@ -139,6 +139,10 @@ def _causes(
         if threads and threads <= settings.threads_maximum:
             text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"
             yield _Cause(text, 1.0 - threads / _WARP_THREADS, "converge")
+        stalled = counters.stall_ratio or 0.0
+        if stalled >= settings.stall_minimum_ratio:
+            text = f"its warps spend {percent_text(stalled)} of the time {counters.stall}"
+            yield _Cause(text, stalled, "hide_latency")
 
 
 def _room(

@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, TimeUse
-from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
@@ -16,6 +16,10 @@ _GRAPH_KERNELS: Final = 2.0
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
     """Whether a device waits for launches of short kernels, and for nothing that has a name."""
+    if not rule.members_of(profiles):
+        found = host_steps.of_dispatch(profiles, settings)
+        if found is not None and found.culprits:
+            return found
     members = rule.at_work(profiles, settings.steady)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
@@ -63,12 +67,11 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
 
 def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bool:
     mean = member.mean_kernel_seconds
-    wait, launches = _launch_wait_seconds(member.time), member.device.launches
+    wait = _launch_wait_seconds(member.time)
     return (
         mean is not None
         and mean <= settings.kernel_maximum_seconds
-        and launches is not None
-        and launches.count >= settings.own_launch_minimum_ratio * launches.matched
+        and member.has_own_launches(settings.own_launch_minimum_ratio)
         and member.recurring_ratio(wait, settings.outlier_minimum_ratio) >= settings.on_ratio
     )
 

@@ -19,8 +19,8 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.profile import DeviceProfile, HostStep, KernelUse, Profile, TimeUse
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text, seconds
+from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 ProfileSettingsT = TypeVar("ProfileSettingsT")
@@ -103,6 +103,11 @@ class ProfiledMember:
     def kernel_count(self) -> int:
         """Runs of all kernels."""
         return sum(each.count for each in self.device.kernels)
+
+    def has_own_launches(self, minimum_ratio: float) -> bool:
+        """Whether its kernels are launched by themselves for the most part, and not by graphs."""
+        launches = self.device.launches
+        return launches is not None and launches.count >= minimum_ratio * launches.matched
 
     @property
     def launch_seconds(self) -> float:
@@ -343,28 +348,6 @@ def over(
     """Return the member with the highest ratio, the ratio, and the keys at the threshold."""
     worst = max(members, key=ratio)
     return worst, ratio(worst), tuple(each.key for each in members if ratio(each) >= threshold)
-
-
-class HostShare(NamedTuple):
-    """Share of the host's steps."""
-
-    ratio: float
-    seconds_per_step: float
-    step_seconds: float
-    steps: Sequence[HostStep]
-
-
-def host_share(
-    profiles: Sequence[Profile], taken_seconds: Callable[[HostStep], float]
-) -> HostShare | None:
-    """Return the share over all steps without a device; `None` without steps."""
-    steps = [step for each in profiles for step in each.host_steps]
-    length = sum(seconds(each.end - each.start) for each in steps)
-    if not length:
-        return None
-    taken = sum(map(taken_seconds, steps))
-    ratio, count = min(1.0, taken / length), len(steps)
-    return HostShare(ratio, taken / count, length / count, steps)
 
 
 def at_work(

@@ -1,9 +1,10 @@
 """Call stacks of host threads: what issued each wait, and which frames launched kernels."""
 
 import re
+import sys
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import merge
@@ -13,12 +14,16 @@ from typing import Final, NamedTuple
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.names import is_of_a_gpu
 from rightsizer.telemetry.profiles.products import TensorProduct
 from rightsizer.telemetry.profiles.tables import short_name
 from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches, ProductTimes
 from rightsizer.telemetry.profiles.timeline import Column, Interval, SpanLine, is_in_time
 
-_LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
+_LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
+_TOP: Final = re.compile(r"\w+")
+_LIBRARIES: Final = {*sys.stdlib_module_names, "torch", "numpy"}
+"""As a profiler names their files, which leaves out where they are installed."""
 _MODULE: Final = "nn.Module: "
 _TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
@@ -29,16 +34,31 @@ _OTHERS: Final = "(others)"
 _NO_FRAME: Final = "(in no frame)"
 
 
-class _CallKind(IntEnum):
+class CallKind(IntEnum):
+    """What a call is."""
+
     OPERATOR = 0
     LINE = 1
     """Line of the program, which its developer can change."""
     MODULE = 2
     WAIT = 3
+    LAUNCH = 4
+    """Of a compiled function: the host's part alone."""
+    READ_BACK = 5
+    """Asking for a value that a device has to compute first."""
+
+
+class Call(NamedTuple):
+    """One call of a thread."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    kind: CallKind
+    name: str
 
 
 class _CallName(NamedTuple):
-    kind: _CallKind
+    kind: CallKind
     name: str
     product: TensorProduct | None = None
 
@@ -98,6 +118,44 @@ class CallStacks:
         self._threads: set[int] = set()
         self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
+        self.are_frames_own = True
+        """Whether those of libraries are left out."""
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """With calls."""
+        return tuple(self._calls)
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether any is known, and none that runs on a GPU alone."""
+        known = [each.name for each in self._names if each.kind is CallKind.OPERATOR]
+        return bool(known) and not any(map(is_of_a_gpu, known))
+
+    def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
+        """Those of some kinds of a thread, by rising start, the longer of two first."""
+        names = list(self._names)
+        for start, end, number in self._calls[thread].in_order():
+            if names[number].kind in kinds:
+                yield Call(start, end, *names[number][:2])
+
+    def read_backs(self, is_named: Callable[[str], bool]) -> Iterator[tuple[int, int, str]]:
+        """Start, end and origin of operators of such names, and of what else reads back."""
+        names = list(self._names)
+        wanted = {
+            number
+            for number, each in enumerate(names)
+            if each.kind is CallKind.READ_BACK
+            or (each.kind is CallKind.OPERATOR and is_named(each.name))
+        }
+        for calls in self._calls.values():
+            nest = _Nest(calls)
+            for start, end, number in calls.in_order():
+                if number in wanted:
+                    around = [names[each.name] for each in nest.around(start, end)]
+                    lines = [each.name for each in around if each.kind is CallKind.LINE]
+                    name = names[number].name
+                    yield start, end, f"{name} in {lines[-1]}" if lines else name
 
     def thread(self, number: int) -> int:
         """Return the number of a thread, or -1 beyond the limit, where calls are not kept."""
@@ -111,7 +169,7 @@ class CallStacks:
         self, thread: int, name: str, span: Interval, product: TensorProduct | None = None
     ) -> None:
         """Add a call of an operator, and the product it computes."""
-        self._add(thread, _CallKind.OPERATOR, name, span, product)
+        self._add(thread, CallKind.OPERATOR, name, span, product)
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
         """Add a Python function or module; library frames, which users never change, are dropped.
@@ -121,23 +179,31 @@ class CallStacks:
         """
         if name.startswith(_MODULE):
             self.module(thread, name.removeprefix(_MODULE), span)
-        elif not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):
-            self._add(thread, _CallKind.LINE, found[1], span)
+        elif not _is_of_library(name) and (found := _FRAME.fullmatch(name)):
+            self._add(thread, CallKind.LINE, found[1], span)
         else:
             return False
         return True
 
+    def launch(self, thread: int, name: str, span: Interval) -> None:
+        """A call of a compiled function."""
+        self._add(thread, CallKind.LAUNCH, name, span)
+
+    def read_back(self, thread: int, name: str, span: Interval) -> None:
+        """A call that asks for a value."""
+        self._add(thread, CallKind.READ_BACK, name, span)
+
     def range(self, thread: int, name: str, span: Interval) -> None:
         """Add a range named by the program."""
-        self._add(thread, _CallKind.LINE, without_turn(name), span)
+        self._add(thread, CallKind.LINE, without_turn(name), span)
 
     def module(self, thread: int, name: str, span: Interval) -> None:
         """Add a framework's name of a network's or step's part."""
-        self._add(thread, _CallKind.MODULE, without_turn(name), span)
+        self._add(thread, CallKind.MODULE, without_turn(name), span)
 
     def wait(self, thread: int, name: str, span: Interval) -> None:
         """Add a call in which the host waits."""
-        self._add(thread, _CallKind.WAIT, name, span)
+        self._add(thread, CallKind.WAIT, name, span)
 
     def waits(self) -> Iterator[tuple[str, Interval]]:
         """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
@@ -146,8 +212,8 @@ class CallStacks:
             nest = _Nest(self._calls.get(thread))
             for start, end, number in waits.in_order():
                 calls = [known[each.name] for each in nest.around(start, end)]
-                operators = [each.name for each in calls if each.kind is _CallKind.OPERATOR]
-                lines = [each.name for each in calls if each.kind is _CallKind.LINE]
+                operators = [each.name for each in calls if each.kind is CallKind.OPERATOR]
+                lines = [each.name for each in calls if each.kind is CallKind.LINE]
                 origin, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
                 yield f"{name} in {origin}" if origin else name, (start, end)
 
@@ -156,7 +222,7 @@ class CallStacks:
         names, calls = list(self._names), self._calls.get(thread)
         known = calls.in_order() if calls is not None else ()
         operators = (
-            (start, end) for start, end, number in known if names[number].kind is _CallKind.OPERATOR
+            (start, end) for start, end, number in known if names[number].kind is CallKind.OPERATOR
         )
         waits = self._waits.get(thread)
         return merge(operators, () if waits is None else waits.intervals())
@@ -203,21 +269,26 @@ class CallStacks:
     def _add(
         self,
         thread: int,
-        kind: _CallKind,
+        kind: CallKind,
         name: str,
         span: Interval,
         product: TensorProduct | None = None,
     ) -> None:
         thread = self.thread(thread)
-        is_kept = thread != -1 or kind is _CallKind.WAIT
+        is_kept = thread != -1 or kind is CallKind.WAIT
         if not (name and is_kept and is_in_time(*span)):
             return
         key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
             key = _CallName(kind, _OTHERS)
-        into = (self._waits if kind is _CallKind.WAIT else self._calls)[thread]
+        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
         into.add(*span)
         into.names.append(self._names.setdefault(key, len(self._names)))
+
+
+def _is_of_library(frame: str) -> bool:
+    top = _TOP.match(frame)
+    return (top is not None and top[0] in _LIBRARIES) or _LIBRARY_FRAME.match(frame) is not None
 
 
 def without_turn(name: str) -> str:

@@ -16,11 +16,19 @@ class TimeSettings:
         long_collective_minimum_ratio: Part of its step that a collective takes at least, for its
             start to tell a straggler.
             Source: HolisticTraceAnalysis, straggler analysis
+        launch_maximum_nanoseconds: An operator of a CPU that takes no longer is shorter on a GPU
+            than its launch.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        pause_minimum_nanoseconds: Time without an operator of the host from which it is the
+            program's own, not the dispatch of the next one.
+            Source: ten launches
     """
 
     timeline_moments: int = setting(1000, unit="", within=(10, 2000))
     adjacent_maximum_nanoseconds: int = setting(30, within=(0, None))
     long_collective_minimum_ratio: float = setting(0.01)
+    launch_maximum_nanoseconds: int = setting(20_000, within=(0, None))
+    pause_minimum_nanoseconds: int = setting(200_000, within=(0, None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,14 @@ _MATRIX_UNITS: Final = _compiled(_PATTERNS["matrix_units"], re.NOFLAG)
 _OTHER_UNITS: Final = _any_of("other_units")
 _FAMILIES: Final = _kinds("families", KernelFamily)
 _KINDS: Final = _kinds("copies", CopyKind)
+_COLLECTIVE_KINDS, _ARCHITECTURES = (
+    tuple((name, _compiled(patterns)) for name, patterns in _PATTERNS[table].items())
+    for table in ("collective_kinds", "architectures")
+)
 _MEMORIES: Final = _kinds("memories", HostMemory)
 _WAIT_CALL: Final = re.compile(
     r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
-    r"(?:_v\d+)?$)"
+    r"(?:_v\d+)?$)|ur(?:QueueFinish|EventWait)|ze\w*Synchronize"
 )
 """Allocating and freeing memory waits for an idle device."""
 _SPANS: Final = ("loader", "checkpoint", "recomputation", "synchronization")
@@ -53,11 +57,22 @@ _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _COLLECTIVE_ANNOTATION: Final = _any_of("collective_annotation")
 _STEP: Final = _any_of("step")
 _TURN: Final = _any_of("turn")
+_READ_BACK, _OF_A_GPU = _any_of("read_back"), _any_of("of_a_gpu")
 
 
 def is_collective(name: str) -> bool:
     """Whether a kernel moves data between devices, for all of them."""
     return _COLLECTIVE.search(name) is not None
+
+
+def collective_kind(name: str) -> str:
+    """Which collective it is; nothing where its name does not tell."""
+    return next((kind for kind, pattern in _COLLECTIVE_KINDS if pattern.search(name)), "")
+
+
+def kernel_architecture(name: str) -> str:
+    """The architecture that it was written for; nothing where its name does not tell."""
+    return next((found for found, pattern in _ARCHITECTURES if pattern.search(name)), "")
 
 
 def uses_tensor_cores(name: str) -> bool | None:
@@ -89,7 +104,7 @@ def host_memory(name: str) -> HostMemory:
 
 
 def is_wait_call(name: str) -> bool:
-    """Whether a call of CUDA or HIP returns only when the device has finished something."""
+    """Whether a call of CUDA, HIP or Intel returns only when the device has finished something."""
     return _WAIT_CALL.match(name) is not None
 
 
@@ -125,6 +140,16 @@ def _kind_by(patterns: Iterable[re.Pattern[str]], name: str) -> SpanKind:
     if checkpoint.search(name) and not recomputation.search(name):
         return SpanKind.CHECKPOINT
     return SpanKind.SYNCHRONIZATION if synchronization.search(name) else SpanKind.ANNOTATION
+
+
+def is_read_back(name: str) -> bool:
+    """Whether a call of the host asks for what a device has to compute first."""
+    return _READ_BACK.search(name) is not None
+
+
+def is_of_a_gpu(operator: str) -> bool:
+    """Whether an operator runs on a GPU alone."""
+    return _OF_A_GPU.search(operator) is not None
 
 
 def is_turn(name: str) -> bool:

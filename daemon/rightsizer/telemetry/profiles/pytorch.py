@@ -17,7 +17,7 @@ from rightsizer.model.profile import (
     ProfiledDevice,
     ProfileFormat,
 )
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.call_stacks import without_turn
 from rightsizer.telemetry.profiles.json_events import (
     Event,
@@ -27,10 +27,12 @@ from rightsizer.telemetry.profiles.json_events import (
     percent,
     whole_number,
 )
+from rightsizer.telemetry.profiles.kineto_header import HEADER_KEYS, TraceHeader
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import (
     copy_kind,
     host_memory,
+    is_read_back,
     is_turn,
     is_wait_call,
     python_span,
@@ -57,6 +59,8 @@ _MEASURED: Final = (
 _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
+_READ_BACK_STARTS: Final = "<built-in method cpu", "<built-in method tolist"
+_READ_BACK: Final = re.compile(r"<built-in method (\w+) of.*")
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
 _ENGINE_TURN: Final = "turn of the engine"
 _AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
@@ -69,11 +73,6 @@ _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
 _CATEGORY_MAXIMUM: Final = 40
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
-_KEPT: Final = (
-    *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
-    *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
-)
-"""Top-level keys to keep. `metadata` may contain the program's whole environment."""
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _MARKS: Final = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
@@ -82,10 +81,6 @@ _MARKS: Final = re.compile(
     rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
     rb"|ProfilerStep#"
 )
-_EPOCH: Final = 10**9 * NANOSECONDS_PER_SECOND
-"""September 2001: later times count from 1970, earlier ones from an arbitrary start."""
-_LATEST: Final = 2**63
-"""Year 2262: the limit of nanosecond clocks."""
 
 
 class PyTorchEvents:
@@ -105,6 +100,8 @@ class PyTorchEvents:
         """Devices with work, in order of appearance."""
         self.copies_without_size = 0
         """Some of ROCm's."""
+        self.has_gpu = False
+        """Whether the host called one's runtime."""
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
         self._threads: dict[tuple[str, str], int] = {}
@@ -207,9 +204,12 @@ class PyTorchEvents:
         return key
 
     def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        device = self._device(event, arguments)
+        if "Collective name" in arguments:
+            self._recorder.collective(device, *span, arguments)
         record = partial(
             self._recorder.kernel,
-            self._device(event, arguments),
+            device,
             *span,
             _name(event),
             is_collective=True if "Collective name" in arguments else None,
@@ -247,7 +247,7 @@ class PyTorchEvents:
         return True
 
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name, correlation = _name(event), _correlation(arguments)
+        name, correlation, self.has_gpu = _name(event), _correlation(arguments), True
         if is_wait := is_wait_call(name):
             self._recorder.stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
@@ -288,8 +288,13 @@ class PyTorchEvents:
         return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        is_kept = self._recorder.stacks.frame(self._thread(event), _name(event), span)
-        if found := python_span(_name(event)):
+        name, stacks = _name(event), self._recorder.stacks
+        is_kept = stacks.frame(self._thread(event), name, span)
+        may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
+        if may_read_back and is_read_back(name):
+            stacks.read_back(self._thread(event), _READ_BACK.sub(r"Tensor.\1", name), span)
+            is_kept = True
+        if found := python_span(name):
             self._recorder.host_span(*found, *span)
         return is_kept or found is not None
 
@@ -347,33 +352,8 @@ def _name(event: Event) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return known `ProfiledDevice` fields by device number.
-
-    ROCm numbers devices of kernels differently from the list; if all listed devices are alike,
-    their fields are known anyway.
-    """
-    index, kinds = whole_number(key), [*listed.values(), {}]
-    alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}
-    return {"index": index, **(alike if index is None else listed.get(index, alike))}
-
-
-def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    for entry in properties if isinstance(properties, list) else ():
-        index = whole_number(entry.get("id")) if isinstance(entry, dict) else None
-        if index is None:
-            continue
-        multiprocessors = entry.get("numSms", entry.get("multiProcessorCount"))
-        facts = {
-            "name": _name(entry)[:200],
-            "memory_bytes": whole_number(entry.get("totalGlobalMem")),
-            "multiprocessors": whole_number(multiprocessors),
-        }
-        yield index, facts
-
-
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    trace = JsonEvents(path, limits, keep=_KEPT)
+    trace = JsonEvents(path, limits, keep=HEADER_KEYS)
     recorder = Recorder(limits)
     events = PyTorchEvents(recorder, limits)
     for event in trace:
@@ -381,51 +361,42 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     events.finish()
     if not trace.count and not trace.fault:
         raise ProfileError(NO_EVENTS)
-    # The key until 2021 was another.
-    listed = (trace.values.get(key) for key in ("deviceProperties", "computeProperties"))
-    facts = dict(_listed_devices(next(filter(None, listed), None)))
+    header = TraceHeader(trace.values)
     for key in events.used_devices:
-        recorder.device(key, **_facts(key, facts))
+        recorder.device(key, **header.facts(key))
     devices = recorder.devices()
     if not devices and events.range_count:
         # Ranges have no device.
-        device = ProfiledDevice("0", **_facts("0", facts))
+        device = ProfiledDevice("0", **header.facts("0"))
         devices = (DeviceProfile(device, time=None, kernels=events.ranges.uses()),)
-    base = whole_number(trace.values.get("baseTimeNanoseconds"))
-    if base is None or not 0 <= base < _LATEST:
-        base = 0 if events.latest > _EPOCH else None
-    distributed = trace.values.get("distributedInfo")
-    ranks: Mapping[str, Any] = distributed if isinstance(distributed, dict) else {}
+    # Operators that were launched onto a GPU are no longer than their launches.
+    has_gpu = bool(header.devices or events.has_gpu)
+    lacks_steps = recorder.stacks.has_operators and not recorder.has_steps
+    host_steps = recorder.host_steps(are_operators_known=not has_gpu)
     return Profile(
         format=ProfileFormat.PYTORCH,
         source=path.name,
-        version=_version(trace.values),
-        start=base,
-        rank=whole_number(ranks.get("rank")),
-        world_size=whole_number(ranks.get("world_size")),
+        version=header.version,
+        start=header.start(events.latest),
+        rank=header.rank,
+        world_size=header.world_size,
         devices=devices,
         host_spans=recorder.host_spans(),
-        host_steps=recorder.host_steps(),
+        host_steps=host_steps,
         events=trace.count,
         unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
-        notes=tuple(_notes(trace, events, devices)),
+        notes=tuple(_notes(trace, events, devices, has_gpu=has_gpu, lacks_steps=lacks_steps)),
         is_whole=not trace.fault,
     )
 
 
-def _version(values: Mapping[str, Any]) -> str:
-    keys = ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
-    schema, cuda, hip = (whole_number(values.get(key)) for key in keys)
-    parts = (
-        "" if schema is None else f"schema {schema}",
-        "" if cuda is None else f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",
-        "" if hip is None else f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}",
-    )
-    return ", ".join(filter(None, parts))
-
-
 def _notes(
-    trace: JsonEvents, events: PyTorchEvents, devices: tuple[DeviceProfile, ...]
+    trace: JsonEvents,
+    events: PyTorchEvents,
+    devices: tuple[DeviceProfile, ...],
+    *,
+    has_gpu: bool,
+    lacks_steps: bool,
 ) -> Iterator[str]:
     if trace.fault:
         yield f"Not whole: {trace.fault}; what came before is shown."
@@ -439,6 +410,16 @@ def _notes(
             "No kernel in it: it was recorded without a GPU, with host activities only, or on a "
             "device whose events are not read."
         )
+        if has_gpu:
+            yield (
+                "A GPU is listed or was called: what operators of the host launched there was not "
+                "recorded; profile with ProfilerActivity.CUDA (XPU) too."
+            )
+        elif lacks_steps:
+            yield (
+                "No step is marked, by which the host's own time could be judged; call the "
+                "profiler's step() after each."
+            )
     if events.copies_without_size:
         yield f"The sizes of {events.copies_without_size} copies are not in it."
 

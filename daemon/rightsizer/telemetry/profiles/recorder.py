@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import chain, pairwise
@@ -21,6 +21,8 @@ from rightsizer.model.profile import (
 )
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
+from rightsizer.telemetry.profiles.collectives import CollectiveTable
+from rightsizer.telemetry.profiles.host_line import HostLine, holders
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
 from rightsizer.telemetry.profiles.time_use import (
@@ -43,6 +45,7 @@ from rightsizer.telemetry.profiles.timeline import (
     MemoryCurve,
     SpanLine,
     is_in_time,
+    union,
 )
 
 _CORRELATIONS: Final = 2**62
@@ -53,6 +56,8 @@ _OTHER_STREAMS: Final = "(other streams)"
 _NO_THREAD: Final = -1
 _THREAD: Final = 0xFFFFFF
 """Mask of the thread's part in Nsight Systems' ids."""
+_WORTH_NAMING: Final = 0.05
+"""Of a device's span: waits for the host of which it is looked for what that was in."""
 _OTHER_DEVICES: Final = "(other devices)"
 
 
@@ -66,6 +71,7 @@ class _Device:
         self.fill_line = SpanLine()
         self.kernels = KernelTable(limits)
         self.copies = CopyTable()
+        self.collectives = CollectiveTable()
         self.steps: list[StepSpan] = []
         self.memory = MemoryCurve()
         self.streams: dict[str, int] = {}
@@ -138,6 +144,13 @@ class Recorder:
         )
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), end - start)
+
+    def collective(
+        self, device: str, start: Nanoseconds, end: Nanoseconds, arguments: Mapping[str, Any]
+    ) -> None:
+        """What PyTorch tells of a collective beside its kernel."""
+        if is_in_time(start, end):
+            self._device(device).collectives.add(arguments, end - start)
 
     def graph(
         self,
@@ -219,25 +232,53 @@ class Recorder:
         self.stacks.find_launches(self._launches, self._frames)
         return tuple(map(self._profile, used))
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether the host marked any."""
+        return bool(self._steps)
+
     def host_spans(self) -> tuple[HostSpanUse, ...]:
         """Return the host spans, longest first."""
         return self._spans.uses()
 
-    def host_steps(self) -> tuple[HostStep, ...]:
-        """Return the steps of the host; empty if a device has a timeline."""
+    def host_steps(self, *, are_operators_known: bool = True) -> tuple[HostStep, ...]:
+        """Steps that the host marked; none where a device has a timeline to lay them on.
+
+        What holds their pauses and asks for values becomes a span of the host.
+        """
         if any(len(each.line) for each in self._devices.values()):
             return ()
-        steps = apart(self._steps)
+        if not (steps := apart(self._steps)):
+            return ()
         kinds = SpanKind.LOADER, SpanKind.COLLECTIVE
-        lines = [self._covered(kind, steps) for kind in kinds]
-        return tuple(
+        loader, collectives = (self._covered(kind, steps) for kind in kinds)
+        found = tuple(
             HostStep(
                 each.name,
                 each.start,
                 each.end,
-                *(seconds(line.length(each.start, each.end)) for line in lines),
+                seconds(loader.length(each.start, each.end)),
+                seconds(collectives.length(each.start, each.end)),
             )
             for each in steps
+        )
+        if not are_operators_known or not self.stacks.has_operators:
+            return found
+        taken = (self._spans.times(kind) for kind in (*kinds, SpanKind.CHECKPOINT))
+        line = HostLine(self.stacks, self._limits.time, steps, union(merge(*taken)))
+        for name, (count, time) in line.holders.items():
+            self._spans.add_sum(SpanKind.PAUSE, name, count, time)
+        for name, (count, time) in line.read_back_uses.items():
+            self._spans.add_sum(SpanKind.SYNCHRONIZATION, name, count, time)
+        return tuple(
+            replace(
+                each,
+                operators=line.operators(step),
+                dispatch_seconds=seconds(line.dispatch(step)),
+                pause_seconds=seconds(line.paused(step)),
+                read_backs=line.read_backs(step),
+            )
+            for each, step in zip(found, steps, strict=True)
         )
 
     def _device(self, key: str) -> _Device:
@@ -275,17 +316,23 @@ class Recorder:
             time=None,
             kernels=device.kernels.uses(),
             copies=device.copies.uses(),
+            collectives=device.collectives.uses(),
             memory_peak_bytes=device.memory.peak,
         )
         if not len(device.line):
             return profile
         steps = apart(device.steps or self._steps)
         limits, loader = self._limits.time, self._covered(SpanKind.LOADER, steps)
-        adjacent, marks = limits.adjacent_maximum_nanoseconds, [*_marks(steps)]
+        marks = [*_marks(steps)]
         edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
         marks += edges
         lines = device.line, device.copy_line, device.fill_line
-        line = MeasuredLine(*lines, self._launches, self._spans, marks, adjacent)
+        line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
+        if sum(end - start for start, end in line.pauses) >= _WORTH_NAMING * (
+            line.span[1] - line.start
+        ):
+            for name, (count, time) in holders(self.stacks, line.threads, line.pauses).items():
+                self._spans.add_sum(SpanKind.PAUSE, name, count, time)
         collectives = device.line.collective_intervals(is_collective=True)
         last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
         return replace(

@@ -45,6 +45,7 @@ class KernelRow:
     _shortest: float | None = None
     _longest: float = 0
     _figures: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    _stalls: dict[str, float] = field(default_factory=dict)
 
     def add(self, duration: float) -> None:
         """Add a run."""
@@ -67,10 +68,17 @@ class KernelRow:
         total, weights = self._figures.get(figure, (0, 0))
         self._figures[figure] = (total + value * weight, weights + weight)
 
+    def stall(self, why: str, weight: float) -> None:
+        """A part of the time of some runs in which warps waited for something."""
+        self._stalls[why] = self._stalls.get(why, 0.0) + weight
+
     def use(self, per_second: int) -> KernelUse:
         """Return the totals; `per_second` is the number of time units a second."""
         means = {name: float(total / weight) for name, (total, weight) in self._figures.items()}
-        counted = {name: means.pop(name) for name in _COUNTERS & means.keys()}
+        counted: dict[str, Any] = {name: means.pop(name) for name in _COUNTERS & means.keys()}
+        if self._stalls:
+            why, time = max(self._stalls.items(), key=lambda each: each[1])
+            counted |= {"stall": why, "stall_ratio": min(1.0, time / (self.total or 1e-9))}
         return KernelUse(
             self.name,
             self.count,

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import LaunchUse, ProfileTimeline, SpanKind, TimelineLane, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.profiles.limits import TimeSettings
 from rightsizer.telemetry.profiles.tables import HostSpans
 from rightsizer.telemetry.profiles.timeline import (
     Column,
@@ -242,13 +243,15 @@ class MeasuredLine:
         launches: Launches,
         spans: HostSpans,
         marks: Iterable[Nanoseconds],
-        adjacent: Nanoseconds,
+        settings: TimeSettings,
     ) -> None:
         """Measure at least one kernel, between marks at starts and ends of steps."""
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
         self.start = every[0]
         self.longest_host_wait: Nanoseconds = 0
+        self.pauses: list[Interval] = []
+        """Long waits for the host while it was not in its loader."""
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter, rulers = LaunchCounter(launches), self._rulers
@@ -256,13 +259,20 @@ class MeasuredLine:
         loader, waits, checkpoints = (Within(spans.times(kind)) for kind in kinds)
         # Time from a step's start to the first kernel is a wait, too.
         lead_in = ((every[0], every[0], None),)
-        for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
+        for begin, end, cause in gaps(
+            chain(lead_in, counter.started(kernels)), settings.adjacent_maximum_nanoseconds
+        ):
             if cause:
                 rulers[cause].add(begin, end)
             if cause == "host_wait":
                 self.longest_host_wait = max(self.longest_host_wait, end - begin)
                 in_loader = [*loader.of(begin, end)]
                 rulers["loader_wait"].add_all(in_loader)
+                self.pauses += (
+                    each
+                    for each in _outside(begin, end, in_loader)
+                    if each[1] - each[0] >= settings.pause_minimum_nanoseconds
+                )
                 if waits.covers(begin):
                     rulers["synchronization_wait"].add_all(_outside(begin, end, in_loader))
             if cause != "kernel_wait" and checkpoints.current is not None:

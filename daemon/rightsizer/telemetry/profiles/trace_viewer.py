@@ -15,6 +15,7 @@ from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.xplane.reader import GPU_PLANE, WALL_CLOCK, device_note, is_host
 from rightsizer.telemetry.profiles.xplane.recorded_events import (
     is_stream,
+    record_host_call,
     record_host_event,
     record_stream_event,
 )
@@ -30,7 +31,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     trace = _Trace(limits)
     for event in events:
         trace.take(event)
-    devices = trace.recorder.devices()
+    devices, host_steps = trace.recorder.devices(), trace.recorder.host_steps()
     notes = [device_note(devices, trace.unread)]
     if events.count >= _CAP:
         notes.append("It holds a million events, where its writer stops: the shortest are missing.")
@@ -42,7 +43,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         start=0 if trace.earliest is not None and trace.earliest >= WALL_CLOCK else None,
         devices=devices,
         host_spans=trace.recorder.host_spans(),
-        host_steps=trace.recorder.host_steps(),
+        host_steps=host_steps,
         events=events.count,
         unread=dict(trace.unread + trace.recorder.refused + events.unread),
         notes=tuple(notes),
@@ -59,6 +60,8 @@ class _Trace:
         self.earliest: Nanoseconds | None = None
         self._processes: dict[str, str] = {}
         self._threads: dict[tuple[str, str], str] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._has_gpu = False
 
     def take(self, event: Event) -> None:
         phase = event.get("ph")
@@ -78,6 +81,7 @@ class _Trace:
             self._processes[process] = name
             if gpu := GPU_PLANE.match(name):
                 self.recorder.device(name, index=int(gpu[1]))
+                self._has_gpu = True
         elif event.get("name") == "thread_name":
             self._threads[process, str(event.get("tid"))] = name
 
@@ -94,7 +98,17 @@ class _Trace:
         self.earliest = start if self.earliest is None else min(start, self.earliest)
         unread = ""
         if is_host(plane):
-            if not record_host_event(self.recorder, name, span, stats):
+            is_used = record_host_event(self.recorder, name, span, stats)
+            if not self._has_gpu:
+                key = process, str(event.get("tid"))
+                is_used |= record_host_call(
+                    self.recorder,
+                    self._numbers.setdefault(key, len(self._numbers)),
+                    name,
+                    span,
+                    is_operation="hlo_op" in stats,
+                )
+            if not is_used:
                 unread = "events of the host"
         elif not GPU_PLANE.match(plane):
             unread = "events of TPUs" if "TPU" in plane else "events of other planes"

@@ -30,7 +30,7 @@ _METRIC: Final = "Metric Name"
 _FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
 _LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
 """Columns that identify a launch."""
-_RULE_CHARACTERS: Final = 1000
+_RULE_CHARACTERS: Final = 2000
 DEVICE_NAME: Final = "device__attribute_display_name"
 _ERROR_CODE: Final = re.compile(r"==(?:ERROR|WARNING)==.*?\b(ERR_[A-Z_]+|No kernels were profiled)")
 _SAMPLED_LINES: Final = 2000
@@ -99,9 +99,12 @@ def _keys(*texts: str) -> tuple[MetricKey, ...]:
 
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
 """Name of the section, and its name until 2021."""
+_LOADED: Final = load_beside(__file__, "metrics.yaml")
+_STALLS: Final[Mapping[str, str]] = _LOADED["stalls"]
 _METRICS: Final[Mapping[str, Mapping[str, tuple[MetricKey, ...]]]] = {
     section: {name: _keys(*texts) for name, texts in named.items()}
-    for section, named in load_beside(__file__, "metrics.yaml").items()
+    for section, named in _LOADED.items()
+    if named is not _STALLS
 }
 _OTHERS: Final = _METRICS["others"]
 DURATION: Final = _OTHERS["duration"]
@@ -109,6 +112,13 @@ MULTIPROCESSORS: Final = _OTHERS["multiprocessors"]
 _DRAM_BYTES: Final = ("dram_bytes", "dram_bytes_by_way", "dram_bytes_by_operation")
 _COALESCED_SECTORS: Final = 16.0
 """Maximum for a coalesced request: 32 threads read 16 adjacent bytes each."""
+_STALL: Final = re.compile(
+    r"smsp__average_warps?_(?:latency_)?issue_stalled_(\w+?)(?:_per_issue_active)?\.ratio"
+)
+"""Warps that wait for a reason, or their cycles, between two instructions."""
+_STALL_RULE: Final = re.compile(
+    r"cycles being stalled (?P<why>[^.]+)\..*?represents about (?P<share>[\d.]+)%", re.DOTALL
+)
 _EXCESS_RULE: Final = re.compile(
     r"excessive sectors \((\d+)% of the total|"
     r"global access, expected (\d+) transactions, got (\d+)"
@@ -147,7 +157,7 @@ def is_wanted(key: MetricKey) -> bool:
     """Whether a metric is read; profiles can have thousands."""
     counted = key[1].removesuffix(_PER_CYCLE)
     is_named = key in _WANTED or counted in _OPERATIONS or counted in _CLOCKS
-    return is_named or _TENSOR.match(key[1]) is not None
+    return is_named or bool(_TENSOR.match(key[1]) or _STALL.fullmatch(key[1]))
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
@@ -158,6 +168,20 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
     found["dram_bytes_per_second"] = _dram_rate(launch)
     found["flops_per_second"] = _operations_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def stalls(launch: KernelLaunch) -> dict[str, float]:
+    """What warps wait for, by its share of the cycles between two instructions."""
+    counted = {
+        found[1]: figure.value
+        for (_, name), figure in launch.metrics.items()
+        if (found := _STALL.fullmatch(name))
+    }
+    if whole := sum(counted.values()):
+        known = ((_STALLS.get(name), value) for name, value in counted.items())
+        return {why: value / whole for why, value in known if why is not None}
+    told = (found for rule in launch.rules if (found := _STALL_RULE.search(rule.text)))
+    return {found["why"]: min(1.0, float(found["share"]) / 100) for found in told}
 
 
 def extremes(launch: KernelLaunch) -> tuple[float, float] | None:

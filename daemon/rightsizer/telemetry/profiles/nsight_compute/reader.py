@@ -21,6 +21,7 @@ from rightsizer.telemetry.profiles.nsight_compute.launch import (
     extremes,
     is_wanted,
     measured,
+    stalls,
     table_of,
 )
 from rightsizer.telemetry.profiles.printed_text import seconds_in
@@ -75,6 +76,8 @@ class MeasuredKernels:
         row.add_sum(launch.count, (mean or 0.0) * launch.count, extremes(launch))
         for name, value in measured(launch).items():
             row.measure(name, value, (mean or 1e-9) * launch.count)
+        for why, share in stalls(launch).items():
+            row.stall(why, share * (mean or 1e-9) * launch.count)
         if (uses := counts_tensor_cores(launch)) is not None:
             counted = (launch.device, row.name)
             row.uses_tensor_cores = uses or (counted in self._counted and row.uses_tensor_cores)

@@ -38,8 +38,10 @@ from rightsizer.telemetry.profiles.xplane.plane import (
 from rightsizer.telemetry.profiles.xplane.recorded_events import (
     HOST_STATS,
     STREAM_STATS,
+    is_host_call,
     is_host_event_of_use,
     is_stream,
+    record_host_call,
     record_host_event,
     record_stream_event,
 )
@@ -52,6 +54,8 @@ _MESSAGE_BYTES: Final = 2000
 _MESSAGES_SHOWN: Final = 3
 _ALWAYS: Final = frozenset({"correlation_id", "step_num"})
 """Stats that make any event of the host worth decoding."""
+_OPERATION: Final = frozenset({"hlo_op"})
+"""The stat of what XLA computes on a CPU."""
 _PIECE_BYTES: Final = 1 << 20
 _BEGINNING: Final = re.compile(
     # A plane, its length, optional id, and its name with length.
@@ -72,6 +76,8 @@ class SpaceReader:
         self.planes: Counter[str] = Counter()
         """By kind: `GPU`, `TPU`, `host`."""
         self.idle_gpus = 0
+        self._hosts: list[XPlane] = []
+        self._threads = 0
         self.messages: list[str] = []
         self._profile_start: Nanoseconds | None = None
         self._earliest: Nanoseconds | None = None
@@ -93,6 +99,9 @@ class SpaceReader:
                 self._message(said[number], low, high)
             elif number != SPACE_HOSTS:  # Host names are not read.
                 self.unread["unknown fields"] += 1
+        if not self.planes["GPU"] and self.recorder.has_steps:
+            for plane in self._hosts:
+                self._host_calls(plane)
 
     def _plane(self, plane: XPlane) -> None:
         if gpu := GPU_PLANE.match(plane.name):
@@ -142,6 +151,7 @@ class SpaceReader:
 
     def _host(self, plane: XPlane) -> None:
         self.planes["host"] += 1
+        self._hosts.append(plane)
         wanted = plane.stat_ids(HOST_STATS)
         keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_ALWAYS)]
         marked = re.compile(b"|".join(keys)).search if keys else None
@@ -162,16 +172,33 @@ class SpaceReader:
                         self.unread["events of the host"] += 1
             self._count_unread(passed, "events of the host")
 
+    def _host_calls(self, plane: XPlane) -> None:
+        """Once more what its threads called, where steps of the host are all that there is."""
+        keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_OPERATION)]
+        marked = re.compile(b"|".join(keys)).search if keys else None
+        named = frozenset(key for key, name in plane.event_names.items() if is_host_call(name))
+        for line in plane.lines():
+            self._threads += 1
+            for data in plane.messages(line):
+                is_operation = marked is not None and bool(marked(data))
+                if not is_operation and event_key(data) not in named:
+                    continue
+                event = read_event(data)
+                if event.offset_picoseconds is not None:
+                    name, span = plane.event_names.get(event.metadata, ""), _time(line, event)
+                    self.unread["events of the host"] -= record_host_call(
+                        self.recorder, self._threads, name, span, is_operation=is_operation
+                    )
+
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
         """Return start and end; `None` for an aggregate without a time."""
         self._count()
         if event.offset_picoseconds is None:
             self.unread["sums of events, without times"] += 1
             return None
-        picoseconds = line.start_nanoseconds * 1000 + event.offset_picoseconds
-        start = picoseconds // 1000
+        start, end = _time(line, event)
         self._earliest = start if self._earliest is None else min(start, self._earliest)
-        return start, (picoseconds + event.duration_picoseconds) // 1000
+        return start, end
 
     def _pass_over(self, lines: Iterable[XPlaneLine], what: str) -> None:
         for line in lines:
@@ -197,6 +224,11 @@ class SpaceReader:
             text = self._window.slice(low, min(high, low + _MESSAGE_BYTES))
             shown = plain_words(text.decode("utf-8", "replace"))
             self.messages.append(f"The profiler reported {what}: {shown}")
+
+
+def _time(line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds]:
+    picoseconds = line.start_nanoseconds * 1000 + (event.offset_picoseconds or 0)
+    return picoseconds // 1000, (picoseconds + event.duration_picoseconds) // 1000
 
 
 def is_host(plane: str) -> bool:
@@ -229,7 +261,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _profile(path: Path, space: SpaceReader) -> Profile:
-    devices = space.recorder.devices()
+    devices, host_steps = space.recorder.devices(), space.recorder.host_steps()
     notes = list(space.messages)
     if space.idle_gpus:
         notes.append(f"{space.idle_gpus} of its {space.planes['GPU']} GPUs did nothing.")
@@ -242,7 +274,7 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
         start=space.start,
         devices=devices,
         host_spans=space.recorder.host_spans(),
-        host_steps=space.recorder.host_steps(),
+        host_steps=host_steps,
         events=space.events,
         unread=dict(space.unread + space.recorder.refused),
         notes=tuple(notes),

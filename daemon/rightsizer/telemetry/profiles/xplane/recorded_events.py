@@ -7,14 +7,18 @@ from typing import Final
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.call_stacks import without_turn
-from rightsizer.telemetry.profiles.names import copy_kind
+from rightsizer.telemetry.profiles.names import copy_kind, is_read_back
 from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.timeline import Interval
 
 HOST_STATS: Final = frozenset(
     ("correlation_id", "step_num", "allocator_name", "bytes_allocated", "peak_bytes_in_use")
 )
 _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
 """File and line that the Python tracer puts before a function's name."""
+_LINE: Final = re.compile(r"^\$(\w+\.py):(\d+) (.+)")
+_COMPILED: Final = "PjitFunction("
+"""What JAX calls a call of a compiled function."""
 _ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
 _ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _SPANS: Final = (
@@ -87,6 +91,30 @@ def record_host_event(
         recorder.step(f"{_FRAME.sub('', name)} {step}", *span)
         is_used = True
     return is_used
+
+
+def record_host_call(
+    recorder: Recorder, thread: int, name: str, span: Interval, *, is_operation: bool
+) -> bool:
+    """Hands a call on where no GPU is in the profile; whether it tells what its host did."""
+    stacks, plain = recorder.stacks, _FRAME.sub("", name)
+    if name.startswith(_COMPILED):
+        stacks.launch(thread, name, span)
+    elif is_read_back(name):
+        stacks.read_back(thread, plain, span)
+    elif is_operation:
+        stacks.operator(thread, name, span)
+    elif found := _LINE.match(name):
+        stacks.are_frames_own = False
+        stacks.frame(thread, f"{found[1]}({found[2]}): {found[3]}", span)
+    else:
+        return False
+    return True
+
+
+def is_host_call(name: str) -> bool:
+    """Whether an event of that name is such a call, whatever its stats."""
+    return name.startswith(_COMPILED) or bool(_LINE.match(name)) or is_read_back(name)
 
 
 def _span_of(name: str) -> tuple[SpanKind, str] | None:

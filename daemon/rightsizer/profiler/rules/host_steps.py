@@ -1,0 +1,229 @@
+"""Verdicts on steps of a host that no device shows: bounds, as a GPU's queue may hide a part."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+from rightsizer.advice.risk import probability_above
+from rightsizer.model.finding import Action, Reason, Risk
+from rightsizer.model.profile import HostStep, Profile, ProfileFormat, SpanKind
+from rightsizer.model.units import seconds
+from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
+from rightsizer.profiler.settings import (
+    ProfileCommunicationBoundSettings,
+    ProfileHostBoundSettings,
+    ProfileLaunchBoundSettings,
+)
+
+_MOST_NAMED: Final = 3
+_MOST_STEPS: Final = 20
+_UNSEEN: Final = "no GPU is in it, whose queue may hide a part"
+_OVERLAPPED: Final = 0.5
+"""Of the time: two that take turns and then run beside each other take half as long at best."""
+
+
+class _Share(NamedTuple):
+    """What something takes of the host's steps."""
+
+    ratio: float
+    seconds_per_step: float
+    step_seconds: float
+    steps: Sequence[HostStep]
+
+    def certainty(self, threshold: float) -> dict[str, float]:
+        """The factor of a confidence that it passes a threshold."""
+        return {"certainty": probability_above(self.ratio, float(len(self.steps)), threshold)}
+
+    def gain(self, removed_low_ratio: float = 0.0) -> Gain:
+        """All of it at most."""
+        low, mean = removed_low_ratio, self.seconds_per_step
+        return Gain(low * self.ratio, self.ratio, StepGain(self.step_seconds, low * mean, mean))
+
+
+def of_loader(
+    profiles: Sequence[Profile], settings: ProfileHostBoundSettings
+) -> ProfileVerdict | None:
+    """By the steps' waits for input; `None` where there are no steps."""
+    if (found := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
+        return None
+    is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
+    name, waits = rule.source_of(profiles), found.seconds_per_step * 1e3
+    unseen = "" if is_page else f" of the host; {_UNSEEN}"
+    return ProfileVerdict(
+        f"{name} waits for input {found.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
+        found.certainty(settings.loader_on_ratio),
+        {
+            "loader_wait_ratio_at_most": round(found.ratio, 4),
+            "loader_seconds_per_step": [
+                round(each.loader_seconds, 6) for each in found.steps[:_MOST_STEPS]
+            ],
+        },
+        (name,) if found.ratio >= settings.loader_on_ratio else (),
+        reason=Reason.HOST_BOUND,
+        action=Action.FIX_INPUT_PIPELINE,
+        gain=found.gain(settings.removed_low_ratio if is_page else 0.0),
+        description="Load ahead of the GPU, in processes of their own.",
+        instructions=rule.instructions("more_workers"),
+        risk=Risk.VERY_LOW,
+    )
+
+
+def of_collectives(
+    profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
+) -> ProfileVerdict | None:
+    """By collectives of the host, as of gloo; `None` where there are no steps."""
+    if (found := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
+        return None
+    name = rule.source_of(profiles)
+    return ProfileVerdict(
+        f"{name} runs collectives {found.ratio:.1%} of the time, "
+        f"{found.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
+        "kernels may hide a part.",
+        found.certainty(settings.on_ratio),
+        {"collective_ratio_at_most": round(found.ratio, 4)},
+        (name,) if found.ratio >= settings.on_ratio else (),
+        reason=Reason.COMMUNICATION_BOUND,
+        action=Action.OVERLAP_COMMUNICATION,
+        gain=found.gain(),
+        description="Run collectives beside kernels, and send less.",
+        instructions=rule.instructions("overlap_collectives", "find_late_rank"),
+    )
+
+
+def of_pauses(
+    profiles: Sequence[Profile], settings: ProfileHostBoundSettings
+) -> ProfileVerdict | None:
+    """By times without an operator, in half of the steps or more; `None` where none are known."""
+    if not (shares := _usual(profiles, lambda step: step.pause_seconds)):
+        return None
+    profile, found = max(shares, key=lambda each: each[1].ratio)
+    spans = _pauses_text(profile, settings.held_minimum_ratio, len(found.steps))
+    named = f" ({spans})" if spans else "; record with stacks to see in which line"
+    count = _reads(found)
+    reads = f"; it also reads values back {_times(count)} a step" if count else ""
+    return ProfileVerdict(
+        f"{_name(profile, profiles)} runs no operator {found.ratio:.1%} of the time, "
+        f"{found.seconds_per_step * 1e3:,.1f} ms of a step of the host{named}{reads}; {_UNSEEN}.",
+        found.certainty(settings.on_ratio) | {"unseen": settings.steady.unseen_ratio},
+        {"pause_ratio_at_most": round(found.ratio, 4), "read_backs_per_step": count},
+        tuple(_name(p, profiles) for p, each in shares if each.ratio >= settings.on_ratio),
+        reason=Reason.HOST_BOUND,
+        action=Action.NONE,
+        gain=found.gain(),
+        description="Move work of the host off the path between operators.",
+        instructions=rule.instructions("prepare_ahead", "watch_host"),
+        risk=Risk.VERY_LOW,
+    )
+
+
+def of_read_backs(
+    profiles: Sequence[Profile], settings: ProfileHostBoundSettings
+) -> ProfileVerdict | None:
+    """By values that most steps ask for; `None` where none are known."""
+    if not (shares := _usual(profiles, lambda step: float(step.read_backs > 0))):
+        return None
+    profile, found = max(shares, key=lambda each: _reads(each[1]))
+    count, asked = _reads(found), sum(each.read_backs > 0 for each in found.steps)
+    least = settings.read_backs_per_step_minimum
+    spans = _reads_text(profile)
+    asking = found._replace(ratio=asked / len(found.steps))
+    return ProfileVerdict(
+        f"{_name(profile, profiles)} reads values back {_times(count)} a step ({spans}): on a GPU "
+        "each waits for all that was launched, and meanwhile nothing is launched ahead; no GPU is "
+        "in it, so what that costs is not known.",
+        asking.certainty(0.5) | {"unseen": settings.steady.unseen_ratio},
+        {"read_backs_per_step": count, "steps_with_read_backs_ratio": round(asking.ratio, 4)},
+        tuple(_name(p, profiles) for p, each in shares if _reads(each) >= least),
+        reason=Reason.HOST_BOUND,
+        action=Action.NONE,
+        gain=Gain(0.0, _OVERLAPPED, None),
+        description="Do not read values back within a step.",
+        instructions=rule.instructions("wait_less"),
+    )
+
+
+def of_dispatch(
+    profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings
+) -> ProfileVerdict | None:
+    """By short operators and what lies between them; `None` where none are known."""
+    if not (shares := _usual(profiles, lambda step: step.dispatch_seconds)):
+        return None
+    least, threshold = settings.steady.kernels_minimum, settings.dispatch_on_ratio
+    profile, found = max(shares, key=lambda each: each[1].ratio)
+    count = median(each.operators or 0 for each in found.steps)
+    return ProfileVerdict(
+        f"{_name(profile, profiles)} spends {found.ratio:.1%} of a step of the host on {count:,g} "
+        "operators that are shorter than a launch, and between them: a GPU would wait for "
+        f"launches; {_UNSEEN}.",
+        found.certainty(threshold) | {"unseen": settings.steady.unseen_ratio},
+        {"dispatch_ratio_at_most": round(found.ratio, 4), "operators_per_step": count},
+        tuple(
+            _name(p, profiles)
+            for p, each in shares
+            if each.ratio >= threshold and median(s.operators or 0 for s in each.steps) >= least
+        ),
+        reason=Reason.LAUNCH_BOUND,
+        action=Action.ENABLE_CUDA_GRAPHS,
+        gain=found.gain(),
+        description="Fuse the short operators, or launch whole steps as CUDA graphs.",
+        instructions=rule.instructions("fuse", "capture_graphs"),
+    )
+
+
+def _sum_of(
+    profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
+) -> _Share | None:
+    """The share over all steps; `None` where there are none."""
+    steps = [step for each in profiles for step in each.host_steps]
+    if not (length := sum(map(_length, steps))):
+        return None
+    taken, count = sum(map(taken_seconds, steps)), len(steps)
+    return _Share(min(1.0, taken / length), taken / count, length / count, steps)
+
+
+def _usual(
+    profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
+) -> list[tuple[Profile, _Share]]:
+    """The median share of each profile's steps: what happens in one of a hundred is no rate."""
+    found = []
+    for profile in profiles:
+        known = [each for each in profile.host_steps if each.operators is not None]
+        if steps := [each for each in known if _length(each) > 0]:
+            ratio = median(taken_seconds(each) / _length(each) for each in steps)
+            length = median(map(_length, steps))
+            share = _Share(min(1.0, ratio), median(map(taken_seconds, steps)), length, steps)
+            found.append((profile, share))
+    return found
+
+
+def _length(step: HostStep) -> float:
+    return seconds(step.end - step.start)
+
+
+def _reads(found: _Share) -> float:
+    return median(each.read_backs for each in found.steps)
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:g} times"
+
+
+def _name(profile: Profile, profiles: Sequence[Profile]) -> str:
+    is_one = len(profiles) == 1 or profile.rank is None
+    return profile.source if is_one else f"rank {profile.rank} of {rule.source_of(profiles)}"
+
+
+def _reads_text(profile: Profile) -> str:
+    """What asked for values most often."""
+    found = [each for each in profile.host_spans if each.kind is SpanKind.SYNCHRONIZATION]
+    found.sort(key=lambda each: -each.count)
+    return ", ".join(f"{each.count:,} x {each.name}" for each in found[:_MOST_NAMED])
+
+
+def _pauses_text(profile: Profile, minimum_ratio: float, steps: int) -> str:
+    """The frames that hold most of the pauses, each with its time a step."""
+    found = [each for each in profile.host_spans if each.kind is SpanKind.PAUSE][:_MOST_NAMED]
+    whole = sum(each.seconds for each in found)
+    shown = [each for each in found if each.seconds >= minimum_ratio * whole]
+    return ", ".join(f"{each.seconds / steps * 1e3:,.1f} ms in {each.name}" for each in shown)

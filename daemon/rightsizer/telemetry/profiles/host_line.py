@@ -1,0 +1,217 @@
+"""Steps of a host that no device shows: operators, what lies between them, and who asks for values.
+
+A CPU's operators follow each other as a GPU's would; only their lengths are a CPU's own.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain
+from typing import Final, TypeAlias
+
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.call_stacks import Call, CallKind, CallStacks
+from rightsizer.telemetry.profiles.limits import TimeSettings
+from rightsizer.telemetry.profiles.names import is_read_back
+from rightsizer.telemetry.profiles.time_use import StepSpan
+from rightsizer.telemetry.profiles.timeline import (
+    Column,
+    CoveredLength,
+    Interval,
+    SpanLine,
+    Within,
+    order,
+    union,
+)
+
+Holders: TypeAlias = Mapping[str, tuple[int, Nanoseconds]]
+"""How many of some times a frame was in, and how long, by its name."""
+_AWAIT: Final = "::Await"
+"""XLA marks where a wait begins, and where it ends, each by a moment of this name."""
+
+
+@dataclass(slots=True)
+class _NestedCall:
+    call: Call
+    end: Nanoseconds
+    around: "_NestedCall | None"
+    own: Nanoseconds = 0
+    """In none of the calls within it."""
+    pending: list[Interval] = field(default_factory=list)
+    """The same, piece by piece, while it is short."""
+    is_leaf: bool = True
+    is_closed: bool = False
+
+
+class HostLine:
+    """Operators of all threads, laid on steps in one walk a thread."""
+
+    def __init__(
+        self,
+        stacks: CallStacks,
+        settings: TimeSettings,
+        steps: Sequence[StepSpan],
+        taken: Iterable[Interval],
+    ) -> None:
+        """Measure at least one step; some times are taken by what has a name of its own."""
+        self._stacks, self._longest_short = stacks, settings.launch_maximum_nanoseconds
+        self._operators, self._long = SpanLine(), SpanLine()
+        self._leaves: Column = array("q")
+        taken, launches = [*taken], (CallKind.LAUNCH,)
+        is_compiled = any(True for each in stacks.threads for _ in stacks.calls(each, launches))
+        self._issued = CallKind.LAUNCH if is_compiled else CallKind.OPERATOR
+        leaves = {thread: self._take(thread) for thread in stacks.threads}
+        self._leaves = array("q", map(self._leaves.__getitem__, order(self._leaves)))
+        self.read_back_uses: dict[str, tuple[int, Nanoseconds]] = {}
+        """How often values were asked for, and how long that took, by what did."""
+        self._waits = SpanLine()
+        self._read_starts = [*self._find_reads(taken)]
+        marks = [mark for step in steps for mark in (step.start, step.end)]
+        self._fixed, self._paused = CoveredLength(marks), CoveredLength(marks)
+        lines = [each.intervals() for each in (self._long, self._waits)]
+        self._fixed.add_all(union(merge(*lines, taken)))
+        lines = [each.intervals() for each in (self._operators, self._waits)]
+        pauses = [
+            each
+            for each in _between(union(merge(*lines, taken)), (marks[0], marks[-1]))
+            if each[1] - each[0] >= settings.pause_minimum_nanoseconds
+        ]
+        self._paused.add_all(pauses)
+        self.holders: Holders = {}
+        """Pauses within steps."""
+        if leaves:
+            within = Within(pauses)
+            parts = chain.from_iterable(within.of(step.start, step.end) for step in steps)
+            self.holders = holders(stacks, (max(leaves, key=leaves.__getitem__),), parts)
+
+    def operators(self, step: StepSpan) -> int:
+        """Those that no other is within."""
+        return self._issued_before(step.end) - self._issued_before(step.start)
+
+    def dispatch(self, step: StepSpan) -> Nanoseconds:
+        """In short operators and between operators, but in pauses."""
+        length = step.end - step.start - self._fixed.length(step.start, step.end)
+        return max(0, length - self.paused(step))
+
+    def paused(self, step: StepSpan) -> Nanoseconds:
+        """In pauses between operators."""
+        return self._paused.length(step.start, step.end)
+
+    def read_backs(self, step: StepSpan) -> int:
+        """How often it asked for values."""
+        return bisect_left(self._read_starts, step.end) - bisect_left(self._read_starts, step.start)
+
+    def _take(self, thread: int) -> int:
+        """Lay down the operators of a thread; how many they are."""
+        count = len(self._leaves)
+        kinds = CallKind.OPERATOR, CallKind.LAUNCH
+        for start, end, opened in _innermost(self._stacks.calls(thread, kinds)):
+            if opened.around is None and opened.is_closed:
+                self._operators.add(opened.call.start, opened.end)
+            if opened.is_closed and opened.is_leaf and opened.call.kind is self._issued:
+                self._leaves.append(opened.call.start)
+            if opened.call.kind is CallKind.LAUNCH:
+                continue
+            opened.own += end - start
+            opened.pending.append((start, end))
+            if opened.own > self._longest_short:
+                for piece in opened.pending:
+                    self._long.add(*piece)
+                opened.pending.clear()
+        return len(self._leaves) - count
+
+    def _find_reads(self, taken: Iterable[Interval]) -> Iterator[Nanoseconds]:
+        """When values were asked for."""
+        stacks = self._stacks
+        optimizers = (
+            (call.start, call.end)
+            for thread in stacks.threads
+            for call in stacks.calls(thread, (CallKind.MODULE,))
+            if call.name.startswith("Optimizer.")
+        )
+        # An optimizer counts its steps in tensors of the host.
+        apart = Within(union(merge(taken, sorted(optimizers))))
+        awaits: Nanoseconds | None = None
+        until: Nanoseconds | None = None
+        for start, end, name in sorted(stacks.read_backs(is_read_back)):
+            # The second of two with no operator between waits for nothing more.
+            is_new = until is None or self._issued_before(start) > self._issued_before(until)
+            until = end if until is None else max(until, end)
+            is_await = _AWAIT in name
+            self._waits.add(start if awaits is None or is_new or not is_await else awaits, end)
+            if is_await:
+                awaits = start
+            if is_new and not apart.covers(start + 1):
+                count, time = self.read_back_uses.get(name, (0, 0))
+                self.read_back_uses[name] = count + 1, time + end - start
+                yield start
+
+    def _issued_before(self, moment: Nanoseconds) -> int:
+        return bisect_left(self._leaves, moment)
+
+
+def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval]) -> Holders:
+    """What the first thread with frames was in at some times, which are in order and apart.
+
+    The innermost frame that a person can change counts, with how many of the times it was in.
+    """
+    times = [*times]
+    starts = [start for start, _ in times]
+    found: dict[str, tuple[int, Nanoseconds]] = {}
+    last: dict[str, int] = {}
+    for thread in threads:
+        within, calls = Within(times), stacks.calls(thread, (CallKind.LINE, CallKind.MODULE))
+        for start, end, opened in _innermost(calls):
+            if parts := [*within.of(start, end)]:
+                name = _holder(opened, are_frames_own=stacks.are_frames_own)
+                places = {bisect_right(starts, begin) for begin, _ in parts}
+                count, time = found.get(name, (0, 0))
+                count += len(places - {last.get(name)})
+                found[name] = count, time + sum(until - begin for begin, until in parts)
+                last[name] = max(places)
+        if found:
+            break
+    return found
+
+
+def _holder(innermost: _NestedCall, *, are_frames_own: bool) -> str:
+    names, around = [innermost.call.name], innermost.around
+    while around is not None:
+        names.append(around.call.name)
+        around = around.around
+    of_file = "" if are_frames_own else names[-1].partition("(")[0]
+    named = (name for name in names if ": <" not in name and name.startswith(of_file))
+    return next(named, names[-1])
+
+
+def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds, _NestedCall]]:
+    """Start and end of each time with the innermost call around it; the last of each closes it."""
+    opened: _NestedCall | None = None
+    at: Nanoseconds = 0
+    for call in chain(calls, (None,)):
+        while opened is not None and (call is None or opened.end <= call.start):
+            begin, at = min(at, opened.end), max(at, opened.end)
+            opened.is_closed = True
+            yield begin, at, opened
+            opened = opened.around
+        if call is None:
+            return
+        end = call.end
+        if opened is not None:
+            yield at, call.start, opened
+            opened.is_leaf &= call.kind is not opened.call.kind
+            end = min(end, opened.end)
+        at, opened = call.start, _NestedCall(call, end, opened)
+
+
+def _between(apart: Iterable[Interval], edges: Interval) -> Iterator[Interval]:
+    """What intervals apart from each other leave of a time."""
+    at, last = edges
+    for start, end in apart:
+        if start > at:
+            yield at, min(start, last)
+        if (at := max(at, end)) >= last:
+            return
+    yield at, last

@@ -1,0 +1,176 @@
+"""Training loops on the CPU, each with one fault or none, recorded by PyTorch's own profiler.
+
+Run by the environment that tests/profilers/recorders.txt describes: `plant_torch.py FOLDER` writes
+one trace for each loop. `sync_points`, `tiny_kernels` and `host_bound_step` have the fault that
+they are named for; the others have none.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+WARM_UP = 3
+WIDTH = 1024
+TEXT = "the quick brown fox jumps over the lazy dog and runs away " * 300
+
+
+def layers(width: int, count: int) -> nn.Sequential:
+    """Some of the same width."""
+    blocks = [each for _ in range(count) for each in (nn.Linear(width, width), nn.GELU())]
+    return nn.Sequential(*blocks)
+
+
+def sync_points() -> Iterator[None]:
+    """Each step asks for the loss, for each gradient's norm, and for what a mask selects."""
+    model, batch = layers(512, 4), torch.randn(128, 512)
+    parameters = list(model.parameters())
+    while True:
+        loss = model(batch).square().mean()
+        loss.backward()
+        for each in parameters:
+            norm = each.grad.norm().item()
+            scale = 0.01 / max(1.0, norm)
+            with torch.no_grad():
+                each.sub_(each.grad, alpha=scale)
+            each.grad = None
+        with torch.no_grad():
+            bad = torch.nonzero(~torch.isfinite(parameters[0]))
+        if len(bad) or loss.item() > 1e9:
+            raise RuntimeError
+        yield
+
+
+def tiny_kernels() -> Iterator[None]:
+    """A recurrent cell by hand, and Adam by hand, operator after operator."""
+    width = 32
+    weights = [torch.randn(width, width, requires_grad=True) for _ in range(6)]
+    moments = [(torch.zeros(width, width), torch.zeros(width, width)) for _ in weights]
+    batch = torch.randn(3, 8, width)
+    while True:
+        hidden = torch.zeros(8, width)
+        for moment in batch:
+            reset = torch.sigmoid(moment @ weights[0] + hidden @ weights[1])
+            update = torch.sigmoid(moment @ weights[2] + hidden @ weights[3])
+            fresh = torch.tanh(moment @ weights[4] + (reset * hidden) @ weights[5])
+            hidden = (1 - update) * hidden + update * fresh
+        hidden.square().mean().backward()
+        with torch.no_grad():
+            for weight, (mean, square) in zip(weights, moments, strict=True):
+                mean.mul_(0.9).add_(weight.grad, alpha=0.1)
+                square.mul_(0.999).addcmul_(weight.grad, weight.grad, value=0.001)
+                weight.sub_(mean / (square.sqrt() + 1e-8), alpha=1e-3)
+                weight.grad = None
+        yield
+
+
+def tokenized(text: str) -> torch.Tensor:
+    """Numbers of words, counted in Python."""
+    words = text.split() * 20
+    known = dict(zip(sorted(set(words)), range(64), strict=False))
+    return torch.tensor([known[word] for word in words][:2048])
+
+
+def augmented(batch: np.ndarray) -> np.ndarray:
+    """Noise and a sort, by NumPy."""
+    noise = np.random.default_rng(0).normal(size=(600, batch.shape[1]))
+    return np.sort(batch + noise[: len(batch)], axis=0).astype(np.float32)
+
+
+def host_bound_step() -> Iterator[None]:
+    """Tokenizing, NumPy and a log between the operators of each step."""
+    model, table = layers(256, 2), nn.Embedding(64, 256)
+    optimizer = torch.optim.SGD([*model.parameters(), *table.parameters()], lr=0.01)
+    while True:
+        numbers = tokenized(TEXT)
+        embedded = table(numbers[:64])
+        noise = torch.from_numpy(augmented(np.ones((64, 256), dtype=np.float32)))
+        loss = model(embedded + noise).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        log = "\n".join([f"{each}: {each**0.5:.6f}" for each in range(8000)])
+        Path("/dev/null").write_text(log, encoding="utf-8")
+        yield
+
+
+def large_products() -> Iterator[None]:
+    """Products of large matrices, trained by SGD; nothing is read back."""
+    model, batch = layers(WIDTH, 3), torch.randn(256, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    while True:
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+def rare_log() -> Iterator[None]:
+    """The same with Adam, clipped, its loss read and logged at each hundredth step."""
+    model, batch = layers(WIDTH, 2), torch.randn(256, WIDTH)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+    step = 100 - WARM_UP - 4
+    while True:
+        loss = model(batch).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % 100 == 0:
+            Path("/dev/null").write_text(f"{loss.item()}\n", encoding="utf-8")
+            time.sleep(0.02)
+        step += 1
+        yield
+
+
+def evaluation() -> Iterator[None]:
+    """Predictions that are counted where they are made; the sum is read after the last."""
+    model, batch = layers(WIDTH, 3), torch.randn(512, WIDTH)
+    wanted, right = torch.randint(WIDTH, (512,)), torch.zeros((), dtype=torch.int64)
+    model.eval()
+    while True:
+        with torch.inference_mode():
+            right += (model(batch).argmax(-1) == wanted).sum()
+        yield
+
+
+LOOPS: dict[str, tuple[Callable[[], Iterator[None]], int, bool]] = {
+    "sync_points": (sync_points, 8, True),
+    "tiny_kernels": (tiny_kernels, 12, False),
+    "host_bound_step": (host_bound_step, 8, True),
+    "large_products": (large_products, 8, False),
+    "rare_log": (rare_log, 8, True),
+    "evaluation": (evaluation, 8, False),
+}
+"""Loop, steps that are recorded, and whether with Python's stacks."""
+
+
+def record(loop: Iterator[None], steps: int, into: Path, *, with_stack: bool) -> None:
+    """So many steps of a loop after its first ones."""
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=0, warmup=WARM_UP, active=steps, repeat=1),
+        on_trace_ready=lambda done: done.export_chrome_trace(str(into)),
+        with_stack=with_stack,
+    ) as profiler:
+        for _ in range(WARM_UP + steps):
+            with record_function("train_step"):
+                next(loop)
+            profiler.step()
+
+
+def main(folder: Path) -> None:
+    """Every loop into a file of its own."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    for name, (loop, steps, with_stack) in LOOPS.items():
+        record(loop(), steps, folder / f"torch_{name}.json", with_stack=with_stack)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
