@@ -130,3 +130,16 @@ def test_comparison_says_which_board_lacks_the_format(capsys: Captured) -> None:
     assert main(line) == 0
 
     assert "note: A30 has no fp8: its best usable format counts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("gpu", ["MI300X", "A100-SXM4-80GB", "B200"])
+def test_mxfp4_of_a_model_published_in_it_is_its_own(gpu: str, capsys: Captured) -> None:
+    """Weights of gpt-oss are unpacked wherever units for four bits are missing."""
+    line = ("plan", "--model", "gpt-oss-120b", "--gpus", gpu, "--json")
+    answers = []
+    for more in ((), ("--precision", "mxfp4")):
+        assert main([*line, *more]) == 0
+        answers.append(json.loads(capsys.readouterr().out)["candidates"])
+
+    assert answers[0] == answers[1]
+    assert answers[0][0]["fits"]

@@ -43,6 +43,13 @@ def test_counts_are_whole_instances(cloud: str, capsys: Captured) -> None:
             assert rental["source"]
 
 
+def test_clouds_are_read_by_the_names_of_their_makers(capsys: Captured) -> None:
+    """`Google Cloud, Amazon` are gcp and aws."""
+    named = plan(capsys, "--provider", "Google Cloud, Amazon")
+
+    assert named == plan(capsys, "--provider", "gcp,aws")
+
+
 def test_offer_without_a_sourced_price_has_no_price(capsys: Captured) -> None:
     """It is offered, behind what has one."""
     found = fitting(plan(capsys, "--provider", "gcp"))

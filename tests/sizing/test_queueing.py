@@ -64,7 +64,7 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
 
     assert 0.0 < late < 0.9 * mean
     kept = arriving(server(4.0, 99.0, ttft_ms=400.0), late).ttft_ms.value
-    assert 300.0 < kept <= 360.0
+    assert 300.0 < kept <= 360.0 * 1.001
 
 
 def test_probability_is_where_the_target_lies_in_the_interval() -> None:

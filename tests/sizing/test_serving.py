@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.forward_pass import ForwardPass
@@ -47,12 +47,34 @@ def requirement_for(
 
 
 def test_one_request_reads_the_weights_for_each_token() -> None:
-    """All but the embedding in 16 bits at 74% of 2.04 TB/s, 32 layers of 36 us, and the host."""
+    """All but the embedding in 16 bits at 74% of 2.04 TB/s, 32 layers of 30 us, and the host."""
     served = serve(requirement_for(LLAMA_8B), A100, SINGLE, 1)
 
     reading = 2 * (8.03e9 - 128256 * 4096) / (0.74 * A100.memory_bandwidth_bytes_per_second)
-    assert served.tpot_ms.value == pytest.approx(1e3 * (reading + 32 * 36e-6 + 500e-6), rel=0.02)
+    assert served.tpot_ms.value == pytest.approx(1e3 * (reading + 32 * 30e-6 + 1e-3), rel=0.02)
     assert served.bound is Bound.BANDWIDTH
+
+
+def test_one_request_takes_a_whole_tile_where_compute_is_scarce() -> None:
+    """64 rows on Hopper: an H20 has the bandwidth of an H200 and a seventh of its compute."""
+    board = built_in().boards["H20"]
+    served = serve(requirement_for(LLAMA_8B), board, SINGLE, 1)
+
+    tile = 2 * 64 * (8.03e9 - 128256 * 4096) / (board.achieved(Precision.BF16) or 1.0)
+    assert served.tpot_ms.value == pytest.approx(1e3 * (tile + 32 * 30e-6 + 1e-3), rel=0.02)
+    assert served.bound is Bound.COMPUTE
+
+
+def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
+    """By the setting, where an engine's kernels are tuned for NVIDIA's."""
+    board, requirement = built_in().boards["MI300X"], requirement_for(MIXTRAL)
+    alike = ServingModelSettings(other_vendor_experts_ratio=1.0)
+    usual = serve(requirement, board, SINGLE, 8).tpot_ms.value
+    expected = serve(requirement, board, SINGLE, 8, settings=alike).tpot_ms.value / 0.69
+
+    assert usual == pytest.approx(expected)
+    dense = requirement_for(LLAMA_8B)
+    assert serve(dense, board, SINGLE, 8, settings=alike) == serve(dense, board, SINGLE, 8)
 
 
 def test_a_measured_server_is_met() -> None:

@@ -25,11 +25,15 @@ from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_p
 from rightsizer.sizing.settings import ServingModelSettings
 
 _BF16_BYTES = 2.0
+_TUNED_VENDOR = "NVIDIA"
 _CHUNK_TOKENS = 8192
 """Default if neither settings nor an engine specify it."""
 _ENCODER_ELEMENT_TRAFFIC = 24.0
 """Bytes per element of an encoder's width, per token and layer: two norms read two inputs and
 write one in 16 bits, attention reads and writes four, the activation two."""
+_TILE_ROWS = {"Hopper": 64.0}
+"""Rows a matrix unit multiplies at a time, by architecture (PTX, `wgmma.m64`); others take 16 or
+fewer. Relevant on boards with high bandwidth and little compute, such as the H20."""
 _UNPACKED_BYTES = 4.0
 """Extra write and read of a parameter in 16 bits, for formats that unpack whole matrices."""
 
@@ -185,8 +189,11 @@ class ForwardPass:
         common = self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)
         self._common_bytes = common
         """Read in every pass through all layers."""
+        self._tile_rows = 0.0 if is_unpacked else _TILE_ROWS.get(board.architecture, 0.0)
         self._depth = model.depth
         self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
+        if model.experts > 1 and board.vendor != _TUNED_VENDOR:
+            self._times /= settings.other_vendor_experts_ratio
         """Factor on the counted time."""
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
@@ -222,15 +229,27 @@ class ForwardPass:
         """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
-        body = self._overlapped(
-            part * 2.0 * self.experts.common_active_parameters * tokens / gpus,
+        body = self._multiplied(
+            part * 2.0 * self.experts.common_active_parameters / gpus,
+            tokens,
             part * self._common_bytes / gpus,
             self.flops_per_second,
         ).plus(self.chosen_experts(tokens, self._stored_bytes), part)
         if not rows:
             return body
-        flops, read = 2.0 * head * rows / gpus, head * number_format.bytes_per_embedding / gpus
-        return body.plus(self._overlapped(flops, read, self._head_flops_per_second))
+        read = head * number_format.bytes_per_embedding / gpus
+        speed = self._head_flops_per_second
+        return body.plus(self._multiplied(2.0 * head / gpus, rows, read, speed))
+
+    def _multiplied(
+        self, row_flops: float, rows: float, read_bytes: float, flops_per_second: float
+    ) -> PassCost:
+        """Cost of multiplying weights with some rows, at least that of a whole tile."""
+        cost = self._overlapped(row_flops * rows, read_bytes, flops_per_second)
+        if self._tile_rows <= rows or not flops_per_second:
+            return cost
+        tile_seconds = row_flops * self._tile_rows / flops_per_second
+        return cost if cost.seconds >= tile_seconds else PassCost(compute=tile_seconds)
 
     def chosen_experts(self, tokens: float, stored_bytes: float) -> PassCost:
         """Cost of experts in all layers: each one processes few tokens, in kernels of its own."""

@@ -152,8 +152,8 @@ class ServingModelSettings:
             kernels.
             Source: fitted on measured TPOT (vLLM, Hopper)
         step_seconds: What every step takes on the host: scheduling, sampling.
-            Source: between 0 and 2 ms, which fit measured TPOT alike beside layer_seconds, as its
-            models have 64 and 80 layers
+            Source: of 0 to 2 ms what predicts the model best that is left out of that fit: x1.04
+            off, x1.05 with 0
         unpacking_layer_seconds: What one layer takes beyond that where weights are unpacked to 16
             bits.
             Source: four products that begin 10 us later (kernels of TensorRT-LLM 1.0 on A100 with
@@ -180,6 +180,10 @@ class ServingModelSettings:
             Source: fitted on kernels of vLLM, SGLang and TensorRT-LLM with uneven tokens on seven
             boards (aiconfigurator-core 0.12.0): x1.14 off for 4 to 256 tokens on the middle board
             that is left out, x1.18 without it; 0.61 to 0.69 with a board left out
+        other_vendor_experts_ratio: What mixtures of experts reach, on boards of other vendors than
+            NVIDIA, of the speed that these figures give.
+            Source: DeepSeek-R1 in SGLang on eight MI325X and gpt-oss-120b in vLLM on an MI300X,
+            0.73 and 0.66 by one alone: x1.12 off on the board that is left out, x1.50 without it
         expert_imbalance_ratio: What the fullest GPU gets of the tokens of experts that replicas
             share, of the mean: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
@@ -209,8 +213,8 @@ class ServingModelSettings:
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
-    layer_seconds: float = setting(36e-6)
-    step_seconds: float = setting(500e-6)
+    layer_seconds: float = setting(30e-6)
+    step_seconds: float = setting(1e-3)
     unpacking_layer_seconds: float = setting(40e-6)
     encoder_decoder_ratio: float = _part(0.45)
     request_layer_seconds: float = setting(0.25e-6)
@@ -219,6 +223,7 @@ class ServingModelSettings:
     unpacked_expert_compute_ratio: float = _part(0.31)
     expert_passes: float = _amount(4.7, source=_EXPERTS)
     expert_choice_ratio: float = _part(0.65)
+    other_vendor_experts_ratio: float = _part(0.69)
     expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
     network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     attention_compute_ratio: float = _part(0.65)

@@ -16,7 +16,7 @@ _PREFIXES: Final = frozenset({"meta", "google", "openai", "mistralai", "microsof
 _SUFFIX: Final = re.compile(
     "instruct|chat|hf|it|pt|base|text|latest|thinking|reasoning|plus|preview|exp|terminus|uncased"
     r"|cased|gguf|unsloth|bnb|qat|dynamic|static|quantized|fp16|bf16|bits?|block|diffusers|v0\.\d"
-    r"|v\d(\.\d)?|\d{4}"
+    r"|v\d(\.\d)?|\d{4}|1m"
 )
 """Last words of a name that do not change the shape."""
 _VERSION: Final = re.compile(r"v[2-9].*")
