@@ -140,7 +140,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         catalogue,
         start=until - span,
         interval=interval,
-        duration=span + 1,  # With the reading at the end: what comes next goes on from there.
+        duration=span + 1,  # Including the final reading, from which the next phase continues.
     )
     agent.accountant.remember(iter(source.read, None), until)
 

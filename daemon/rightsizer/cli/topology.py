@@ -1,4 +1,4 @@
-"""Command `rightsizer topology`: how GPUs, network cards and disks of this node are joined."""
+"""Command `rightsizer topology`: connections of GPUs, network cards and disks of this node."""
 
 import argparse
 import json
@@ -52,21 +52,21 @@ _PAIRS_SHOWN: Final = 4
 _GRES: Final = "gres"
 _TOPOLOGY: Final = "node-resource-topology"
 _NO_BUS: Final = Path(os.devnull)
-"""A simulated node has none, and what is on this machine's does not belong to it."""
+"""A simulated node has no bus, and this machine's does not belong to it."""
 _PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
+"""Opening NVML takes about 3 s without a persistence daemon."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A network card or disk of the matrix; a card may have several names in the kernel."""
+    """Network card or disk of the matrix; the kernel may have several names for a card."""
 
     label: str
     adapters: tuple[Adapter, ...]
 
     @property
     def names(self) -> str:
-        """`mlx5_0 (ib0)`."""
+        """Names such as `mlx5_0 (ib0)`."""
         first, *others = [adapter.name for adapter in self.adapters]
         shown = ", ".join(others[:_NAMES_SHOWN])
         more = ", ..." if len(others) > _NAMES_SHOWN else ""
@@ -74,7 +74,7 @@ class _Column:
 
 
 def topology_text(survey: NodeSurvey) -> str:
-    """All of it, section by section."""
+    """Format all sections."""
     topology, offered = survey.topology, survey.offered
     labels = {
         each.uuid: f"GPU{each.index}" if each.uuid in offered else each.uuid.removeprefix("0000:")
@@ -108,7 +108,7 @@ def topology_text(survey: NodeSurvey) -> str:
 
 
 def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
-    """The network cards, one for each PCI function, then the disks."""
+    """Yield the network cards, one per PCI function, then the disks."""
     cards: dict[str, list[Adapter]] = {}
     for adapter in adapters:
         if adapter.kind is not AdapterKind.NVME:
@@ -184,7 +184,7 @@ def _or_nothing(number: int | None) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows with their cells under each other; the first has the most."""
+    """Align rows in columns; the first is the longest."""
     header, *others = rows
     padded = [[*row, *[""] * (len(header) - len(row))] for row in others]
     return aligned(header, padded, header)
@@ -214,7 +214,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
-    """What only a few looks at the driver tell: MIG instances, and who holds what."""
+    """Return facts that need a few polls of the driver: MIG instances, and holders."""
     host = arguments.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
     with looked_at(settings, arguments.scenario) as looked:
         sysfs = _sysfs(arguments, Path(looked.path.sysfs))

@@ -100,7 +100,7 @@ def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
     """Yield a sentence for each exporter that may be the only one of some GPUs."""
     try:
         found = _foreign(store, now)
-    except StoreLimitError:  # What the store refuses to count is no reason to give up.
+    except StoreLimitError:  # A refusal to count is not fatal.
         return
     for name in sorted(found.keys() - _BESIDE):
         yield (

@@ -216,7 +216,7 @@ class FetchTask:
         return packed, store.use.since(before)
 
 
-def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who is told.
+def fetch(  # noqa: PLR0913, PLR0917 - data, store, and listeners.
     plan: FetchPlan,
     cache: DayCache,
     task: FetchTask,

@@ -139,7 +139,7 @@ class ProcessPool:
                         if kind == _RESULT:
                             yield found
         finally:
-            if running:  # The caller was interrupted, or asks for no more.
+            if running:  # The caller was interrupted, or stopped iterating.
                 self._end(at_once=True)
         if trouble is not None:
             raise trouble
@@ -153,7 +153,7 @@ def _done_here(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterato
             for task in tasks:
                 yield work(task)
                 gc.collect()
-                gc.freeze()  # What is left is asked for, and need not be searched again.
+                gc.freeze()  # Remaining objects are in use, and need not be traversed again.
         finally:
             gc.unfreeze()
 

@@ -28,7 +28,7 @@ def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> Iterat
         yield f"  {': '.join(filter(None, parts))}"
         for mark, key in _MARKS.items():
             for sentence in source[key]:
-                # What holds for all clusters is said of the first.
+                # Statements that hold for all clusters appear only for the first.
                 if (source["source"], sentence) not in said:
                     said.add((source["source"], sentence))
                     yield from wrapped(f"{mark} {sentence}", 4)
@@ -122,7 +122,7 @@ def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
 def _node_advice(
     pieces: Sequence[Mapping[str, Any]], advice: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What the nodes' own agents advise, a line for each reason; the fleet may say the same."""
+    """Yield the advice of the nodes' own agents, a line per reason; the fleet's may overlap."""
     if not pieces:
         return
     known = {each["id"] for each in opened(advice)}
@@ -152,7 +152,7 @@ _NOTHING_FOUND: Final = (
 
 
 def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
-    """What `rightsizer fleet --json` prints, in lines of at most 100 columns but for long names."""
+    """Format the output of `rightsizer fleet --json` in 100 columns, except for long names."""
     gpus = f"{answer['gpus']:g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools, workloads = (
         counted(len(answer["pools"]), "pool"),
@@ -170,7 +170,7 @@ def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
         f"{use['store_seconds']:.1f} s."
     )
-    # Where one scheduler has all of it, teams say the same.
+    # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
     lines = [
         *wrapped(title),
@@ -223,7 +223,7 @@ def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def used_by(row: Mapping[str, Any], *, is_several: bool) -> str:
-    """The name of a row, with its cluster's where there are several."""
+    """Return the name of a row, prefixed by its cluster if there are several."""
     name = str(row.get("team") or row.get("name") or "(unknown)")
     return f"{row['cluster']}/{name}" if is_several and row["cluster"] else name
 
@@ -240,7 +240,7 @@ def _table(
 
 
 def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Rules that only abstained: a missing answer must not look like a good one."""
+    """Yield rules that only abstained: a missing answer must not look like a good one."""
     rules: dict[str, list[str]] = {}
     for rule, counts in verdicts.items():
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
@@ -264,7 +264,7 @@ def _figure(value: float | None, places: int = 1) -> str:
 
 
 def plan_text(answer: Mapping[str, Any]) -> str:
-    """What `rightsizer fleet --dry-run --json` prints, in lines of at most 100 columns."""
+    """Format the output of `rightsizer fleet --dry-run --json` in 100 columns."""
     fine, coarse = counted(answer["fine_days"], "day"), counted(answer["coarse_days"], "day")
     kept, wanted = answer["kept_device_days"], answer["device_days"]
     days = (

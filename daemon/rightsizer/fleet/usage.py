@@ -1,4 +1,4 @@
-"""Who used which GPUs for how long, and what it cost: every known hour goes to one holder."""
+"""GPU usage by holder, with duration and cost: every known hour goes to one holder."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
 
 FREE: Final = "free"
-"""The kind of time in which nothing held a GPU."""
+"""Kind of time without a holder."""
 UNKNOWN: Final = "unknown"
-"""The kind of time in which a GPU was in use by what no scheduler and no agent names."""
+"""Kind of time in which a GPU was used by something unknown to schedulers and agents."""
 FREE_NAME: Final = f"({FREE})"
-"""In place of a team's."""
+"""In place of a team."""
 
 
 class WorkloadOwner(NamedTuple):
-    """Who answers for a workload, and where its identity comes from."""
+    """Team responsible for a workload, and the source of its identity."""
 
     team: str
     kind: str
 
 
 class UseKey(NamedTuple):
-    """What hours are summed by."""
+    """Key by which hours are summed."""
 
     cluster: str
     team: str
-    """Empty where unknown, and of free time."""
+    """Empty if unknown, and for free time."""
     pool: str
     kind: str
     """Of the workloads, else `FREE` or `UNKNOWN`."""
@@ -47,18 +47,18 @@ class UseKey(NamedTuple):
 
 @dataclass(slots=True)
 class UseSum:
-    """What some GPUs came to, in GPU-hours."""
+    """Usage of some GPUs, in GPU-hours."""
 
     held: float = 0.0
-    """Whose state is known."""
+    """Hours with known state."""
     unknown: float = 0.0
-    """That they were there, and nothing is known of them."""
+    """Hours in which they were present, with unknown state."""
     used: float = 0.0
     wasted: float = 0.0
-    """All but the headroom: what a GPU at work has left is not wasted."""
+    """Excludes headroom: what an active GPU has left is not wasted."""
     joules: float = 0.0
     is_measured: bool = True
-    """Whether the energy of all of it is known."""
+    """Whether the energy of all hours is known."""
     workloads: set[str] = field(default_factory=set)
 
     def add(self, other: UseSum) -> None:
@@ -76,7 +76,7 @@ Uses: TypeAlias = "dict[UseKey, UseSum]"
 
 
 def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
-    """Add up by key."""
+    """Sum by key."""
     for key, each in more.items():
         found.setdefault(key, UseSum()).add(each)
 
@@ -84,7 +84,7 @@ def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
 _UNNAMED: Final = ""
 _FREE_TIME: Final = " "
 _NOBODY: Final = {_UNNAMED: WorkloadOwner("", UNKNOWN), _FREE_TIME: WorkloadOwner("", FREE)}
-"""By what stands in place of a workload's key."""
+"""Owners in place of a workload's."""
 
 
 def uses_of(
@@ -94,9 +94,9 @@ def uses_of(
     span: tuple[Nanoseconds, Nanoseconds],
     owners: Mapping[str, WorkloadOwner],
 ) -> Uses:
-    """The hours of a device over a span of time, by who held it.
+    """Return the hours of a device over a span, by holder.
 
-    Of workloads that share an interval each has its part.
+    Workloads that share an interval divide it.
     """
     by_day = by_first_day(rows)
     found: Uses = {}
@@ -116,7 +116,7 @@ def uses_of(
 def _stretches(
     day: SummedDay, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
 ) -> Iterator[tuple[int, int, dict[str, float]]]:
-    """First interval, the one after the last, and shares by workload that stay the same."""
+    """Yield runs of constant shares: first interval, end (exclusive), and shares by workload."""
     grid = day.frame.grid
     low, high = (max(0, min(grid.count, -(-(at - grid.start) // grid.step))) for at in span)
     places = ((*row.places(grid), row) for row in rows)
@@ -133,7 +133,7 @@ def _stretches(
 def _divided(
     day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
 ) -> dict[str, UseSum]:
-    """A stretch of a device's day by holder; `hours` is what a second of it counts."""
+    """Divide a run of a device's day by holder; `hours` are counted per second."""
     known = float(day.known[first:last].sum())
     silent = max(0.0, float(day.present_seconds[first:last].sum()) - known)
     amounts = day.amounts_over(first, last)
@@ -167,21 +167,21 @@ def _divided(
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A row of a table."""
+    """Row of a table."""
 
     name: str
     cluster: str
     workloads: int
     held_gpu_hours: float
-    """Whose state is known."""
+    """Hours with known state."""
     unknown_gpu_hours: float
-    """That were there, and of which nothing is known."""
+    """Hours with unknown state."""
     used_gpu_hours: float
     wasted_gpu_hours: float
     kilowatt_hours: float | None
-    """At the GPUs; `None` where that of some GPU was not measured."""
+    """At the GPUs; `None` if that of some GPU was not measured."""
     dollars: EstimateInterval | None
-    """Of the hours held; `None` where a board has no price."""
+    """Of the hours held; `None` if a board has no price."""
     wasted_dollars: EstimateInterval | None
     price_source: str
     price_date: str
@@ -189,11 +189,11 @@ class UseRow:
 
 @dataclass(frozen=True, slots=True)
 class FleetUsage:
-    """The same hours in four orders, each of which sums to the total."""
+    """The same hours in four groupings, each of which sums to the total."""
 
     total: UseRow
     teams: tuple[UseRow, ...] = ()
-    """By team and cluster, the largest holder first; the empty name is the unknown one's."""
+    """By team and cluster, largest holder first; an empty name means unknown."""
     pools: tuple[UseRow, ...] = ()
     clusters: tuple[UseRow, ...] = ()
     kinds: tuple[UseRow, ...] = ()
@@ -201,7 +201,7 @@ class FleetUsage:
 
 
 def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
-    """The tables of a fleet's hours."""
+    """Return the tables of a fleet's hours."""
 
     def rows(name: Callable[[UseKey], tuple[str, str]]) -> tuple[UseRow, ...]:
         groups = defaultdict[tuple[str, str], Uses](dict)
@@ -221,7 +221,7 @@ def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
 
 
 def use_rank(cluster: str, name: str, held_gpu_hours: float) -> tuple[str, bool, float, str]:
-    """Sort key of rows: by cluster, the largest first, and last what nothing held."""
+    """Sort key of rows: by cluster, largest first, unheld time last."""
     return cluster, name in {FREE, FREE_NAME}, -held_gpu_hours, name
 
 

@@ -208,7 +208,7 @@ def _published_files(asked: str, folder: Path) -> Path | None:
         files = (path, path / "config.json", path / INDEX)
         return path if any(each.is_file() for each in files) else None
     except (OSError, RuntimeError, ValueError):
-        return None  # Too long for a name, of a user that is none, or with a zero byte.
+        return None  # Name too long, unknown user, or a zero byte.
 
 
 def _of_size(parameters: float) -> PublishedModel[Model]:

@@ -117,7 +117,7 @@ def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
         return read_run(files)
     except ProfileError as error:
         if not files:
-            raise  # The command line named them, so that no line of the file is at fault.
+            raise  # Named on the command line, so no line of the file is at fault.
         row.fault("profile", str(error))
         return None
 
@@ -128,7 +128,7 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
     if row.values.get("gpu") is not None or not has_profile:
         return row.needed_text("gpu")
     if run is None:
-        return ""  # The fault of its profile is known already.
+        return ""  # The fault of its profile is already reported.
     if run.board is None:
         named = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
         row.fault("gpu", f"is required: the profile names {named}")

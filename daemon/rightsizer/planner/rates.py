@@ -42,7 +42,7 @@ _Target = tuple[CandidateFilter, EstimateInterval, float, str]
 """Filter of a latency, prediction, maximum, and sentence."""
 
 
-def predict_rate(  # noqa: PLR0913 - the search's question, and what a site knows better.
+def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     requirement: Requirement,
     board: Board,
     layout: Parallelism,

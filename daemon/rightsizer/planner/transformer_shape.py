@@ -120,7 +120,7 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
         return replace(gated, gated_ffn=is_gated)
     if described.ffn is None and {"layers", "hidden"} & model.assumed:
         return replace(gated, ffn=round(_GATED_WIDTHS * model.hidden))
-    if described.ffn is None:  # What makes up the parameters.
+    if described.ffn is None:  # Parts of the parameters.
         narrow = _shape_parameters(replace(gated, ffn=1))
         step = _shape_parameters(replace(gated, ffn=2)) - narrow
         return replace(gated, ffn=max(1, round(1 + (parameters - narrow) / step)))

@@ -122,7 +122,7 @@ def compare(
     if (idle := _idle(both)) is not None:
         return (idle,)
     if telemetry.active_seconds < _LEAST_RATIO * member.time.kernel_seconds:
-        return ()  # Most of it fell where nothing was read.
+        return ()  # Most of it was outside of any readings.
     return tuple(chain(_shares(both), _tensor_cores(both), _memory(both)))
 
 

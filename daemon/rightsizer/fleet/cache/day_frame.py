@@ -123,7 +123,7 @@ class DayFrame:
         """Create a frame from columns by name, with a number per interval."""
         layout = FrameLayout.of(columns)
         values = np.empty((len(layout.columns), grid.count), np.float32)
-        with np.errstate(over="ignore"):  # A store may say anything; what is too large is infinite.
+        with np.errstate(over="ignore"):  # Values are untrusted; excessive ones become infinite.
             for place, column in enumerate(layout.columns):
                 values[place] = columns[column]
         return cls(grid, layout, values, demands or {})

@@ -85,7 +85,7 @@ def _numbers(frame: DayFrame, known: Floats) -> Floats:
 def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
     """Return means and peaks as half floats, `nan` if either is unknown."""
     means, peaks = frame.column(f"mean:{measure}"), frame.column(f"peak:{measure}")
-    if means is None or peaks is None:  # A mean says nothing of what is needed at most.
+    if means is None or peaks is None:  # A mean has no information on the peak.
         unknown = np.full(frame.grid.count, np.nan, np.float16)
         return unknown, unknown
     unit, is_known = _UNITS.get(measure, 1.0), ~(np.isnan(means) | np.isnan(peaks))

@@ -223,7 +223,7 @@ class FleetCases:
             first, after = row.places(grid)
             last = max(first, after - 1)
             if day is not None and not day.known[last + 1 :].any():
-                last = grid.count - 1  # Nothing is known of what comes after it.
+                last = grid.count - 1  # Later time is unknown.
             part = DevicePart(frame, grid, first, last, row.share_ratio)
             parts.append(part)
             shared = day if part.is_whole else None

@@ -139,7 +139,7 @@ def _since(nodes: Iterable[_Node]) -> list[Nanoseconds]:
     return [since for each in nodes for _, since in each.empty]
 
 
-def _complaint(  # noqa: PLR0913 - what is told of it.
+def _complaint(  # noqa: PLR0913 - parts of a verdict.
     subject: PoolSubject,
     key: str,
     nodes: Sequence[_Node],

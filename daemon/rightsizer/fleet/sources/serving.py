@@ -142,7 +142,7 @@ class ServingMetrics:
         found: dict[Pod, dict[Signal, Floats]] = {}
         for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:
-                continue  # One of them says nothing of the rest of an hour.
+                continue  # One of them does not represent a whole hour.
             query = measure.promql([pod.name for pod in some], grid.step)
             for series in store.range(query, grid.start + grid.step, grid.end, grid.step):
                 namespace = first_label(series.labels, _NAMESPACE_LABELS)

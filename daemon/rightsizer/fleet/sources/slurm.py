@@ -34,7 +34,7 @@ _QUEUES: Final = (
     _SlurmQueue(
         'slurm_partition_jobs_pending{partition!=""}',
         "partition",
-        # Slurm's own counts what is held among what is pending.
+        # Slurm's own exporter counts held jobs as pending.
         ('slurm_partition_jobs_hold{partition!=""}', _BY_REASON),
     ),
     _SlurmQueue('slurm_partition_job_state_total{partition!="",state=~"(?i)pending"}', "partition"),

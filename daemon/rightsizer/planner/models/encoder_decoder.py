@@ -96,7 +96,7 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         _feed_forward(hidden, config.needed("decoder_ffn_dim")),
     )
     beside = 4 * hidden
-    if is_speech:  # Positions of both, and what stands before the encoder.
+    if is_speech:  # Positions of both, and layers before the encoder.
         places = config.needed("max_source_positions") + config.needed("max_target_positions")
         beside += places * hidden + _convolutions(config, hidden)
     else:  # mBART has a norm after each, beside those after the embeddings.

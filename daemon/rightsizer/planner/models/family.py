@@ -133,7 +133,7 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
         return False
     if layer < next((first for key in _DENSE_FIRST if (first := config.whole(key))), 0):
         return False
-    last = config.values.get("moe_layer_end_index")  # ERNIE writes -1 where it is the last of all.
+    last = config.values.get("moe_layer_end_index")  # ERNIE writes -1 for the last layer.
     if isinstance(last, int) and 0 <= last < layer:
         return False
     every = config.whole("moe_layer_freq") or 1
@@ -159,11 +159,11 @@ def family_parameters(
     if kind == "stablelm" and config.is_set("use_parallel_residual"):
         norms = 1
     layer = norms * _norm(shape, config, family) + _attention_bias(shape, config, family)
-    if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
+    if family.norms_whole_projections:  # In addition to one head's norm for each of the two.
         layer += (shape.heads + shape.key_value_heads - 2) * shape.head_width
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
     mixed, width = _mixed_layers(shape), shape.ffn_width
-    if mixed:  # What every token passes beyond a whole number of experts.
+    if mixed:  # Shared width beyond a whole number of experts.
         rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
         total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
     return float(total + _ends(shape, config, family))
@@ -243,7 +243,7 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
     saved = shape.hidden - width
     if not saved:
         return count
-    if not family.is_encoder:  # OPT alone: projected in and out.
+    if not family.is_encoder:  # Only OPT: projections in and out.
         return count - shape.vocab * saved + 2 * width * shape.hidden
     places = (config.whole(family.positions) or 0) + (config.whole("type_vocab_size") or 0)
     rows = shape.vocab + places + family.norm_vectors

@@ -211,7 +211,7 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
     check_model(shape)
     more = (channels(config) - COLORS) * shape.patch**2 * shape.hidden
     if config.text("model_type") == "deit":
-        more += 2 * shape.hidden  # The token that learns from a teacher, and its position.
+        more += 2 * shape.hidden  # The distillation token, and its position.
     if not config.is_set("qkv_bias", otherwise=True):
         more -= 3 * shape.layers * shape.hidden
     return replace(shape, parameters=count_parameters(shape).total + more)
@@ -221,7 +221,7 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
     layers = config.needed(family.layers)
     heads, hidden = config.needed(family.heads), config.needed(family.hidden)
     is_latent = config.whole("kv_lora_rank") is not None
-    has_no_head = family.is_encoder and not family.head_bias  # It makes no words.
+    has_no_head = family.is_encoder and not family.head_bias  # It has no text output.
     window, windowed = _window(config, family, layers)
     has_switch = config.values.get("multi_query") is not None
     if has_switch and not config.is_set("new_decoder_architecture"):

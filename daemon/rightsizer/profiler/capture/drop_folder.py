@@ -139,7 +139,7 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
             try:
                 status = os.stat(name, dir_fd=place, follow_symlinks=False)
             except OSError:
-                continue  # It went away meanwhile.
+                continue  # Removed meanwhile.
             path = f"{inner}/{name}" if inner else name
             yield DroppedFile(
                 path.encode(errors="replace").decode(),
@@ -268,7 +268,7 @@ class DropFolderWatcher:
         try:
             self._take_profiles(profiles)
         except RightsizerError:
-            raise  # Of the disk, most likely: they are read again.
+            raise  # Probably a disk error: they are read again.
         except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
             self._log.exception("profile_not_judged", files=names)
             fault = f"broke the rule that judges it: {error!r:.200}"

@@ -95,7 +95,7 @@ def read_isolated(
                     _end(process)
                 status = process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                status = None  # It has no more to say, and has not ended.
+                status = None  # It closed its output, but has not exited.
             finally:
                 _end(process)
     return _understood(data, status, name, settings)

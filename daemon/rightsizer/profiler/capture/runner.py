@@ -240,7 +240,7 @@ class ThreadedCaptureRunner:
                 is_awaited = called.outcome is CaptureOutcome.CALLED and not called.is_recorded
                 if is_awaited and self._stop.wait(request.seconds + self._settings.margin):
                     called = CaptureResult(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
-        except Exception:  # noqa: BLE001 - its end is told and the counters come back, whatever it is.
+        except Exception:  # noqa: BLE001 - its end is always reported, and the counters return.
             self._log.exception("capture_broke", id=request.id)
         finally:
             if called.said:

@@ -221,7 +221,7 @@ class JsonEvents:
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             yield from self._top(window)
-            file.read(1)  # What lies behind the events tells whether the packed data is whole.
+            file.read(1)  # The data behind the events shows whether the packed data is complete.
             if file.is_torn:
                 self.fault = f"its packed data breaks off after {window.place} characters"
         if not self._has_events:

@@ -29,7 +29,7 @@ _FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
 _JSON: Final = re.compile(r'\{.*"fields"\s*:.*\}')
 _LONG: Final = frozenset({"_time", "_value", "_field"})
 _Point = tuple[Nanoseconds, Mapping[str, Any], Mapping[str, Any]]
-"""The time, the tags, and the fields."""
+"""Time, tags, and fields."""
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -52,13 +52,13 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if device is None:
             notes.count("point without the tags 'uuid' or 'index'", number, plain)
             continue
-        # A row of annotated CSV has one field: each is read at its own pace.
+        # Rows of annotated CSV have one field each, with separate intervals.
         stream = text.name if not headings else f"{text.name} {next(iter(fields))}"
         yield RecordingRow(time, device, *read_cells(cells, number, notes), stream)
 
 
 def _point(line: str, headings: list[str]) -> _Point:
-    """A line's; `ValueError`, `KeyError` or `TypeError` where it is none."""
+    """Parse a line; raises `ValueError`, `KeyError` or `TypeError` for others."""
     if headings:
         said = dict(zip(headings, split_csv_line(line), strict=True))
         return parse_timestamp(said["_time"]), said, {said["_field"]: said["_value"]}
@@ -103,4 +103,4 @@ def _recognizes_line(line: str) -> bool:
 INFLUX: Final = RecordingFormat(
     "points of Telegraf's nvidia_smi", lambda head: any(map(_recognizes_line, head)), _rows
 )
-"""Points with the fields that nvidia-smi queries, underscores for points, and tags for a GPU."""
+"""Points with nvidia-smi query fields, spelled with underscores, and GPU tags."""

@@ -1,4 +1,4 @@
-"""Reports of `nvidia-smi -q`, as text or XML (`-x`), one behind the other."""
+"""Reports of `nvidia-smi -q`, as text or XML (`-x`), concatenated."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -55,17 +55,17 @@ _COLUMNS: Final = {
     ("temperature", "gpu_current_temp"): "temperature.gpu",
     ("temperature", "gpu_temp"): "temperature.gpu",
 }
-"""Columns of `--query-gpu` by section and name, which text and XML write alike but for case."""
+"""Columns of `--query-gpu` by section and name, equal in text and XML except for case."""
 _CELLS: Final = {
     place: CellColumn(0, name, *SIGNAL_COLUMNS[name][:2]) for place, name in _COLUMNS.items()
 }
 _RANKS: Final = {place: SIGNAL_COLUMNS[name].rank for place, name in _COLUMNS.items()}
 _OTHERS: Final = frozenset({"mig_devices", "accounted_processes", "module_power_readings"})
-"""Sections whose values are not the whole GPU's."""
+"""Sections whose values are not of the whole GPU."""
 
 
 class _Report:
-    """One report while it is read: its time, and the GPU whose lines come."""
+    """Report being read: its time, and the current GPU."""
 
     def __init__(self, line: int, stream: str) -> None:
         self.time: Nanoseconds | None = None
@@ -96,7 +96,7 @@ class _Report:
             self._cells.setdefault((section, name), value)
 
     def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """The row of the GPU so far, and none of a report's head."""
+        """Yield the row of the current GPU; none for a report's header."""
         if self._cells and self.time is not None and self.uuid:
             notes.learn(self.uuid, RecordingDeviceFacts(name=self.name))
             places = sorted(self._cells, key=_RANKS.__getitem__)
@@ -137,7 +137,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 
 def _said_by_xml(line: str, sections: list[str]) -> tuple[str, str]:
-    """Name and value of a line; `sections` become those that it stands in."""
+    """Return name and value of a line; updates the enclosing `sections`."""
     if (found := _XML.fullmatch(line)) is None:
         return "", ""
     name, value = found["name"], found["value"]
@@ -150,7 +150,7 @@ def _said_by_xml(line: str, sections: list[str]) -> tuple[str, str]:
 
 
 def _said_by_text(line: str, sections: list[str]) -> tuple[str, str]:
-    """The same of a line whose indentation tells its sections."""
+    """Return the same for a line whose indentation gives its sections."""
     if (found := _TEXT.fullmatch(line)) is None:
         return "", ""
     is_device = line.startswith("GPU ")
@@ -164,4 +164,4 @@ def _said_by_text(line: str, sections: list[str]) -> tuple[str, str]:
 NVIDIA_SMI_REPORT: Final = RecordingFormat(
     "nvidia-smi -q", lambda head: any(map(_BEGINS.search, head)), _rows
 )
-"""All that nvidia-smi knows of each GPU, under the time of the report."""
+"""All values that nvidia-smi reports per GPU, with the time of the report."""

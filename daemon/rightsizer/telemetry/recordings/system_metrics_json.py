@@ -47,7 +47,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             if isinstance(key := said.get(name), str) and value in said:
                 said, stream = {**said, key: said[value]}, f"{text.name} {key}"
         if not (cells := reader.cells(said)):
-            continue  # Other lines tell of the host, or of the training itself.
+            continue  # Other lines are about the host, or the training itself.
         time = _time(said, notes)
         if time is None:
             notes.count("line of GPU metrics without a time that can be read", number, line)

@@ -159,7 +159,7 @@ class NodeView:
     """Of all devices of a selected workload together."""
 
 
-def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
+def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and display settings.
     report: Report | None,
     now: Nanoseconds,
     freshness: FreshnessSettings,

@@ -207,7 +207,7 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
         top = tops[index]
         if not parts:
             parts.append(f"M{left:g} {STRIP_HEIGHT}")
-        elif left > x:  # Nothing is known of the time between.
+        elif left > x:  # The time between is unknown.
             parts.append(f"H{x:g}V{STRIP_HEIGHT}H{left:g}")
             y = STRIP_HEIGHT
         elif top != y:

@@ -154,7 +154,7 @@ def _signals(
     return signals, upper
 
 
-def _add_limits(  # noqa: PLR0913, PLR0917 - all that bears on it.
+def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
     columns: _Columns,
     use: UseColumns,
     signals: SignalColumns,

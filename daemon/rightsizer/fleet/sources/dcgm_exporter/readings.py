@@ -151,7 +151,7 @@ def by_device(
             kept.append(series)
     if len(set(places)) == len(places):
         found[places] = placed(kept, grid)
-    else:  # Which takes far longer.
+    else:  # Much slower.
         np.fmax.at(found, np.array(places), placed(kept, grid))
     return found
 

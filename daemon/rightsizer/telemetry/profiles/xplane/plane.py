@@ -304,7 +304,7 @@ def read_plane(
             continue
         elif number == PLANE_NAME:
             plane.name = plane.text(low, high)
-            if plane.name == PROGRAMS:  # They may be large, and tell nothing of time.
+            if plane.name == PROGRAMS:  # They may be large, and contain no times.
                 break
         elif number == PLANE_EVENT_METADATA:
             plane.add_name(plane.event_names, low, high)
