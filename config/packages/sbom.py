@@ -1,7 +1,7 @@
 """Writes what a running agent is made of, as a CycloneDX software bill of materials.
 
-Asks the metadata of what is installed beside this Python, and no one else: the same installation
-gives the same bytes. `make sbom` runs it.
+Asks the metadata of what is installed beside this Python, and the list of hashes that packages and
+images are made from: the same installation gives the same bytes. `make sbom` runs it.
 """  # noqa: INP001
 
 import json
@@ -18,6 +18,8 @@ __all__ = ["Material", "bill", "materials"]
 ROOT: Final = "gpu-rightsizer"
 EXTRAS: Final = frozenset({"cli", "fleet", "kubernetes"})
 """What packages and images with tools install beside the necessary."""
+LIST: Final = Path(__file__).resolve().parent / "requirements" / "tools.txt"
+"""The wheels that packages and images take each part from."""
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
@@ -34,6 +36,8 @@ class Material:
     summary: str
     needs: tuple[str, ...]
     """Names of others that are installed because of it."""
+    hashes: tuple[str, ...] = ()
+    """SHA-256 of each wheel that it may have come from, one for an architecture and a Python."""
 
     @property
     def reference(self) -> str:
@@ -92,7 +96,14 @@ def _material(name: str, installed: Distribution, needs: tuple[str, ...]) -> Mat
     terms = about.get("License-Expression") or _classified(about.get_all("Classifier") or ())
     # Some put the whole text of the license where its name belongs.
     stated = (about.get("License") or "").strip().partition("\n")[0]
-    return Material(name, installed.version, terms or stated, about.get("Summary") or "", needs)
+    summary, hashes = about.get("Summary") or "", _hashes(name, installed.version)
+    return Material(name, installed.version, terms or stated, summary, needs, hashes)
+
+
+def _hashes(name: str, version: str) -> tuple[str, ...]:
+    entry = rf"^{re.escape(name)}=={re.escape(version)}((?: \\\n +--hash=sha256:[0-9a-f]+)+)$"
+    found = re.search(entry, LIST.read_text("utf-8"), re.MULTILINE)
+    return tuple(re.findall(r"sha256:([0-9a-f]+)", found[1])) if found else ()
 
 
 def _classified(classifiers: Iterable[str]) -> str:
@@ -130,6 +141,8 @@ def _component(each: Material, kind: str) -> dict[str, Any]:
         "description": each.summary,
         "purl": each.reference,
     }
+    if each.hashes:
+        component["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in each.hashes]
     if each.license:
         component["licenses"] = [{"license": {"name": each.license}}]
     return component

@@ -172,6 +172,9 @@ def test_the_bill_names_what_a_package_contains(bill: Any) -> None:
     about = bill["metadata"]["component"]
     assert (about["name"], about["version"]) == ("gpu-rightsizer", __version__)
     assert all(part["licenses"] for part in bill["components"])
+    for part in bill["components"]:
+        assert [each["alg"] for each in part["hashes"]] == ["SHA-256"] * len(part["hashes"])
+        assert [each["content"] for each in part["hashes"]] == hashed("tools")[part["name"]][1]
 
 
 def test_the_bill_is_a_graph_of_its_parts(bill: Any) -> None:
