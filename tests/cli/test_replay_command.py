@@ -160,6 +160,16 @@ def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
     assert [advice["rule"] for advice in document["advice"]] == ["idle"]
 
 
+def test_recommendation_of_the_last_hours_is_printed(folder: Path, capsys: Captured) -> None:
+    """A GPU that worked first is no finding over the whole recording, and is idle at its end."""
+    states = (State.PRODUCTIVE, 2 * HOUR), (State.IDLE_HELD, 4 * HOUR)
+    log = write_states(folder / "log.csv", *states, interval_seconds=10)
+    assert main(["replay", str(log), "--board", BOARD]) == 0
+    text = capsys.readouterr().out
+    assert "1 recommendation opened, 1 still open at the end" in text
+    assert text.count("held but idle since") == 1
+
+
 def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Captured) -> None:
     """And `advise` reads the history later."""
     log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)

@@ -49,7 +49,10 @@ def replay_text(result: Replay) -> str:
         length = format_duration(seconds(result.interval))
         lines.append(f"One reading every {length}: shorter pauses and peaks are seen by chance.")
     lines.append("")
-    lines.extend(finding_line(finding) for finding in found)
+    # What is true of the end of a recording need not be of all of it, and is advised all the same.
+    known = {finding.id for finding in found}
+    later = [each.finding for each in result.advice if each.is_open and each.id not in known]
+    lines.extend(finding_line(finding) for finding in (*found, *later))
     lines.append(
         f"{counted(len(found), 'finding')}; {counted(abstained, 'check')} could not be judged; "
         f"{counted(len(result.advice), 'recommendation')} opened, "
