@@ -24,6 +24,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.facts import PriceRate
 from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.report.labels import savings_label
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
@@ -43,7 +44,6 @@ from rightsizer.web.view.totals import (
     Spending,
     daily_label,
     range_label,
-    savings_label,
     savings_sum,
     waste_view,
 )

@@ -24,6 +24,7 @@ from rightsizer.report.labels import (
     SEVERITY_COLORS,
     STATE_ORDER,
     display_name,
+    savings_label,
 )
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
@@ -47,7 +48,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.totals import Spending, daily_label, savings_label, waste_view
+from rightsizer.web.view.totals import Spending, daily_label, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4

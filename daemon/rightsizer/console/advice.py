@@ -4,18 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import Action, Finding, Rank, typical, worth_rank
+from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
+from rightsizer.model.frozen import fields
 from rightsizer.model.units import percent_text
-from rightsizer.report.labels import (
-    HOURS_A_DAY,
-    action_label,
-    dollars_label,
-    gpus_label,
-    reason_label,
-)
+from rightsizer.report.labels import HOURS_A_DAY, action_label, reason_label, savings_label
 
-_LEAST_GPUS: Final = 0.005
-"""Smaller values round to 0 in two decimals."""
+_SAVINGS: Final = frozenset(each.name for each in fields(Savings))
 
 
 def dearest_first(advice: Mapping[str, Any]) -> Rank:
@@ -25,12 +19,13 @@ def dearest_first(advice: Mapping[str, Any]) -> Rank:
 
 def dollars_per_day(advice: Mapping[str, Any]) -> float:
     """Return the typical savings; 0 without a price."""
-    return typical(*_hourly_dollars(advice["savings"])) * HOURS_A_DAY
+    return savings_of(advice).dollars_per_hour * HOURS_A_DAY
 
 
-def _hourly_dollars(savings: Mapping[str, Any]) -> tuple[float | None, ...]:
-    """Return the ends of the range, and the point if the agent states it."""
-    return tuple(savings.get(f"dollars_per_hour_{end}") for end in ("low", "high", "typical"))
+def savings_of(advice: Mapping[str, Any]) -> Savings:
+    """Return the savings that an agent states, whatever its version adds to them."""
+    known = {name: value for name, value in advice["savings"].items() if name in _SAVINGS}
+    return Savings(**known)
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
@@ -43,7 +38,7 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
     rest = f"confidence {percent_text(advice['confidence'])}, risk {risk}"
-    yield from wrapped(f"{best_text}{_savings(advice['savings'])}; {rest}", 4, 0)
+    yield from wrapped(f"{best_text}{_savings(savings_of(advice))}; {rest}", 4, 0)
 
 
 def finding_line(finding: Finding) -> str:
@@ -55,14 +50,8 @@ def finding_line(finding: Finding) -> str:
     return f"{finding.id}  {finding.summary} [{action}{sure}]"
 
 
-def _savings(savings: Mapping[str, Any]) -> str:
-    parts = []
-    low, high, point = _hourly_dollars(savings)
-    if low is not None and high is not None:
-        parts.append(dollars_label(low, high, point))
-    if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
-        parts.append(gpus_label(savings["gpus_low"], savings["gpus_high"]))
-    reason = savings["reason"] or "not known"
-    amounts = ", ".join(parts)
-    saves = "" if amounts.startswith(("costs", "from")) else "saves "
-    return f"{saves}{amounts}" if parts else f"savings: n/a ({reason})"
+def _savings(savings: Savings) -> str:
+    amounts = savings_label(savings)
+    if amounts.startswith(("costs", "from")):
+        return amounts
+    return f"savings: {amounts}" if amounts.startswith("n/a") else f"saves {amounts}"

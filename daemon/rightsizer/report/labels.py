@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rightsizer.model.finding import Action, FindingKind, Severity, typical
+from rightsizer.model.finding import Action, FindingKind, Savings, Severity, typical
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
@@ -61,6 +61,8 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
 }
 """Most urgent first; always shown with the word, never by color alone."""
 HOURS_A_DAY: Final = 24.0
+_LEAST_GPUS: Final = 0.005
+"""Smaller values round to 0 in two decimals."""
 ABSENT: Final = "\u2013"
 """Dash for unknown values."""
 TIMES: Final = "\u00d7"
@@ -93,6 +95,17 @@ def dollars_label(low: float, high: float | None, point: float | None = None) ->
     near, far = (first, last) if costs == "" else (last, first)
     ends = "" if near == far else f" ({near} to {far})"
     return f"{costs}{middle} {more}a day{ends}"
+
+
+def savings_label(savings: Savings) -> str:
+    """Money and GPUs, or why there is no figure."""
+    parts = []
+    if savings.dollars_per_hour_low is not None:
+        ends = savings.dollars_per_hour_low, savings.dollars_per_hour_high
+        parts.append(dollars_label(*ends, savings.dollars_per_hour))
+    if savings.gpus_low is not None and (savings.gpus_high or 0.0) >= _LEAST_GPUS:
+        parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
+    return ", ".join(parts) or (f"n/a ({savings.reason})" if savings.reason else "n/a")
 
 
 def confidence_label(confidence: float) -> str:

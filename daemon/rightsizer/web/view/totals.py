@@ -23,8 +23,6 @@ from rightsizer.report.labels import (
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
-    dollars_label,
-    gpus_label,
 )
 from rightsizer.report.model import UsageAmount, priced, summed
 from rightsizer.web.view.strip import Share
@@ -124,17 +122,6 @@ class SavingsSum:
     dollars_per_hour: float
     """What is typically saved."""
     has_price: bool
-
-
-def savings_label(savings: Savings) -> str:
-    """Money and GPUs, or why there is no figure."""
-    parts = []
-    if savings.dollars_per_hour_low is not None:
-        ends = savings.dollars_per_hour_low, savings.dollars_per_hour_high
-        parts.append(dollars_label(*ends, savings.dollars_per_hour))
-    if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
-        parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
-    return ", ".join(parts) or (f"n/a ({savings.reason})" if savings.reason else "n/a")
 
 
 def savings_notes(savings: Savings) -> str:
