@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _FILE: Final = Path(__file__).with_name("published_throughput.csv")
+_REACHED: Final = tuple(step / 50 for step in range(25, 51))
 _MIXTURES_FILE: Final = Path(__file__).with_name("published_mixtures.csv")
 SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
 _IMBALANCES: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4)
@@ -49,8 +50,9 @@ _ON_PUBLISHED: Final = (
 )
 _ON_MIXTURES: Final = (
     "\nMixtures whose experts are cut over the GPUs of one group, in vLLM, SGLang and TensorRT-LLM;"
-    " only intervals are read off these rows. Rates are of vLLM and SGLang with all prompts sent at"
-    " once.\n"
+    " intervals are read off these rows, and `other_vendor_experts_ratio` off those of other"
+    " vendors than NVIDIA (below: of times between tokens, a board left out). Rates are of vLLM"
+    " and SGLang with all prompts sent at once.\n"
 )
 
 
@@ -167,6 +169,27 @@ def published_errors() -> Iterator[str]:
     headings = ("mixtures in one group", "measured", "rows", "median", "p90", "in the range")
     yield table(_mixture_errors(), headings)
     yield _ON_MIXTURES
+    yield table(_vendors_left_out(), ("other vendors, left out", "fitted", "off", "without it"))
+
+
+def _vendors_left_out() -> Iterator[tuple[str, ...]]:
+    """`other_vendor_experts_ratio` by the boards of other vendors, each left out in turn."""
+    rows = [row for row in published_mixtures() if built_in().boards[row.board].vendor != "NVIDIA"]
+
+    def off(ratio: float, board: str, *, is_left: bool) -> float:
+        settings = replace(ServingModelSettings(), other_vendor_experts_ratio=ratio)
+        errors = []
+        for row in rows:
+            if (row.board == board) is is_left:
+                server = _server(row, row.engine, Parallelism(tensor=row.gpus), settings)
+                served = server.at(row.concurrency).tpot_ms.value
+                errors.append(abs(math.log(served / row.between_ms)))
+        return median(errors)
+
+    for board in dict.fromkeys(row.board for row in rows):
+        fitted = min(_REACHED, key=lambda ratio: off(ratio, board, is_left=False))
+        found = (math.exp(off(ratio, board, is_left=True)) for ratio in (fitted, 1.0))
+        yield board, f"{fitted:.2f}", *(f"x{each:.2f}" for each in found)
 
 
 def _mixture_errors() -> Iterator[tuple[str, ...]]:
