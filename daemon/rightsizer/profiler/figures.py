@@ -50,7 +50,7 @@ _HALF_PERCENT: Final = 0.005
 _WORTH_NAMING: Final = 0.1
 """Of the kernels' time."""
 _ARCHITECTURES: Final = ("volta", "turing", "ampere", "hopper", "blackwell")
-"""Those whose matrix units differ; Ada runs what was written for Ampere."""
+"""With different matrix units; Ada runs kernels written for Ampere."""
 COLLECTIVE_HEADER: Final = ("collective", "times", "time", "bus", "at best", "of the link")
 _MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
@@ -180,13 +180,13 @@ def kernels_changed_text(against: ProfileDocument) -> str:
 
 
 def collective_text(use: CollectiveUse | ProfileDocument) -> str:
-    """Kind, size and group: `all_reduce of 23.5 MB among 8`."""
+    """Return kind, size and group: `all_reduce of 23.5 MB among 8`."""
     found = use if isinstance(use, Mapping) else asdict(use)
     return f"{found['kind']} of {size_text(found['bytes'])} among {found['group_size']}"
 
 
 def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
-    """What, times, time, and what went over the bus: on average, at best, and best of the link."""
+    """Return collective, count, time, and bandwidth: mean, peak, and the link's peak."""
     link = document["link_bytes_per_second"]
     return [
         (
@@ -202,7 +202,7 @@ def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
 
 
 def older_text(document: ProfileDocument) -> str:
-    """Which part of the kernels' time was written for an older architecture than the board's."""
+    """Return the share of kernel time in kernels for an older architecture than the board's."""
     whole, order = sum(each["seconds"] for each in document["kernels"]), _ARCHITECTURES
     if document["architecture"] not in order or not whole:
         return ""
@@ -253,7 +253,7 @@ HOST_STEP_HEADER: Final = (
 
 
 def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
-    """Rows below `HOST_STEP_HEADER` of steps that no device shows."""
+    """Return rows below `HOST_STEP_HEADER` for steps without a device."""
     keys = "seconds", "loader_seconds", "collective_seconds", "dispatch_seconds", "pause_seconds"
     return [
         (

@@ -73,7 +73,7 @@ def _device(found: DeviceProfile) -> JsonObject:
 
 
 def _board(found: DeviceProfile) -> JsonObject:
-    """What the catalogue knows of its board; `None` where that is not known."""
+    """Encode the catalogue's data of its board; `None` if unknown."""
     board = built_in().find(found.device.name) if found.device.name else None
     return {
         "architecture": board and board.architecture.lower().split()[0],

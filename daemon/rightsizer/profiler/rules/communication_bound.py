@@ -58,7 +58,7 @@ def judge(
 
 
 def _bandwidth(member: ProfiledMember) -> str:
-    """Of the messages that take most of the time; nothing where their size is not known."""
+    """Return the bandwidth of the messages with most of the time; empty if unknown."""
     if not member.device.collectives:
         return ""
     most = member.device.collectives[0]

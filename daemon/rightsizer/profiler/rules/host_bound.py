@@ -124,7 +124,7 @@ def _of_synchronization(
 
 
 def _held_text(member: ProfiledMember, settings: ProfileHostBoundSettings) -> str:
-    """In which frames of the host its long waits are spent; empty where none are known."""
+    """Return the host frames of its long waits; empty if unknown."""
     least = settings.held_minimum_ratio * member.time.host_wait_seconds
     pauses = _longest(member, SpanKind.PAUSE)
     names = [each.name for each in pauses if each.seconds >= least]

@@ -1,4 +1,4 @@
-"""Verdicts on steps of a host that no device shows: bounds, as a GPU's queue may hide a part."""
+"""Verdicts on host steps without a device: bounds, as a GPU's queue may hide a part."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
@@ -20,11 +20,11 @@ _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
 _UNSEEN: Final = "no GPU is in it, whose queue may hide a part"
 _OVERLAPPED: Final = 0.5
-"""Of the time: two that take turns and then run beside each other take half as long at best."""
+"""Share of time: overlapping two alternating activities at best halves their time."""
 
 
 class _Share(NamedTuple):
-    """What something takes of the host's steps."""
+    """Time of the host's steps spent on something."""
 
     ratio: float
     seconds_per_step: float
@@ -32,11 +32,11 @@ class _Share(NamedTuple):
     steps: Sequence[HostStep]
 
     def certainty(self, threshold: float) -> dict[str, float]:
-        """The factor of a confidence that it passes a threshold."""
+        """Return the confidence factor that it exceeds a threshold."""
         return {"certainty": probability_above(self.ratio, float(len(self.steps)), threshold)}
 
     def gain(self, removed_low_ratio: float = 0.0) -> Gain:
-        """All of it at most."""
+        """Return the gain, at most all of it."""
         low, mean = removed_low_ratio, self.seconds_per_step
         return Gain(low * self.ratio, self.ratio, StepGain(self.step_seconds, low * mean, mean))
 
@@ -44,7 +44,7 @@ class _Share(NamedTuple):
 def of_loader(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
-    """By the steps' waits for input; `None` where there are no steps."""
+    """Judge by the steps' waits for input; `None` without steps."""
     if (found := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
         return None
     is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
@@ -72,7 +72,7 @@ def of_loader(
 def of_collectives(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict | None:
-    """By collectives of the host, as of gloo; `None` where there are no steps."""
+    """Judge by collectives of the host, such as gloo's; `None` without steps."""
     if (found := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
         return None
     name = rule.source_of(profiles)
@@ -94,7 +94,7 @@ def of_collectives(
 def of_pauses(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
-    """By times without an operator, in half of the steps or more; `None` where none are known."""
+    """Judge by time without operators, in at least half of the steps; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: step.pause_seconds)):
         return None
     profile, found = max(shares, key=lambda each: each[1].ratio)
@@ -120,7 +120,7 @@ def of_pauses(
 def of_read_backs(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
-    """By values that most steps ask for; `None` where none are known."""
+    """Judge by values that most steps read back; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: float(step.read_backs > 0))):
         return None
     profile, found = max(shares, key=lambda each: _reads(each[1]))
@@ -146,7 +146,7 @@ def of_read_backs(
 def of_dispatch(
     profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings
 ) -> ProfileVerdict | None:
-    """By short operators and what lies between them; `None` where none are known."""
+    """Judge by short operators and the gaps between them; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: step.dispatch_seconds)):
         return None
     least, threshold = settings.steady.kernels_minimum, settings.dispatch_on_ratio
@@ -174,7 +174,7 @@ def of_dispatch(
 def _sum_of(
     profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
 ) -> _Share | None:
-    """The share over all steps; `None` where there are none."""
+    """Return the share over all steps; `None` without any."""
     steps = [step for each in profiles for step in each.host_steps]
     if not (length := sum(map(_length, steps))):
         return None
@@ -185,7 +185,7 @@ def _sum_of(
 def _usual(
     profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
 ) -> list[tuple[Profile, _Share]]:
-    """The median share of each profile's steps: what happens in one of a hundred is no rate."""
+    """Return the median share of each profile's steps, which ignores rare events."""
     found = []
     for profile in profiles:
         known = [each for each in profile.host_steps if each.operators is not None]
@@ -215,14 +215,14 @@ def _name(profile: Profile, profiles: Sequence[Profile]) -> str:
 
 
 def _reads_text(profile: Profile) -> str:
-    """What asked for values most often."""
+    """Return what read back values most often."""
     found = [each for each in profile.host_spans if each.kind is SpanKind.SYNCHRONIZATION]
     found.sort(key=lambda each: -each.count)
     return ", ".join(f"{each.count:,} x {each.name}" for each in found[:_MOST_NAMED])
 
 
 def _pauses_text(profile: Profile, minimum_ratio: float, steps: int) -> str:
-    """The frames that hold most of the pauses, each with its time a step."""
+    """Return the frames with most of the pauses, each with its time per step."""
     found = [each for each in profile.host_spans if each.kind is SpanKind.PAUSE][:_MOST_NAMED]
     whole = sum(each.seconds for each in found)
     shown = [each for each in found if each.seconds >= minimum_ratio * whole]

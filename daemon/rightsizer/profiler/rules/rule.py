@@ -105,7 +105,7 @@ class ProfiledMember:
         return sum(each.count for each in self.device.kernels)
 
     def has_own_launches(self, minimum_ratio: float) -> bool:
-        """Whether its kernels are launched by themselves for the most part, and not by graphs."""
+        """Whether most of its kernels are launched individually, not by graphs."""
         launches = self.device.launches
         return launches is not None and launches.count >= minimum_ratio * launches.matched
 

@@ -23,7 +23,7 @@ from rightsizer.telemetry.profiles.timeline import Column, Interval, SpanLine, i
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
 _TOP: Final = re.compile(r"\w+")
 _LIBRARIES: Final = {*sys.stdlib_module_names, "torch", "numpy"}
-"""As a profiler names their files, which leaves out where they are installed."""
+"""As profilers name their files, without the installation path."""
 _MODULE: Final = "nn.Module: "
 _TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
@@ -35,7 +35,7 @@ _NO_FRAME: Final = "(in no frame)"
 
 
 class CallKind(IntEnum):
-    """What a call is."""
+    """Kind of a call."""
 
     OPERATOR = 0
     LINE = 1
@@ -43,9 +43,9 @@ class CallKind(IntEnum):
     MODULE = 2
     WAIT = 3
     LAUNCH = 4
-    """Of a compiled function: the host's part alone."""
+    """Host part of a compiled function."""
     READ_BACK = 5
-    """Asking for a value that a device has to compute first."""
+    """Read of a value that a device has to compute first."""
 
 
 class Call(NamedTuple):
@@ -119,28 +119,28 @@ class CallStacks:
         self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
         self.are_frames_own = True
-        """Whether those of libraries are left out."""
+        """Whether library frames are omitted."""
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """With calls."""
+        """Threads with calls."""
         return tuple(self._calls)
 
     @property
     def has_operators(self) -> bool:
-        """Whether any is known, and none that runs on a GPU alone."""
+        """Whether any operator is known, and none that runs only on a GPU."""
         known = [each.name for each in self._names if each.kind is CallKind.OPERATOR]
         return bool(known) and not any(map(is_of_a_gpu, known))
 
     def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
-        """Those of some kinds of a thread, by rising start, the longer of two first."""
+        """Yield calls of some kinds of a thread, by start; of equal starts the longer first."""
         names = list(self._names)
         for start, end, number in self._calls[thread].in_order():
             if names[number].kind in kinds:
                 yield Call(start, end, *names[number][:2])
 
     def read_backs(self, is_named: Callable[[str], bool]) -> Iterator[tuple[int, int, str]]:
-        """Start, end and origin of operators of such names, and of what else reads back."""
+        """Yield start, end and origin of operators with such names, and of other read-backs."""
         names = list(self._names)
         wanted = {
             number
@@ -186,11 +186,11 @@ class CallStacks:
         return True
 
     def launch(self, thread: int, name: str, span: Interval) -> None:
-        """A call of a compiled function."""
+        """Add a call of a compiled function."""
         self._add(thread, CallKind.LAUNCH, name, span)
 
     def read_back(self, thread: int, name: str, span: Interval) -> None:
-        """A call that asks for a value."""
+        """Add a call that reads back a value."""
         self._add(thread, CallKind.READ_BACK, name, span)
 
     def range(self, thread: int, name: str, span: Interval) -> None:

@@ -1,4 +1,4 @@
-"""Collectives by kind and size of their messages, with the bandwidth that they reach."""
+"""Collectives by kind and message size, with their bandwidth."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ _ELEMENT_BYTES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("char", "byte", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
 }
 _SIZE_CLASS_BITS: Final = 2
-"""Sizes within a factor of four are one class."""
+"""Sizes within a factor of four form one class."""
 _KINDS_MAXIMUM: Final = 200
 
 
@@ -26,13 +26,13 @@ class _SizeClass(NamedTuple):
 
 
 class CollectiveTable:
-    """The collectives of one device, as PyTorch describes NCCL's and RCCL's."""
+    """Collectives of one device, as PyTorch describes those of NCCL and RCCL."""
 
     def __init__(self) -> None:
         self._rows: dict[_SizeClass, list[float]] = {}
 
     def add(self, arguments: Mapping[str, Any], duration: Nanoseconds) -> None:
-        """One run; without its size, or its group, it tells nothing."""
+        """Add one call; ignored without its size or group."""
         kind = collective_kind(str(arguments.get("Collective name", "")))
         group = whole_number(arguments.get("Group size"))
         element = _ELEMENT_BYTES.get(str(arguments.get("dtype", "")).lower())
@@ -49,7 +49,7 @@ class CollectiveTable:
             row[3] = max(row[3], _on_the_bus(kind, size, group) / duration)
 
     def uses(self) -> tuple[CollectiveUse, ...]:
-        """Longest in sum first."""
+        """Collectives by total time, longest first."""
         ranked = sorted(self._rows.items(), key=lambda row: (-row[1][2], row[0]))
         return tuple(
             CollectiveUse(
@@ -66,7 +66,7 @@ class CollectiveTable:
 
 
 def _on_the_bus(kind: str, size: float, group: int) -> float:
-    """What each rank sends, by the factors of NCCL's own tests."""
+    """Return what each rank sends, by the factors of NCCL's own tests."""
     if kind == "all_reduce":
         return 2.0 * size * (group - 1) / group
     if kind in {"all_gather", "reduce_scatter", "all_to_all"}:

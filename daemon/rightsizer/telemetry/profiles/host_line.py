@@ -1,6 +1,6 @@
-"""Steps of a host that no device shows: operators, what lies between them, and who asks for values.
+"""Host steps without a device: operators, gaps between them, and read-backs of values.
 
-A CPU's operators follow each other as a GPU's would; only their lengths are a CPU's own.
+A CPU's operators follow each other as a GPU's would; only their durations differ.
 """
 
 from array import array
@@ -27,9 +27,9 @@ from rightsizer.telemetry.profiles.timeline import (
 )
 
 Holders: TypeAlias = Mapping[str, tuple[int, Nanoseconds]]
-"""How many of some times a frame was in, and how long, by its name."""
+"""By frame name, in how many intervals it was active, and its time."""
 _AWAIT: Final = "::Await"
-"""XLA marks where a wait begins, and where it ends, each by a moment of this name."""
+"""XLA marks both start and end of a wait by a moment of this name."""
 
 
 @dataclass(slots=True)
@@ -38,15 +38,15 @@ class _NestedCall:
     end: Nanoseconds
     around: "_NestedCall | None"
     own: Nanoseconds = 0
-    """In none of the calls within it."""
+    """Outside of the calls within it."""
     pending: list[Interval] = field(default_factory=list)
-    """The same, piece by piece, while it is short."""
+    """The same in intervals, while it is short."""
     is_leaf: bool = True
     is_closed: bool = False
 
 
 class HostLine:
-    """Operators of all threads, laid on steps in one walk a thread."""
+    """Operators of all threads, assigned to steps in one pass per thread."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class HostLine:
         steps: Sequence[StepSpan],
         taken: Iterable[Interval],
     ) -> None:
-        """Measure at least one step; some times are taken by what has a name of its own."""
+        """Measure at least one step; `taken` are times that are already attributed."""
         self._stacks, self._longest_short = stacks, settings.launch_maximum_nanoseconds
         self._operators, self._long = SpanLine(), SpanLine()
         self._leaves: Column = array("q")
@@ -65,7 +65,7 @@ class HostLine:
         leaves = {thread: self._take(thread) for thread in stacks.threads}
         self._leaves = array("q", map(self._leaves.__getitem__, order(self._leaves)))
         self.read_back_uses: dict[str, tuple[int, Nanoseconds]] = {}
-        """How often values were asked for, and how long that took, by what did."""
+        """Read-backs of values by origin: number and time."""
         self._waits = SpanLine()
         self._read_starts = [*self._find_reads(taken)]
         marks = [mark for step in steps for mark in (step.start, step.end)]
@@ -80,31 +80,31 @@ class HostLine:
         ]
         self._paused.add_all(pauses)
         self.holders: Holders = {}
-        """Pauses within steps."""
+        """Of pauses within steps."""
         if leaves:
             within = Within(pauses)
             parts = chain.from_iterable(within.of(step.start, step.end) for step in steps)
             self.holders = holders(stacks, (max(leaves, key=leaves.__getitem__),), parts)
 
     def operators(self, step: StepSpan) -> int:
-        """Those that no other is within."""
+        """Return the number of outermost operators."""
         return self._issued_before(step.end) - self._issued_before(step.start)
 
     def dispatch(self, step: StepSpan) -> Nanoseconds:
-        """In short operators and between operators, but in pauses."""
+        """Return the time in short operators and between operators, without pauses."""
         length = step.end - step.start - self._fixed.length(step.start, step.end)
         return max(0, length - self.paused(step))
 
     def paused(self, step: StepSpan) -> Nanoseconds:
-        """In pauses between operators."""
+        """Return the time in pauses between operators."""
         return self._paused.length(step.start, step.end)
 
     def read_backs(self, step: StepSpan) -> int:
-        """How often it asked for values."""
+        """Return the number of read-backs."""
         return bisect_left(self._read_starts, step.end) - bisect_left(self._read_starts, step.start)
 
     def _take(self, thread: int) -> int:
-        """Lay down the operators of a thread; how many they are."""
+        """Add the operators of a thread; return their number."""
         count = len(self._leaves)
         kinds = CallKind.OPERATOR, CallKind.LAUNCH
         for start, end, opened in _innermost(self._stacks.calls(thread, kinds)):
@@ -123,7 +123,7 @@ class HostLine:
         return len(self._leaves) - count
 
     def _find_reads(self, taken: Iterable[Interval]) -> Iterator[Nanoseconds]:
-        """When values were asked for."""
+        """Yield the times of read-backs."""
         stacks = self._stacks
         optimizers = (
             (call.start, call.end)
@@ -131,12 +131,12 @@ class HostLine:
             for call in stacks.calls(thread, (CallKind.MODULE,))
             if call.name.startswith("Optimizer.")
         )
-        # An optimizer counts its steps in tensors of the host.
+        # Optimizers count steps in host tensors.
         apart = Within(union(merge(taken, sorted(optimizers))))
         awaits: Nanoseconds | None = None
         until: Nanoseconds | None = None
         for start, end, name in sorted(stacks.read_backs(is_read_back)):
-            # The second of two with no operator between waits for nothing more.
+            # Without an operator in between, the second of two waits for nothing more.
             is_new = until is None or self._issued_before(start) > self._issued_before(until)
             until = end if until is None else max(until, end)
             is_await = _AWAIT in name
@@ -153,9 +153,9 @@ class HostLine:
 
 
 def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval]) -> Holders:
-    """What the first thread with frames was in at some times, which are in order and apart.
+    """Return what the first thread with frames did at some times, sorted and disjoint.
 
-    The innermost frame that a person can change counts, with how many of the times it was in.
+    The innermost frame that users can change counts, with the number of times it was active.
     """
     times = [*times]
     starts = [start for start, _ in times]
@@ -187,7 +187,7 @@ def _holder(innermost: _NestedCall, *, are_frames_own: bool) -> str:
 
 
 def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds, _NestedCall]]:
-    """Start and end of each time with the innermost call around it; the last of each closes it."""
+    """Yield start and end of each interval with its innermost call; its last one closes it."""
     opened: _NestedCall | None = None
     at: Nanoseconds = 0
     for call in chain(calls, (None,)):
@@ -207,7 +207,7 @@ def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds
 
 
 def _between(apart: Iterable[Interval], edges: Interval) -> Iterator[Interval]:
-    """What intervals apart from each other leave of a time."""
+    """Yield the gaps between disjoint intervals."""
     at, last = edges
     for start, end in apart:
         if start > at:

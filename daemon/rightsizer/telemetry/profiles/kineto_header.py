@@ -1,4 +1,4 @@
-"""What a trace of Kineto says beside its events: devices, versions, ranks, when it began."""
+"""Header of a Kineto trace: devices, versions, ranks, start."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -18,14 +18,14 @@ _LATEST: Final = 2**63
 
 
 class TraceHeader:
-    """The values of its top level, checked."""
+    """Validated top-level values."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-        # The key until 2021 was another.
+        # The key differed until 2021.
         listed = (values.get(key) for key in ("deviceProperties", "computeProperties"))
         self.devices = dict(_listed_devices(next(filter(None, listed), None)))
-        """Fields of `ProfiledDevice` of every GPU that was there, by number."""
+        """Fields of `ProfiledDevice` for every GPU present, by number."""
         distributed = values.get("distributedInfo")
         ranks: Mapping[str, Any] = distributed if isinstance(distributed, dict) else {}
         self.rank = whole_number(ranks.get("rank"))
@@ -42,7 +42,7 @@ class TraceHeader:
         return {"index": index, **(alike if index is None else self.devices.get(index, alike))}
 
     def start(self, latest: Nanoseconds) -> Nanoseconds | None:
-        """Wall time of its time 0, by the last start of an event; `None` where it is not known."""
+        """Return the wall time of its time 0, by the last start of an event; `None` if unknown."""
         base = whole_number(self._values.get("baseTimeNanoseconds"))
         if base is not None and 0 <= base < _LATEST:
             return base
@@ -50,7 +50,7 @@ class TraceHeader:
 
     @property
     def version(self) -> str:
-        """Of its form, and of the runtime of its GPUs."""
+        """Versions of the format, and of the GPU runtime."""
         keys = ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
         schema, cuda, hip = (whole_number(self._values.get(key)) for key in keys)
         parts = (

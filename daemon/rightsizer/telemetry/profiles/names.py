@@ -66,12 +66,12 @@ def is_collective(name: str) -> bool:
 
 
 def collective_kind(name: str) -> str:
-    """Which collective it is; nothing where its name does not tell."""
+    """Return the kind of collective; empty if its name does not show it."""
     return next((kind for kind, pattern in _COLLECTIVE_KINDS if pattern.search(name)), "")
 
 
 def kernel_architecture(name: str) -> str:
-    """The architecture that it was written for; nothing where its name does not tell."""
+    """Return the architecture that it was written for; empty if its name does not show it."""
     return next((found for found, pattern in _ARCHITECTURES if pattern.search(name)), "")
 
 
@@ -104,7 +104,7 @@ def host_memory(name: str) -> HostMemory:
 
 
 def is_wait_call(name: str) -> bool:
-    """Whether a call of CUDA, HIP or Intel returns only when the device has finished something."""
+    """Whether a call of CUDA, HIP or Intel blocks until the device has finished something."""
     return _WAIT_CALL.match(name) is not None
 
 
@@ -143,12 +143,12 @@ def _kind_by(patterns: Iterable[re.Pattern[str]], name: str) -> SpanKind:
 
 
 def is_read_back(name: str) -> bool:
-    """Whether a call of the host asks for what a device has to compute first."""
+    """Whether a host call reads a value that a device has to compute first."""
     return _READ_BACK.search(name) is not None
 
 
 def is_of_a_gpu(operator: str) -> bool:
-    """Whether an operator runs on a GPU alone."""
+    """Whether an operator runs only on a GPU."""
     return _OF_A_GPU.search(operator) is not None
 
 

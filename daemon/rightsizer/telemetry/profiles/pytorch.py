@@ -101,7 +101,7 @@ class PyTorchEvents:
         self.copies_without_size = 0
         """Some of ROCm's."""
         self.has_gpu = False
-        """Whether the host called one's runtime."""
+        """Whether the host called the runtime of one."""
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
         self._threads: dict[tuple[str, str], int] = {}
@@ -369,7 +369,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         # Ranges have no device.
         device = ProfiledDevice("0", **header.facts("0"))
         devices = (DeviceProfile(device, time=None, kernels=events.ranges.uses()),)
-    # Operators that were launched onto a GPU are no longer than their launches.
+    # Operators launched on a GPU only last as long as their launches.
     has_gpu = bool(header.devices or events.has_gpu)
     lacks_steps = recorder.stacks.has_operators and not recorder.has_steps
     host_steps = recorder.host_steps(are_operators_known=not has_gpu)

@@ -57,7 +57,7 @@ _NO_THREAD: Final = -1
 _THREAD: Final = 0xFFFFFF
 """Mask of the thread's part in Nsight Systems' ids."""
 _WORTH_NAMING: Final = 0.05
-"""Of a device's span: waits for the host of which it is looked for what that was in."""
+"""Share of a device's span: waits for the host whose frames are searched."""
 _OTHER_DEVICES: Final = "(other devices)"
 
 
@@ -148,7 +148,7 @@ class Recorder:
     def collective(
         self, device: str, start: Nanoseconds, end: Nanoseconds, arguments: Mapping[str, Any]
     ) -> None:
-        """What PyTorch tells of a collective beside its kernel."""
+        """Add PyTorch's description of a collective beside its kernel."""
         if is_in_time(start, end):
             self._device(device).collectives.add(arguments, end - start)
 
@@ -234,7 +234,7 @@ class Recorder:
 
     @property
     def has_steps(self) -> bool:
-        """Whether the host marked any."""
+        """Whether the host marked any steps."""
         return bool(self._steps)
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
@@ -242,7 +242,7 @@ class Recorder:
         return self._spans.uses()
 
     def host_steps(self, *, are_operators_known: bool = True) -> tuple[HostStep, ...]:
-        """Steps that the host marked; none where a device has a timeline to lay them on.
+        """Return the steps marked by the host; none if a device has its own timeline.
 
         What holds their pauses and asks for values becomes a span of the host.
         """

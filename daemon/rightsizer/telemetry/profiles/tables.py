@@ -69,7 +69,7 @@ class KernelRow:
         self._figures[figure] = (total + value * weight, weights + weight)
 
     def stall(self, why: str, weight: float) -> None:
-        """A part of the time of some runs in which warps waited for something."""
+        """Add a share of the time of some runs in which warps were stalled."""
         self._stalls[why] = self._stalls.get(why, 0.0) + weight
 
     def use(self, per_second: int) -> KernelUse:

@@ -251,7 +251,7 @@ class MeasuredLine:
         self.start = every[0]
         self.longest_host_wait: Nanoseconds = 0
         self.pauses: list[Interval] = []
-        """Long waits for the host while it was not in its loader."""
+        """Return long waits for the host while it was not in its loader."""
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter, rulers = LaunchCounter(launches), self._rulers

@@ -222,7 +222,7 @@ NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognize
 
 
 def stated_fields(head: Sequence[str]) -> str:
-    """What `--fields` and `--device` state of a CSV whose headings tell no GPU metric.
+    """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
 
     A time and the last number beside it, as utilization; empty where no line has both.
     """
@@ -241,7 +241,7 @@ def stated_fields(head: Sequence[str]) -> str:
 
 
 def _is_time(cell: str) -> bool:
-    """Whether a cell is a date with its time, or an epoch as long as today's."""
+    """Whether a cell is a date with time, or an epoch with as many digits as today's."""
     try:
         return parse_timestamp(cell) >= CLOCKS_SET
     except ValueError:

@@ -142,7 +142,7 @@ _FEWEST: Final = 30
 _TAKEN_FOR_ONE: Final = "they are read as of one node; replay the logs of two nodes one by one"
 _ROTATED: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 _ROTATED_STEPS: Final = 3
-"""A log goes on in the next file within so long, or so many of its readings."""
+"""Maximum gap to the next file of one log, in time or in its readings."""
 _COMPARED: Final = ((Signal.MEMORY_USED_BYTES, 2.0**30), (Signal.GPU_BUSY, 0.5))
 """Signals with one value at a time, steadiest first, and the difference that matters."""
 
@@ -202,7 +202,7 @@ def _tell_gap(
     steps: Mapping[str, Nanoseconds],
     notes: RecordingNotes,
 ) -> None:
-    """Tell of a file that begins long after another one has ended, as of another node."""
+    """Note a file that begins long after the end of another, as it may be of another node."""
     gap = row.time - before.time
     if gap > max(_ROTATED, _ROTATED_STEPS * steps.get(before.stream, 0)):
         notes.remark(

@@ -65,7 +65,7 @@ _JQ_FILTERS: Final = {
     '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
     '"clock"': '.result[] | [.clock, "0", .value]',
 }
-"""By what only the answers of CloudWatch, Google Cloud, Azure and Zabbix hold."""
+"""By keys that only answers of CloudWatch, Google Cloud, Azure and Zabbix have."""
 _HOLD_INTERVALS: Final = 2.0
 """Intervals of its own file for which a value is valid, like for slower signals."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2

@@ -113,14 +113,14 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
 
 @dataclass(frozen=True, slots=True)
 class SavingsSum:
-    """What all of some advice together would save at least and at most."""
+    """Minimum and maximum savings of several pieces of advice together."""
 
     gpus_low: float
     gpus_high: float
     dollars_per_hour_low: float
     dollars_per_hour_high: float
     dollars_per_hour: float
-    """What is typically saved."""
+    """Typical savings."""
     has_price: bool
 
 
@@ -139,25 +139,25 @@ def savings_notes(savings: Savings) -> str:
 
 
 def daily_label(savings: Savings | SavingsSum) -> str:
-    """Money that is typically saved in a day; empty where none is known."""
+    """Return the money typically saved per day; empty if unknown."""
     daily = savings.dollars_per_hour * HOURS_A_DAY
     return f"{dollars_text(daily)} a day" if daily > 0 else ""
 
 
 def range_label(amount: UsageAmount) -> str:
-    """Between which prices an amount lies."""
+    """Return the range of an amount by list prices."""
     return f"{dollars(amount.dollars_low, amount.dollars_high)} at list prices"
 
 
 def savings_range(saved: SavingsSum) -> str:
-    """Between which amounts a day's savings lie."""
+    """Return the range of daily savings."""
     return dollars(
         saved.dollars_per_hour_low * HOURS_A_DAY, saved.dollars_per_hour_high * HOURS_A_DAY
     )
 
 
 def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
-    """Over all that can be followed together: of a group that excludes itself, the best one."""
+    """Sum over advice that can be combined: of mutually exclusive pieces, only the best."""
     groups: dict[str, list[Savings]] = {}
     for piece in advice:
         group = piece.finding.exclusive_group or piece.id
@@ -177,7 +177,7 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
 
 
 def interval(low: float, high: float | None, template: str) -> str:
-    """`1` or `1 to 2`."""
+    """Return `1` or `1 to 2`."""
     first = template.format(low)
     last = template.format(low if high is None else high)
     return first if first == last else f"{first} to {last}"

@@ -115,7 +115,7 @@ _COALESCED_SECTORS: Final = 16.0
 _STALL: Final = re.compile(
     r"smsp__average_warps?_(?:latency_)?issue_stalled_(\w+?)(?:_per_issue_active)?\.ratio"
 )
-"""Warps that wait for a reason, or their cycles, between two instructions."""
+"""Warps stalled for a reason, or their cycles, between two instructions."""
 _STALL_RULE: Final = re.compile(
     r"cycles being stalled (?P<why>[^.]+)\..*?represents about (?P<share>[\d.]+)%", re.DOTALL
 )
@@ -171,7 +171,7 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
 
 
 def stalls(launch: KernelLaunch) -> dict[str, float]:
-    """What warps wait for, by its share of the cycles between two instructions."""
+    """Return the stall reasons of warps, by share of the cycles between two instructions."""
     counted = {
         found[1]: figure.value
         for (_, name), figure in launch.metrics.items()

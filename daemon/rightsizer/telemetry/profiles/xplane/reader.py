@@ -55,7 +55,7 @@ _MESSAGES_SHOWN: Final = 3
 _ALWAYS: Final = frozenset({"correlation_id", "step_num"})
 """Stats that make any event of the host worth decoding."""
 _OPERATION: Final = frozenset({"hlo_op"})
-"""The stat of what XLA computes on a CPU."""
+"""Statistics of XLA operations on a CPU."""
 _PIECE_BYTES: Final = 1 << 20
 _BEGINNING: Final = re.compile(
     # A plane, its length, optional id, and its name with length.
@@ -173,7 +173,7 @@ class SpaceReader:
             self._count_unread(passed, "events of the host")
 
     def _host_calls(self, plane: XPlane) -> None:
-        """Once more what its threads called, where steps of the host are all that there is."""
+        """Read its threads again for their calls, if there are only host steps."""
         keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_OPERATION)]
         marked = re.compile(b"|".join(keys)).search if keys else None
         named = frozenset(key for key, name in plane.event_names.items() if is_host_call(name))

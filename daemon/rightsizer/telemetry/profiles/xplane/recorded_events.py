@@ -18,7 +18,7 @@ _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
 """File and line that the Python tracer puts before a function's name."""
 _LINE: Final = re.compile(r"^\$(\w+\.py):(\d+) (.+)")
 _COMPILED: Final = "PjitFunction("
-"""What JAX calls a call of a compiled function."""
+"""JAX's name of a call of a compiled function."""
 _ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
 _ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _SPANS: Final = (
@@ -96,7 +96,7 @@ def record_host_event(
 def record_host_call(
     recorder: Recorder, thread: int, name: str, span: Interval, *, is_operation: bool
 ) -> bool:
-    """Hands a call on where no GPU is in the profile; whether it tells what its host did."""
+    """Pass a call on if the profile has no GPU; return whether it shows the host's work."""
     stacks, plain = recorder.stacks, _FRAME.sub("", name)
     if name.startswith(_COMPILED):
         stacks.launch(thread, name, span)
@@ -113,7 +113,7 @@ def record_host_call(
 
 
 def is_host_call(name: str) -> bool:
-    """Whether an event of that name is such a call, whatever its stats."""
+    """Whether an event of that name is such a call, regardless of its statistics."""
     return name.startswith(_COMPILED) or bool(_LINE.match(name)) or is_read_back(name)
 
 
