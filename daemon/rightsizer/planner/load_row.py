@@ -89,7 +89,7 @@ _STREAM_CHUNK_SECONDS: Final = 2.0
 
 
 def meant_flags(flags: Collection[str]) -> dict[str, str]:
-    """Return suggestions for command line flags, by keys that exist in files."""
+    """Return the flag to suggest for each word of plan files or of other tools."""
     spelled = {key: word for word, key in SPELLINGS.items() if word in flags}
     spelled |= {word: word for word in flags}
     keys = {word: key.partition(",") for word, key in {**SPELLINGS, **_MEANT}.items()}

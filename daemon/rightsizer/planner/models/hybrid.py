@@ -107,7 +107,7 @@ def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
 
 
 def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers") -> Kinds:
-    """Return the kinds in a key, which must cover all layers known from another key."""
+    """Return the kinds in a key; raise unless they cover all layers of another key."""
     if len(kinds) != layers:
         raise wrong(key, f"tells of {len(kinds)} layers, {beside} of {layers}", _CORRECT)
     return kinds

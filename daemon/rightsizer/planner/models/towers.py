@@ -72,7 +72,7 @@ def _merger(config: Configuration, hidden: int, out: str = "out_hidden_size") ->
 
 
 def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
-    """Plain tower with some norm vectors outside layers, and additional positions."""
+    """Count a plain tower with `norms` vectors outside layers, and `vectors` extra positions."""
     layers, hidden, ffn = _widths(config)
     positions = (_patch_positions(config) + vectors) * hidden
     return _patches(config, hidden) + positions + norms * hidden + layers * plain_layer(hidden, ffn)

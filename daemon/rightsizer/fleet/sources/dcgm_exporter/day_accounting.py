@@ -195,7 +195,7 @@ def _idle_watts(
     rests: Floats,
     settings: EntrySettings,
 ) -> tuple[Floats, Floats, Floats]:
-    """Return idle draws by interval, those after the first interval, and the highest draws."""
+    """Return idle draws by interval, those after the first known one, and the highest draws."""
     rows, count = rests.shape
     found, highest = np.full((rows, count + 1), np.nan), np.full((rows, 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))

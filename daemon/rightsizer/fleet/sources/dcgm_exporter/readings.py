@@ -75,7 +75,7 @@ class DayQueries:
     def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
         """Return the same with recorded series where samples of some of them exist.
 
-        Only of these devices: nothing was recorded for others.
+        Also returns these devices; nothing was recorded for others.
         """
         found = [
             series
