@@ -14,6 +14,7 @@ from rightsizer.profiler.profile_encoder import encode_profile
 from rightsizer.profiler.rules import (
     PROFILE_RULES,
     communication_bound,
+    dependency_bound,
     host_bound,
     launch_bound,
     pcie_bound,
@@ -86,6 +87,22 @@ def test_waits_beside_a_long_one_still_count() -> None:
         profile(device(kernels=(SHORT,), time=waits, longest_host_wait_seconds=0.5)),
     )
     assert found.reasons == (Reason.LAUNCH_BOUND,)
+
+
+def test_idle_time_with_kernels_launched_is_found() -> None:
+    """Copies and fills apart; a launch that is not known may have been late itself."""
+    idle = replace(time_use(kernel=0.4, host=0.0), other_idle_seconds=0.6, span_seconds=1.0)
+    found = judged(dependency_bound, profile(device(time=idle)))
+    assert found.reasons == (Reason.DEPENDENCY_BOUND,)
+    assert "idle 60.0% of the time with its next kernel launched already" in found.summary
+    assert found.evidence["saved_ratio_high"] == 0.6
+
+    copied = replace(idle, copy_seconds=0.4, exposed_copy_seconds=0.4)
+    found = judged(dependency_bound, profile(device(time=copied)))
+    assert found.kind is FindingKind.OPTIMIZED
+    few = LaunchUse(count=90, host_seconds=1e-4, matched=90)
+    unknown = judged(dependency_bound, profile(device(time=idle, launches=few)))
+    assert unknown.abstained is not None
 
 
 def test_collectives_that_nothing_hides_are_told() -> None:

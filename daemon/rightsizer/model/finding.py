@@ -58,6 +58,7 @@ class Reason(StrEnum):
     COMPUTE_SATURATED = "ComputeSaturated", FindingKind.UNDERPROVISIONED
     TENSOR_CORES_UNUSED = "TensorCoresUnused"
     KERNEL_INEFFICIENT = "KernelInefficient"
+    DEPENDENCY_BOUND = "DependencyBound"
     GPU_MEMORY_OVERPROVISIONED = "GpuMemoryOverprovisioned", FindingKind.OVERPROVISIONED
     GPU_MEMORY_UNDERPROVISIONED = "GpuMemoryUnderprovisioned", FindingKind.UNDERPROVISIONED
     GPU_OVERPROVISIONED = "GpuOverprovisioned", FindingKind.OVERPROVISIONED

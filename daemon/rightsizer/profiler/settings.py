@@ -241,6 +241,23 @@ class ProfileKernelInefficientSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileDependencyBoundSettings:
+    """When kernels that wait for others on the device are the limit.
+
+    Attributes:
+        on_ratio: Share of a device's span idle with the next kernel launched already that counts.
+            Source: as much as a wait for the host must take
+        matched_minimum_ratio: Kernels whose launch must be known: one of an unknown launch may have
+            been late.
+            Source: nearly all
+    """
+
+    on_ratio: float = setting(0.3)
+    matched_minimum_ratio: float = setting(0.95)
+    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileRankImbalanceSettings:
     """When a rank is a straggler.
 
@@ -266,6 +283,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("profile_kernels_unfused", ProfileKernelsUnfusedSettings),
     ("profile_kernel_inefficient", ProfileKernelInefficientSettings),
     ("profile_rank_imbalance", ProfileRankImbalanceSettings),
+    ("profile_dependency_bound", ProfileDependencyBoundSettings),
 )
 """Settings classes by rule."""
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from rightsizer.profiler.rules import (
     communication_bound,
+    dependency_bound,
     host_bound,
     kernel_inefficient,
     kernels_unfused,
@@ -25,4 +26,5 @@ PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
     kernels_unfused.RULE,
     kernel_inefficient.RULE,
     rank_imbalance.RULE,
+    dependency_bound.RULE,
 )
