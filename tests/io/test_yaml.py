@@ -1,11 +1,14 @@
 """YAML with the place of every value."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rightsizer
 from rightsizer.io.yaml import YamlError, dump_yaml, load_yaml
 
 DOCUMENT = """\
@@ -138,3 +141,12 @@ def test_written_yaml_reads_back_the_same(data: Any) -> None:
 def test_keys_are_written_in_their_own_order() -> None:
     """A file reads in the order in which it was thought."""
     assert dump_yaml({"b": 1, "a": [2]}) == "b: 1\na:\n- 2\n"
+
+
+def test_packaged_files_parse_without_the_compiled_parser() -> None:
+    """Where PyYAML has no libyaml its stricter Python parser reads them, to the same values."""
+    package = Path(rightsizer.__file__).parent
+    for path in package.rglob("*.yaml"):
+        text = path.read_text()
+        plain = list(yaml.load_all(text, yaml.SafeLoader))
+        assert plain == list(yaml.load_all(text, yaml.CSafeLoader)), path
