@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import sys
 import threading
 from pathlib import Path
 
@@ -117,3 +118,20 @@ def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert result.kind is FailureKind.UNTRUSTED
     assert "/nonexistent/tls.crt and /nonexistent/tls.key: no such file" in result.message
     assert peer.asked == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="such authorities are trusted before 3.13")
+def test_an_authority_without_key_usage_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """As `openssl req -x509` issues them without further options."""
+    authority = Authority.made(tmp_path, extensions=())
+    pair = authority.sign("server", "IP:127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    with faulty_store(tls=tls) as peer:
+        http = HttpClient(peer.url, HttpSettings(tries=1, ca_file=str(authority.certificate)))
+        result = http.request("GET", "/")
+
+    assert isinstance(result, Failure)
+    assert result.kind is FailureKind.UNTRUSTED
+    assert "CA cert does not include key usage extension" in result.message
+    assert "-addext keyUsage=critical,keyCertSign,cRLSign" in result.message

@@ -25,14 +25,20 @@ class Authority:
     folder: Path
 
     @classmethod
-    def made(cls, folder: Path) -> "Authority":
-        """A new authority; the test is skipped, with the reason, where there is no openssl."""
+    def made(
+        cls, folder: Path, extensions: tuple[str, ...] = ("keyUsage=critical,keyCertSign,cRLSign",)
+    ) -> "Authority":
+        """A new authority; the test is skipped, with the reason, where there is no openssl.
+
+        Python 3.13 and later refuse authorities without key usage (VERIFY_X509_STRICT).
+        """
         if shutil.which("openssl") is None:
             pytest.skip("no program openssl to make certificates with")
         folder.mkdir(parents=True, exist_ok=True)
+        added = [word for extension in extensions for word in ("-addext", extension)]
         _openssl(
             folder, "req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "2",
-            "-subj", "/CN=test authority",
+            "-subj", "/CN=test authority", *added,
         )  # fmt: skip
         return cls(folder)
 

@@ -21,6 +21,7 @@ from rightsizer.io.http_result import (
     Result,
     cause,
     is_about_a_file,
+    remedy,
     retry_after_seconds,
 )
 from rightsizer.io.http_settings import HttpSettings, checked_url
@@ -217,7 +218,8 @@ class HttpClient:
                 message = f"{peer} speaks no TLS; write http for https in its address"
                 return Failure(FailureKind.MALFORMED, message)
             # An unreadable CA file is an OSError too.
-            return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
+            message = f"{peer} cannot be trusted: {cause(error)}{remedy(error)}"
+            return Failure(FailureKind.UNTRUSTED, message)
         except exceptions.HTTPError as error:
             if is_about_a_file(error):
                 files = " and ".join(self._certificate or ())

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rightsizer.model.frozen import dataclass, field
 
@@ -60,6 +60,9 @@ class Response:
     """Size of the body, uncompressed."""
 
 
+_RFC_5280_FAULTS: Final = range(80, 95)
+"""Verification errors of OpenSSL (x509_vfy.h) that only VERIFY_X509_STRICT reports."""
+
 Result: TypeAlias = Response | Failure
 
 
@@ -95,3 +98,14 @@ def cause(error: BaseException) -> str:
     if not error.args:
         return str(error) or type(error).__name__
     return str(error.args[-1])
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about a certificate that breaks RFC 5280; empty for other errors."""
+    inner = error.args[-1] if error.args else None
+    if getattr(inner, "verify_code", 0) not in _RFC_5280_FAULTS:
+        return ""
+    return (
+        "; Python 3.13 and later require certificates that follow RFC 5280: issue it again, an "
+        "authority with `-addext keyUsage=critical,keyCertSign,cRLSign` of `openssl req -x509`"
+    )
