@@ -6,6 +6,7 @@ import sqlite3
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +99,8 @@ class Database:
         """Change count of a file created here, before its first row; `None` for other files."""
         if path is None:
             self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            # It has no file to release, so it may end with its object, without `close`.
+            weakref.finalize(self, self._connection.close)
             self._migrate(self._connection)
         elif read_only:
             self._connection = self._open_read_only()
