@@ -127,13 +127,12 @@ def test_windows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> No
     path = tmp_path / "history.db"
     storage = Storage(str(path))
     assert storage.history is not None
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         other.execute("ALTER TABLE window RENAME TO away")
     with pytest.raises(HistoryError, match="no such table"):
         storage.save_windows([WINDOW], [], [])
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         other.execute("ALTER TABLE away RENAME TO window")
-    other.close()
     storage.save_windows([], [], [])
 
     assert list(storage.history.load()) == [WINDOW]
