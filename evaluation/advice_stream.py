@@ -150,7 +150,7 @@ class AdviceStream:
 
     def _sample(self, judgement: Judgement, subject: Subject, into: Reliability) -> None:
         finding = judgement.finding
-        if not finding.is_complaint:
+        if not finding.is_actionable:
             return
         reason, rule = finding.reasons[0], _BY_NAME[finding.rule]
         label = self._labels.label(self._scenario, subject.name)

@@ -72,7 +72,7 @@ def evaluate(folder: Path) -> Iterator[str]:
         ],
         ("", "straight from the rows", "replayed"),
     )
-    complaints = Counter(finding.rule for finding in result.findings if finding.is_complaint)
+    complaints = Counter(finding.rule for finding in result.findings if finding.is_actionable)
     said = ", ".join(f"{rule}: {count}" for rule, count in sorted(complaints.items())) or "none"
     yield f"\nFindings over the whole trace: {said}. Advice opened: {len(result.advice)}.\n"
 

@@ -219,14 +219,14 @@ def _outcome(group: Group, rule: Follower) -> tuple[str, ...]:
 def _words(finding: Finding) -> str:
     if finding.abstained is not None:
         return f"abstains: {finding.abstained}"
-    if not finding.is_complaint:
+    if not finding.is_actionable:
         return "nothing to say"
     return f"{', '.join(finding.reasons)} ({finding.action})"
 
 
 def verdict(judged: Sequence[Sequence[Finding]]) -> str:
     """The promise of this fleet, for each way to see it."""
-    complaints = [[finding for finding in found if finding.is_complaint] for found in judged]
+    complaints = [[finding for finding in found if finding.is_actionable] for found in judged]
     says = all(
         any(Reason.DIURNAL_AUTOSCALE in finding.reasons for finding in found)
         for found in complaints

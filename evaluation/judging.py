@@ -58,7 +58,7 @@ def judge(path: Path, seed: int, tick_seconds: float, *, is_varied: bool) -> Sco
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Segment:
     """What was read of a device, and what is true of it."""
 
     entry: Entry
@@ -82,14 +82,14 @@ class _Bench:
         entries = self._entry_builder.post(snapshot)
         watched = self._watch.see(snapshot) if self._watch is not None else {}
         for entry in entries:
-            stretch = _Stretch(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))
+            stretch = _Segment(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))
             if self._is_judged(stretch):
                 self._ours(stretch)
                 if entry.uuid in watched:
                     for name, rule in BASELINES.items():
                         self._count(name, stretch, rule(*watched[entry.uuid]))
 
-    def _is_judged(self, stretch: _Stretch) -> bool:
+    def _is_judged(self, stretch: _Segment) -> bool:
         """Whether there is anything to be right or wrong about."""
         is_unknown = stretch.entry.state is State.UNKNOWN
         if stretch.truth is not State.UNKNOWN and not is_unknown:
@@ -103,7 +103,7 @@ class _Bench:
             scores.abstained += duration
         return False
 
-    def _ours(self, stretch: _Stretch) -> None:
+    def _ours(self, stretch: _Segment) -> None:
         entry = stretch.entry
         self._count(OURS, stretch, entry.state, entry.second_cause)
         if entry.tier is Tier.PROFILING:
@@ -115,7 +115,7 @@ class _Bench:
                 )
 
     def _count(
-        self, judge: str, stretch: _Stretch, found: State, second: State | None = None
+        self, judge: str, stretch: _Segment, found: State, second: State | None = None
     ) -> None:
         entry = stretch.entry
         names = [

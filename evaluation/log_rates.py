@@ -136,7 +136,7 @@ def _jobs(log: list[Snapshot]) -> RecordedJobs:
     for snapshot in log:
         devices |= {device.uuid: device for device in snapshot.devices}
         for uuid, reading in snapshot.readings.items():
-            loads.see(RecordingRow(snapshot.wall_time, uuid, reading.values))
+            loads.add(RecordingRow(snapshot.wall_time, uuid, reading.values))
     return RecordedJobs(inferred_jobs(loads.series(log[0].interval), list(devices.values())))
 
 
@@ -171,7 +171,7 @@ def _score(
         named = {
             uuid
             for finding in result.findings
-            if finding.is_complaint and finding.rule in _RULES
+            if finding.is_actionable and finding.rule in _RULES
             for uuid in finding.culprits
         }
         score.counts[f"named{owners}"] += len(named)

@@ -58,7 +58,7 @@ def _complaints(path: Path) -> set[str]:
     findings: list[Any] = [
         finding for workload in judged_workloads(read.profiles) for finding in workload.findings
     ]
-    return {each.rule for each in findings if each.is_complaint}
+    return {each.rule for each in findings if each.is_actionable}
 
 
 def _names(rules: Iterable[str]) -> str:

@@ -77,7 +77,7 @@ def _score(scenario: Path, hour: float, hours: float, seconds: float) -> PairSco
     while (snapshot := source.read()) is not None:
         devices |= {device.uuid: device for device in snapshot.devices}
         for uuid, reading in snapshot.readings.items():
-            loads.see(RecordingRow(snapshot.wall_time, uuid, reading.values))
+            loads.add(RecordingRow(snapshot.wall_time, uuid, reading.values))
         for uuid, holdings in snapshot.holdings.items():
             held.setdefault(uuid, set()).update(each.workload.key for each in holdings)
     jobs = inferred_jobs(loads.series(nanoseconds(seconds)), list(devices.values()))

@@ -33,7 +33,7 @@ def judged(course: Course, *, every_seconds: float = 10.0, job: str = "job") -> 
     while at < len(course) * MINUTE_SECONDS:
         for device, signals in course[int(at // MINUTE_SECONDS)].items():
             end, length = nanoseconds(at), nanoseconds(every_seconds)
-            imbalance.see(device, job, end, length, signals)
+            imbalance.add(device, job, end, length, signals)
         at += every_seconds
     imbalance.judge(nanoseconds(len(course) * MINUTE_SECONDS))
     return {device.uuid for device in NODE if imbalance.holds(device.uuid)}
@@ -113,7 +113,7 @@ def test_next_job_brings_its_own_evidence() -> None:
     def run(job: str, first: int, *busy: float) -> None:
         for at in range(first, first + 600, 10):
             for device, share in zip(NODE, busy, strict=False):
-                imbalance.see(device, job, at * SECOND, 10 * SECOND, {BUSY: share})
+                imbalance.add(device, job, at * SECOND, 10 * SECOND, {BUSY: share})
 
     run("one", 0, 0.9, 0.1)
     imbalance.judge(600 * SECOND)
@@ -127,7 +127,7 @@ def test_device_that_went_away_is_forgotten() -> None:
     """So that memory is bounded by the GPUs that are there; what no one adds to grows old."""
     imbalance = ImbalanceDetector(ImbalanceSettings(window_seconds=10))
     for device in NODE[:2]:
-        imbalance.see(device, "job", 0, SECOND, {BUSY: 0.5})
+        imbalance.add(device, "job", 0, SECOND, {BUSY: 0.5})
     imbalance.forget({"GPU-1"})
     imbalance.judge(SECOND)
     assert len(imbalance) == 1

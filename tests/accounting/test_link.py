@@ -16,7 +16,7 @@ def reached(samples: Sequence[LinkSample], every_seconds: int = 1) -> float | No
     """The highest generation after looks at equal intervals."""
     watch, found = PcieLinkMonitor(), None
     for number, (generation, is_loaded) in enumerate(samples, start=1):
-        found = watch.see(
+        found = watch.update(
             number * every_seconds * SECOND, every_seconds * SECOND, generation, is_loaded=is_loaded
         )
     return found
@@ -58,5 +58,5 @@ def test_rare_readings_are_judged_too(every_seconds: int) -> None:
 def test_generation_that_nobody_says_is_not_judged() -> None:
     """Missing is missing."""
     watch = PcieLinkMonitor(PcieLinkSettings(loaded_seconds=0))
-    assert watch.see(SECOND, SECOND, None, is_loaded=True) is None
-    assert watch.see(2 * SECOND, SECOND, 4, is_loaded=True) == 4
+    assert watch.update(SECOND, SECOND, None, is_loaded=True) is None
+    assert watch.update(2 * SECOND, SECOND, 4, is_loaded=True) == 4

@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 def cycles(values: Iterable[float | None], step: int = SECOND) -> list[LoadCycle]:
     """All that are told of samples at one distance."""
     detector = LoadCycleDetector()
-    return [found for value in values if (found := detector.see(step, value)) is not None]
+    return [found for value in values if (found := detector.update(step, value)) is not None]
 
 
 @given(

@@ -14,7 +14,7 @@ def learned(draws: list[float], state: State = State.IDLE_EMPTY) -> PowerRange:
     """A range that has seen a draw a second, all in one state."""
     power = PowerRange(PowerSettings())
     for watts in draws:
-        power.see(watts)
+        power.observe(watts)
         power.account(watts, state, SECOND)
     return power
 
@@ -85,7 +85,7 @@ def test_restart_forgets_nothing(draws: list[float]) -> None:
 def test_restored_draw_holds_from_the_first_reading_on() -> None:
     """A service that starts under load right after us does not raise the zero."""
     power = restored(LearnedPower(70.0, 650.0, 72.0, 3600.0))
-    power.see(600.0)
+    power.observe(600.0)
     assert power.draws(700.0) == PowerLevels(72.0, 650.0)
 
 
@@ -93,7 +93,7 @@ def test_restored_draw_holds_from_the_first_reading_on() -> None:
 def test_another_idle_draw_is_learned_in_a_night(hours: int) -> None:
     """Profiling takes an idle A100 from 50 to 100 W; however long it was so before."""
     power = PowerRange(PowerSettings())
-    power.see(50.0)
+    power.observe(50.0)
     for _ in range(hours):
         power.account(50.0, State.IDLE_EMPTY, HOUR)
     for _ in range(2):

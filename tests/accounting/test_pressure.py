@@ -25,7 +25,7 @@ def short_of(
     signals: Signals, *saturated: Resource, settings: PressureSettings | None = None
 ) -> frozenset[Resource]:
     """What was short over one second."""
-    return PressureDetector(settings).see(SECOND, signals, frozenset(saturated), frozenset())
+    return PressureDetector(settings).update(SECOND, signals, frozenset(saturated), frozenset())
 
 
 def over_time(
@@ -34,7 +34,7 @@ def over_time(
     """Whether compute was short at each of some seconds."""
     pressure = PressureDetector(PressureSettings(**settings))
     return [
-        COMPUTE in pressure.see(at * SECOND, signals, frozenset(saturated or {COMPUTE}), set())
+        COMPUTE in pressure.update(at * SECOND, signals, frozenset(saturated or {COMPUTE}), set())
         for at, signals in seconds
     ]
 
@@ -82,7 +82,7 @@ def test_saturation_alone_is_no_shortage() -> None:
 def test_memory_is_short_where_hardly_any_is_left() -> None:
     """No application has to say so, and no resource has to be at its limit."""
     near = frozenset({Condition.NEAR_OUT_OF_MEMORY, Condition.POWER_THROTTLED})
-    assert PressureDetector().see(SECOND, {}, NOTHING, near) == {MEMORY}
+    assert PressureDetector().update(SECOND, {}, NOTHING, near) == {MEMORY}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_xid_that_an_operator_knows_says_that_memory_ran_out() -> None:
     ):
         pressure = PressureDetector(known)
         found = [
-            MEMORY in pressure.see(at * SECOND, {}, NOTHING, frozenset(), XidLog(counts))
+            MEMORY in pressure.update(at * SECOND, {}, NOTHING, frozenset(), XidLog(counts))
             for at, counts in logs
         ]
         assert found == expected
@@ -172,6 +172,6 @@ def test_only_what_is_at_its_limit_is_ever_short(
     pressure, now = PressureDetector(), 0
     for step, signals, saturated, conditions in stretches:
         now += step * SECOND
-        found = pressure.see(now, signals, saturated, conditions)
+        found = pressure.update(now, signals, saturated, conditions)
         assert found - {MEMORY} <= saturated
         assert (MEMORY in found) == (Condition.NEAR_OUT_OF_MEMORY in conditions)

@@ -102,8 +102,8 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
     hazy = hazier(judged, hours)
     for rule in ALL:
         clear, unclear = rule.judge(judged), rule.judge(hazy)
-        assert clear.is_complaint or not unclear.is_complaint, rule.name
-        if unclear.is_complaint:
+        assert clear.is_actionable or not unclear.is_actionable, rule.name
+        if unclear.is_actionable:
             assert unclear.confidence <= clear.confidence, rule.name
 
 
@@ -118,10 +118,10 @@ def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) ->
         if many.kind is FindingKind.OVERPROVISIONED and many.options:
             # Where all of the GPU is too large, the rule of memory leaves the word to the other.
             whole = of_less["overprovisioned"]
-            says_more = rule.name == "memory_overprovisioned" and whole.is_complaint
-            is_said = few.is_complaint or few.abstained or says_more
+            says_more = rule.name == "memory_overprovisioned" and whole.is_actionable
+            is_said = few.is_actionable or few.abstained or says_more
             assert is_said, (rule.name, few.summary, many.summary)
-            if few.is_complaint:
+            if few.is_actionable:
                 assert proposals(many) <= proposals(few) | larger(many, few), rule.name
 
 

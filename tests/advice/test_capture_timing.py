@@ -177,24 +177,24 @@ def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
 
 
 def past_capture(
-    workload: str, ago_seconds: float, *, is_fruitful: bool
+    workload: str, ago_seconds: float, *, has_profile: bool
 ) -> tuple[CaptureRecord, float]:
     """A capture, and the seconds since it began."""
-    outcome = CaptureOutcome.LANDED if is_fruitful else CaptureOutcome.EMPTY
+    outcome = CaptureOutcome.LANDED if has_profile else CaptureOutcome.EMPTY
     return record(workload=workload, outcome=outcome), ago_seconds
 
 
 @pytest.mark.parametrize(
     ("taken", "why"),
     [
-        (past_capture(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
+        (past_capture(KEY, 3600.0, has_profile=True), "it was profiled 1 h ago, and rests for 1 d"),
         (
-            past_capture(KEY, 60.0, is_fruitful=False),
+            past_capture(KEY, 60.0, has_profile=False),
             "it was profiled 1 min ago, and rests for 1 h",
         ),
-        (past_capture(KEY, 3600.0, is_fruitful=False), None),
-        (past_capture(KEY, 86400.0, is_fruitful=True), None),
-        (past_capture("slurm/other", 60.0, is_fruitful=True), None),
+        (past_capture(KEY, 3600.0, has_profile=False), None),
+        (past_capture(KEY, 86400.0, has_profile=True), None),
+        (past_capture("slurm/other", 60.0, has_profile=True), None),
     ],
 )
 def test_a_workload_rests_after_a_capture(
@@ -206,7 +206,7 @@ def test_a_workload_rests_after_a_capture(
 
 def test_a_node_has_so_many_captures_a_day() -> None:
     """Of whichever workloads."""
-    taken = [past_capture(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
+    taken = [past_capture(f"slurm/{n}", 3600.0 * n, has_profile=True) for n in range(24)]
     assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
     assert why_not(taken=taken[:3]) is None
 
@@ -251,6 +251,6 @@ def test_workload_just_profiled_is_not_profiled_again(
 ) -> None:
     """Whatever the workload does meanwhile."""
     reason = why_not(
-        courses={KEY: course(*minutes)}, taken=[past_capture(KEY, ago, is_fruitful=True)]
+        courses={KEY: course(*minutes)}, taken=[past_capture(KEY, ago, has_profile=True)]
     )
     assert (reason is not None) or ago >= 86400.0

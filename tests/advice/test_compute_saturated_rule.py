@@ -67,13 +67,13 @@ def test_a_service_without_replicas_needs_another_gpu() -> None:
     assert found.action is Action.CHANGE_GPU_TYPE
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(0.3, True), (0.29, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(0.3, True), (0.29, False)])
 def test_a_twentieth_of_the_time_makes_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """As for every shortage."""
-    assert RULE.judge(case([saturated(4.0, hours)], SERVER)).is_complaint == is_complaint
+    assert RULE.judge(case([saturated(4.0, hours)], SERVER)).is_actionable == is_actionable
 
 
 def test_a_saturated_job_is_well_used() -> None:

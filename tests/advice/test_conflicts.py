@@ -85,7 +85,7 @@ def test_conflicting_finding_names_what_suppresses_it_and_closes() -> None:
     (over, _) = without_conflicts((OVER, UNDER))
 
     assert over.finding.evidence["held_back"] == "near_out_of_memory (GpuMemoryUnderprovisioned)"
-    assert over.finding.is_complaint
+    assert over.finding.is_actionable
     assert (over.may_open, over.still_holds, over.has_conflict) == (False, False, True)
 
 

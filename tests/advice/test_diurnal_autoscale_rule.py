@@ -91,13 +91,13 @@ def test_group_of_replicas_follows_its_load() -> None:
     assert found.action is Action.AUTOSCALE
     assert found.evidence["replicas"] == 8
     assert found.evidence["gpus_per_replica"] == 1
-    assert not gpu_count.RULE.judge(group).is_complaint
+    assert not gpu_count.RULE.judge(group).is_actionable
 
 
 def test_parts_of_one_model_are_one_replica() -> None:
     """They are busy together, so half of them is no service at all."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)] * 4, 8, SERVICE))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.evidence["replicas"] == 1
     assert found.evidence["gpus_per_replica"] == 4
 
@@ -106,7 +106,7 @@ def test_one_day_with_a_long_night_is_believed_less() -> None:
     """What was seen once is no habit yet; savings are not spoken of."""
     day = RULE.judge(case_of([replica(number) for number in range(8)], 1, SERVICE))
     week = RULE.judge(case_of([replica(number) for number in range(8)], 8, SERVICE))
-    assert day.is_complaint
+    assert day.is_actionable
     assert day.evidence["cycle_seen_again"] is False
     assert day.confidence < 0.2 < week.confidence
     assert day.savings.gpus_high is None
@@ -167,7 +167,7 @@ def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
     def course(number: int) -> dict[object, float] | None:
         return None if first <= number < first + length else busy(0.4)
 
-    assert not RULE.judge(case_of([course], 3, SERVICE)).is_complaint
+    assert not RULE.judge(case_of([course], 3, SERVICE)).is_actionable
 
 
 def test_past_of_a_group_is_its_sum() -> None:

@@ -58,10 +58,10 @@ def test_fullest_gpu_ends_it() -> None:
 def test_a_job_that_is_given_more_gpus_does_not_fill_those_it_has() -> None:
     """Its memory grew with them."""
     both = case_of([growing(1.0, 50.0), growing(1.0, 50.0)], DAYS, JOB)
-    assert RULE.judge(both).is_complaint
+    assert RULE.judge(both).is_actionable
     early, late = both.windows
     joined = replace(late, start=late.start + 3 * DAY)
-    assert not RULE.judge(replace(both, windows=(early, joined))).is_complaint
+    assert not RULE.judge(replace(both, windows=(early, joined))).is_actionable
 
 
 def test_days_that_differ_by_chance_are_no_trend() -> None:
@@ -71,7 +71,7 @@ def test_days_that_differ_by_chance_are_no_trend() -> None:
         day = number // BLOCKS_A_DAY
         return busy(0.5, memory_bytes=(50 + 10 * (day * 7 % 5)) * GIBIBYTE)
 
-    assert not RULE.judge(case_of([noisy], DAYS, JOB)).is_complaint
+    assert not RULE.judge(case_of([noisy], DAYS, JOB)).is_actionable
 
 
 def test_preallocated_memory_does_not_grow() -> None:
@@ -97,7 +97,7 @@ def test_load_of_a_service_is_forecast_too() -> None:
     found = RULE.judge(case_of([more], DAYS, SERVICE))
     assert found.evidence["what"] == "load"
     assert found.evidence["days_low"] == pytest.approx(15.5, abs=1.5)
-    assert not RULE.judge(case_of([more], DAYS, JOB)).is_complaint
+    assert not RULE.judge(case_of([more], DAYS, JOB)).is_actionable
 
 
 @given(st.floats(1.2, 3.0), st.floats(1.0, 2.0))

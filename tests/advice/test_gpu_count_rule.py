@@ -52,7 +52,7 @@ def test_gpu_that_was_never_used_is_too_many() -> None:
 )
 def test_idle_rank_is_not_taken_away(other: Course) -> None:
     """The one who holds more than a context, or ever worked, is part of the job."""
-    assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_complaint
+    assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_actionable
 
 
 def test_less_than_a_day_is_no_verdict() -> None:
@@ -63,7 +63,7 @@ def test_less_than_a_day_is_no_verdict() -> None:
 
 def test_all_idle_is_said_by_the_rule_of_idleness() -> None:
     """None of them worked, so the number is not what is wrong."""
-    assert not RULE.judge(case_of([UNUSED, UNUSED], DAYS, JOB)).is_complaint
+    assert not RULE.judge(case_of([UNUSED, UNUSED], DAYS, JOB)).is_actionable
 
 
 def turns(number: int, of: int, mean: float = 0.2) -> Course:
@@ -137,8 +137,8 @@ def test_pods_of_a_deployment_are_replicas_whatever_joins_their_gpus() -> None:
 )
 def test_pods_that_may_hold_parts_of_one_model_stay(pods: list[str]) -> None:
     """What exchanges over NVLink, and how much, is unread."""
-    assert not RULE.judge(held_by(together(), pods)).is_complaint
-    assert not RULE.judge(together()).is_complaint
+    assert not RULE.judge(held_by(together(), pods)).is_actionable
+    assert not RULE.judge(together()).is_actionable
 
 
 def test_replicas_that_encode_are_counted_by_their_engines() -> None:
@@ -155,9 +155,9 @@ def test_replicas_that_encode_are_counted_by_their_engines() -> None:
     encoding = replace(resting, demands={**resting.demands, **media})
     courses = [turns(number, 4, 0.08) for number in range(4)]
     less = RULE.judge(case_of(courses, 8, SERVICE, windows=[resting] * 4))
-    assert less.is_complaint
+    assert less.is_actionable
     found = RULE.judge(case_of(courses, 8, SERVICE, windows=[encoding] * 4))
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_a_gpu_that_only_encodes_is_used() -> None:
@@ -165,7 +165,7 @@ def test_a_gpu_that_only_encodes_is_used() -> None:
     idle = window({State.PRODUCTIVE: 72.0}, {Resource.MEDIA: {0.4: 72.0}})
     work = window({State.PRODUCTIVE: 72.0})
     found = RULE.judge(case_of([WORKING, UNUSED], DAYS, JOB, windows=[work, idle]))
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_history_must_cover_a_cycle() -> None:
@@ -179,7 +179,7 @@ def test_history_must_cover_a_cycle() -> None:
 @pytest.mark.parametrize("nvlink", [None, 0.2])
 def test_gpus_that_talk_to_each_other_stay_together(nvlink: float | None) -> None:
     """Or that may: traffic that is not measured is not absent."""
-    assert not RULE.judge(service(nvlink=nvlink)).is_complaint
+    assert not RULE.judge(service(nvlink=nvlink)).is_actionable
 
 
 def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
@@ -241,4 +241,4 @@ def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
     def course(number: int) -> dict[object, float] | None:
         return None if first <= number < first + length else WORKING(number)
 
-    assert not RULE.judge(case_of([WORKING, course], 2, JOB)).is_complaint
+    assert not RULE.judge(case_of([WORKING, course], 2, JOB)).is_actionable

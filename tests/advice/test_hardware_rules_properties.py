@@ -101,8 +101,8 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
     )
     for rule in RULES:
         clear, unclear = rule.judge(judged), rule.judge(hazy)
-        assert clear.is_complaint or not unclear.is_complaint
-        assert unclear.confidence <= clear.confidence or not unclear.is_complaint
+        assert clear.is_actionable or not unclear.is_actionable
+        assert unclear.confidence <= clear.confidence or not unclear.is_actionable
 
 
 @given(nodes())
@@ -133,7 +133,7 @@ def test_the_same_input_gives_the_same_words(judged: Case) -> None:
     for rule in RULES:
         found = rule.judge(judged)
         assert repr(found) == repr(rule.judge(judged))
-        if found.is_complaint:
+        if found.is_actionable:
             assert found.instructions
             assert found.evidence
             assert 0.0 < found.confidence < 1.0
@@ -145,7 +145,7 @@ def test_without_a_node_no_rule_guesses(judged: Case) -> None:
     """Of a history only what was seen in it is said: heat."""
     for rule in RULES:
         if rule is not thermal_throttled.RULE:
-            assert not rule.judge(replace(judged, node=None)).is_complaint
+            assert not rule.judge(replace(judged, node=None)).is_actionable
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_healthy_hardware_is_no_finding() -> None:
         Signal.NVLINK_ERRORS: 40.0,
     }
     found = RULE.judge(around(working(), {"GPU-0": usual}))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
@@ -82,18 +82,18 @@ def test_a_recent_critical_xid_is_a_finding(code: int) -> None:
 @pytest.mark.parametrize("code", [13, 31, 43, 45])
 def test_a_programs_own_xid_is_no_fault_of_the_hardware(code: int) -> None:
     """However often it comes."""
-    assert not RULE.judge(with_xids(XidLog({code: 50}, code, NOW))).is_complaint
+    assert not RULE.judge(with_xids(XidLog({code: 50}, code, NOW))).is_actionable
 
 
 def test_an_old_xid_is_forgotten() -> None:
     """What was wrong would have shown again."""
-    assert not RULE.judge(with_xids(XidLog({48: 1}, 48, NOW - 2 * DAY))).is_complaint
+    assert not RULE.judge(with_xids(XidLog({48: 1}, 48, NOW - 2 * DAY))).is_actionable
 
 
 def test_an_xid_whose_time_is_not_known_is_less_sure() -> None:
     """A later one came after it, most often in consequence."""
     found = RULE.judge(with_xids(XidLog({48: 1, 45: 1}, 45, NOW - HOUR)))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.confidence == 0.6
     assert found.severity is Severity.MEDIUM
 
@@ -114,9 +114,9 @@ def test_links_that_are_down_are_told_by_the_neighbors() -> None:
     down = {Signal.NVLINK_LINKS_UP: 16.0}
     found = RULE.judge(around(working(), {"GPU-0": down}, others=(gpu(1),)))
     assert "2 of 18 NVLinks are down" in found.summary
-    assert not RULE.judge(around(working(), {"GPU-0": down})).is_complaint
+    assert not RULE.judge(around(working(), {"GPU-0": down})).is_actionable
     everywhere = {"GPU-0": down, "GPU-1": down}
-    assert not RULE.judge(around(working(), everywhere, others=(gpu(1),))).is_complaint
+    assert not RULE.judge(around(working(), everywhere, others=(gpu(1),))).is_actionable
 
 
 def test_links_that_were_trained_anew_count() -> None:
@@ -149,7 +149,7 @@ def test_an_instance_is_as_healthy_as_its_parent() -> None:
     judged = case([window({State.PRODUCTIVE: 10})], JOB, [instance()])
     sick = {"GPU-0": {Signal.RECOVERY_ACTION: 1.0}}
     found = RULE.judge(around(judged, sick, others=(gpu(0),)))
-    assert found.is_complaint
+    assert found.is_actionable
     assert any("-i GPU-0" in each.text for each in found.instructions)
 
 

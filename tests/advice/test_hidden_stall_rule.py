@@ -49,20 +49,20 @@ def test_permuting_devices_changes_neither_culprit_nor_id() -> None:
     assert found.confidence == turned.confidence == windows_turned.confidence
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(3.0, True), (2.99, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(3.0, True), (2.99, False)])
 def test_three_tenths_of_the_time_make_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """A barrier now and then is how collectives work."""
     found = RULE.judge(case([window({STALL: hours, BUSY: 10 - hours})], JOB))
-    assert found.is_complaint == is_complaint
+    assert found.is_actionable == is_actionable
     assert found.abstained is None
 
 
 def test_one_spinning_device_is_enough() -> None:
     """The workload is as fast as its slowest part."""
-    assert RULE.judge(case([window({BUSY: 10}), window({STALL: 10})], JOB)).is_complaint
+    assert RULE.judge(case([window({BUSY: 10}), window({STALL: 10})], JOB)).is_actionable
 
 
 @pytest.mark.parametrize("tier", [Tier.BASIC, Tier.NONE])
@@ -83,8 +83,8 @@ def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
     """Shares are of what is known; confidence is not."""
     clear = RULE.judge(case([window({STALL: 5, BUSY: 5})], JOB))
     hazy = RULE.judge(case([window({STALL: 5, BUSY: 5, State.UNKNOWN: 10})], JOB))
-    assert clear.is_complaint
-    assert hazy.is_complaint
+    assert clear.is_actionable
+    assert hazy.is_actionable
     assert hazy.confidence == pytest.approx(clear.confidence / 2, abs=0.001)
 
 

@@ -50,7 +50,7 @@ def test_waiting_for_the_host_is_inefficient() -> None:
 def test_shares_are_of_the_active_time() -> None:
     """A job that works a third of the time is bound by what binds that third."""
     found = RULE.judge(case([window({HOST: 2, IDLE: 4})], JOB))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.savings.gpus_high == pytest.approx(1 / 3, abs=1e-4)
 
 
@@ -66,7 +66,7 @@ def test_shares_are_of_the_active_time() -> None:
 def test_minor_host_wait_is_no_finding(hours: dict[State, float]) -> None:
     """A start-up, a minority of the work, or a twelfth of all time."""
     found = RULE.judge(case([window(hours)], JOB))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
@@ -81,7 +81,7 @@ def test_the_stronger_cause_is_told_by_its_own_rule() -> None:
     """Three ranks that spin lose more than the one that they wait for."""
     spinning = window({State.HIDDEN_STALL: 6})
     found = RULE.judge(case([spinning, spinning, spinning, window({HOST: 6})], JOB))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.evidence["hypotheses"] == {"hidden_stall": 0.75, "host_bound": 0.25}
     assert found.summary.endswith("; more is lost to hidden stall.")
 
@@ -98,7 +98,7 @@ def test_causes_that_are_alike_stay_unattributed() -> None:
             JOB,
         )
     )
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.evidence["hypotheses"] == {
         "unattributed": 0.556,
         "host_bound": 0.444,
@@ -167,8 +167,8 @@ def test_unknown_time_creates_no_advice(hours: float, unknown: float) -> None:
     times = {HOST: hours, BUSY: 6.0}
     clear = RULE.judge(case([window(times)], JOB))
     hazy = RULE.judge(case([window(times | {State.UNKNOWN: unknown})], JOB))
-    assert hazy.is_complaint == clear.is_complaint
-    assert hazy.confidence <= clear.confidence or not clear.is_complaint
+    assert hazy.is_actionable == clear.is_actionable
+    assert hazy.confidence <= clear.confidence or not clear.is_actionable
 
 
 def test_permuting_devices_permutes_the_advice() -> None:

@@ -28,7 +28,7 @@ def test_held_and_idle_is_a_complaint() -> None:
     assert found.reasons == (Reason.IDLE_HELD,)
     assert found.action is Action.RELEASE
     assert found.summary == "GPU 0: held by llama but idle 100% of the last 2 h."
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.confidence > 0.9
     assert found.risk is Risk.HIGH, "without a past it is that of others: a quarter"
     assert found.evidence["resume_ratio"] == pytest.approx(0.23, abs=0.01)
@@ -60,7 +60,7 @@ def test_nearly_all_of_the_time_must_be_idle(idle_hours: float, kind: str) -> No
     """A few active seconds an hour do not make a GPU used; more do."""
     found = RULE.judge(case([window({HELD: idle_hours, BUSY: 10 - idle_hours})], JOB))
     assert found.kind == kind
-    assert found.is_complaint == (kind == "idle")
+    assert found.is_actionable == (kind == "idle")
 
 
 def test_all_devices_must_be_idle() -> None:
@@ -69,7 +69,7 @@ def test_all_devices_must_be_idle() -> None:
     found = RULE.judge(case([*windows, window({BUSY: 5})], JOB))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPUs 0, 1, 2, 3, 4, 5, 6 and 7: active 100% of the time."
-    assert RULE.judge(case([*windows, window({HELD: 5})], JOB)).is_complaint
+    assert RULE.judge(case([*windows, window({HELD: 5})], JOB)).is_actionable
 
 
 def test_standby_is_meant_to_be_idle() -> None:
@@ -99,8 +99,8 @@ def test_adding_unknown_time_never_creates_advice(
     before = RULE.judge(case([window(hours)], JOB))
     more = hours | {State.UNKNOWN: hours.get(State.UNKNOWN, 0.0) + unknown}
     after = RULE.judge(case([window(more)], JOB))
-    assert after.is_complaint <= before.is_complaint
-    if after.is_complaint:
+    assert after.is_actionable <= before.is_actionable
+    if after.is_actionable:
         assert after.confidence <= before.confidence
 
 
@@ -166,14 +166,14 @@ def test_service_that_always_sleeps_at_these_hours_is_no_news() -> None:
     found = RULE.judge(asleep(at_hours(8, 20, 0.4), 4))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: idle, as at these hours of every day."
-    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 4, hours=6.0)).is_complaint
-    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 1)).is_complaint
+    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 4, hours=6.0)).is_actionable
+    assert RULE.judge(asleep(at_hours(8, 20, 0.4), 1)).is_actionable
 
 
 def test_jobs_have_no_usual_hours() -> None:
     """A job that sleeps at night is forgotten every night."""
     night = case_of([at_hours(8, 20, 0.4)], 4, JOB, windows=[window({HELD: 2.0})])
-    assert RULE.judge(night).is_complaint
+    assert RULE.judge(night).is_actionable
 
 
 def restless(number: int) -> dict[Measure, float]:
@@ -184,7 +184,7 @@ def restless(number: int) -> dict[Measure, float]:
 def test_device_likely_to_work_again_is_not_advised() -> None:
     """By its own past: giving back would cost more than it saves."""
     found = RULE.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})]))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.evidence["resume_ratio"] > 0.7
     assert found.evidence["resume_gaps"] == 96
     assert "likely to work again within 30 min" in found.summary
@@ -193,7 +193,7 @@ def test_device_likely_to_work_again_is_not_advised() -> None:
 def test_cost_of_being_wrong_decides() -> None:
     """Where being wrong costs nothing, all that is idle is told."""
     free = RULE.with_settings(replace(RULE.settings, mistake_seconds=0.0))
-    assert free.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})])).is_complaint
+    assert free.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})])).is_actionable
 
 
 def test_past_of_others_counts_where_there_is_none_of_its_own() -> None:
@@ -245,4 +245,4 @@ def test_workload_active_a_fifth_of_half_an_hour_closes_the_advice(
     owner = workload("notebook", WorkloadClass.NOTEBOOK)
     recent = window({State.IDLE_HELD: idle_hours, State.PRODUCTIVE: 0.5 - idle_hours})
     kept = RULE.relaxed(RULE.conduct(owner).close_ratio)
-    assert kept.judge(case([recent], owner)).is_complaint == is_idle
+    assert kept.judge(case([recent], owner)).is_actionable == is_idle

@@ -60,13 +60,13 @@ def test_others_at_their_limit_are_no_complaint(workload_class: WorkloadClass, w
 
 def test_a_batch_that_fills_the_compute_is_large_enough() -> None:
     """More requests would only wait for the pipes."""
-    assert not RULE.judge(case([decoding(6.0, compute=0.7)], SERVER)).is_complaint
+    assert not RULE.judge(case([decoding(6.0, compute=0.7)], SERVER)).is_actionable
 
 
 def test_idle_time_counts() -> None:
     """A replica that decodes for two hours of a day has no more requests to take together."""
     quiet = window({State.MEMORY_BANDWIDTH_BOUND: 2, State.IDLE_HELD: 22})
-    assert not RULE.judge(case([quiet], SERVER)).is_complaint
+    assert not RULE.judge(case([quiet], SERVER)).is_actionable
 
 
 def test_without_profiling_it_cannot_be_told() -> None:

@@ -38,14 +38,14 @@ def test_full_memory_is_under_provisioned() -> None:
     assert "expandable_segments" in found.instructions[0].text
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(0.5, True), (0.49, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(0.5, True), (0.49, False)])
 def test_a_twentieth_of_the_time_makes_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """Design 5.4: under-provisioned from 0.05 of the time on."""
     found = RULE.judge(case([full(hours)], JOB))
-    assert found.is_complaint == is_complaint
+    assert found.is_actionable == is_actionable
     assert found.abstained is None
 
 
@@ -76,7 +76,7 @@ def test_preallocated_memory_is_no_verdict(
 
 def test_policy_that_states_a_growing_allocator_is_believed() -> None:
     """Then full memory is full memory, however steady."""
-    assert RULE.judge(case([full(10, {0.97: 10.0})], JOB)).is_complaint
+    assert RULE.judge(case([full(10, {0.97: 10.0})], JOB)).is_actionable
 
 
 def test_memory_that_nobody_reads_is_no_verdict() -> None:
@@ -101,4 +101,4 @@ def test_unknown_class_gets_no_advice_on_the_type(holder: Workload | None, actio
     """The trouble is told all the same."""
     found = RULE.judge(case([full(5)], holder))
     assert found.action is action
-    assert found.is_complaint
+    assert found.is_actionable

@@ -36,13 +36,13 @@ def test_waiting_for_the_network_is_inefficient() -> None:
     assert "mpirun -N 2 all_reduce_perf" in texts
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(1.8, True), (1.7, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(1.8, True), (1.7, False)])
 def test_three_tenths_of_the_time_make_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """An exchange now and then is how collectives work."""
-    assert RULE.judge(case([waiting(hours)], JOB)).is_complaint == is_complaint
+    assert RULE.judge(case([waiting(hours)], JOB)).is_actionable == is_actionable
 
 
 def test_savings_are_at_most_what_no_other_cause_took() -> None:

@@ -69,20 +69,20 @@ def test_each_owner_is_told_in_its_own_way(kind: WorkloadKind, expected: str) ->
     assert any(expected in each.text for each in found.instructions)
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(3.0, True), (2.99, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(3.0, True), (2.99, False)])
 def test_three_tenths_of_the_time_make_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """Traffic comes in bursts."""
-    assert RULE.judge(judged(hours)).is_complaint == is_complaint
+    assert RULE.judge(judged(hours)).is_actionable == is_actionable
 
 
 def test_processes_that_are_near_are_no_finding() -> None:
     """It was measured, and all is well."""
     near = {"GPU-0": {Signal.HOST_MEMORY_LOCAL: 1.0}}
     found = RULE.judge(around(fed_from_afar(0), near, topology=TOPOLOGY))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
@@ -97,7 +97,7 @@ def test_none_near_is_a_measurement() -> None:
     kept_away = {"GPU-0": {Signal.CPU_AFFINITY_LOCAL: 0.0}}
     found = RULE.judge(around(fed_from_afar(0), kept_away, topology=TOPOLOGY))
     assert found.abstained is None
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_a_machine_of_one_node_has_nothing_far() -> None:
@@ -110,7 +110,7 @@ def test_without_topology_the_device_knows_its_node() -> None:
     """The number is enough to bind by."""
     one = case([fed_from_afar(5).windows[0]], JOB, [gpu(0, numa_node=1)])
     found = RULE.judge(around(one, FAR))
-    assert found.is_complaint
+    assert found.is_actionable
     assert "numactl --cpunodebind=1 --membind=1" in found.instructions[-1].text
 
 

@@ -56,7 +56,7 @@ def test_two_that_are_crossed_swap() -> None:
     """The one who holds a single GPU does not care which."""
     holdings = held(workload("a"), 1) | held(workload("b"), 3)
     found = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3, holdings=holdings))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.evidence["swaps"] == {"a": "GPU-2"}
     assert found.instructions[1].text.startswith("# a moves first: CUDA_VISIBLE_DEVICES=GPU-2\n")
 
@@ -66,7 +66,7 @@ def test_gpus_of_another_job_of_several_are_not_taken() -> None:
     found = RULE.judge(
         on_node(job(0, 2, traffic=0.5), 1, 3, holdings=held(workload("other"), 1, 3))
     )
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert "no available GPUs" in found.summary
 
 
@@ -83,21 +83,21 @@ def test_gpus_of_another_job_of_several_are_not_taken() -> None:
 def test_nothing_to_gain_is_no_finding(judged: Case, others: tuple[int, ...]) -> None:
     """Hard negatives."""
     found = RULE.judge(on_node(judged, *others))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
 def test_a_free_gpu_with_a_process_that_nobody_knows_is_not_free() -> None:
     """Someone works there."""
     busy = on_node(job(0, 2, traffic=0.5), 1, 3, pids={"GPU-1": (1,), "GPU-3": (2,)})
-    assert not RULE.judge(busy).is_complaint
+    assert not RULE.judge(busy).is_actionable
 
 
 def test_without_traffic_only_a_batch_job_is_taken_to_talk() -> None:
     """With less confidence."""
     batch = RULE.judge(on_node(job(0, 2), 1, 3))
     measured = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3))
-    assert batch.is_complaint
+    assert batch.is_actionable
     assert batch.confidence < measured.confidence
     serving = job(0, 2, holder=workload("api", WorkloadClass.SERVING))
     assert RULE.judge(on_node(serving, 1, 3)).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
@@ -126,4 +126,4 @@ def test_other_boards_are_no_better_set() -> None:
     judged = on_node(job(0, 2, traffic=0.5))
     assert judged.node is not None
     devices = (*judged.devices, gpu(1, name="NVIDIA L4"), gpu(3, name="NVIDIA L4"))
-    assert not RULE.judge(replace(judged, node=replace(judged.node, devices=devices))).is_complaint
+    assert not RULE.judge(replace(judged, node=replace(judged.node, devices=devices))).is_actionable

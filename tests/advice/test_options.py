@@ -137,7 +137,7 @@ def test_low_confidence_speaks_of_no_savings() -> None:
     hours = 24.0
     short = replace(used(), states={State.PRODUCTIVE: round(hours * HOUR)})
     found = judged(case([short], SERVICE))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.confidence < 0.5
     assert found.savings.gpus_high is None
     assert "confidence" in found.savings.reason
@@ -181,7 +181,7 @@ def test_memory_far_too_large_is_offered_less_of_it() -> None:
     assert found.action is Action.CHANGE_GPU_TYPE
     assert [option.target for option in found.options] == ["H100-SXM5-80GB"]
     # No one sells one that is as fast with less memory.
-    assert not rule.judge(case([well_used], workload())).is_complaint
+    assert not rule.judge(case([well_used], workload())).is_actionable
 
 
 @pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])

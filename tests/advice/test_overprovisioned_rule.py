@@ -56,14 +56,14 @@ def test_gpu_that_several_share_is_no_affair_of_one() -> None:
     assert found.kind is FindingKind.OPTIMIZED
 
 
-@pytest.mark.parametrize(("compute", "is_complaint"), [(0.43, True), (0.44, False), (0.9, False)])
+@pytest.mark.parametrize(("compute", "is_actionable"), [(0.43, True), (0.44, False), (0.9, False)])
 def test_half_of_the_device_must_be_free(
     compute: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """Of the largest need, its margin included."""
     found = RULE.judge(case([used({compute: WEEK}, {0.1: WEEK})], SERVICE))
-    assert found.is_complaint == is_complaint
+    assert found.is_actionable == is_actionable
     assert found.abstained is None
 
 
@@ -73,7 +73,7 @@ def test_memory_is_a_reason_only_where_every_device_has_it_free() -> None:
     fullest = used({0.1: WEEK}, {0.5: WEEK})
     assert len(RULE.judge(case([SMALL, fuller], SERVICE)).reasons) == 2
     inefficient = RULE.judge(case([SMALL, fullest], SERVICE))
-    assert not inefficient.is_complaint
+    assert not inefficient.is_actionable
 
 
 def test_sureness_grows_with_the_distance_from_the_threshold() -> None:
@@ -91,8 +91,8 @@ def test_sureness_grows_with_the_distance_from_the_threshold() -> None:
 def test_every_device_must_be_too_large() -> None:
     """The smallest GPU of a workload must do for its busiest rank."""
     busy = used({0.9: WEEK}, {0.1: WEEK})
-    assert not RULE.judge(case([SMALL, busy], SERVICE)).is_complaint
-    assert RULE.judge(case([SMALL, SMALL], SERVICE)).is_complaint
+    assert not RULE.judge(case([SMALL, busy], SERVICE)).is_actionable
+    assert RULE.judge(case([SMALL, SMALL], SERVICE)).is_actionable
 
 
 def test_never_over_while_memory_is_under() -> None:
@@ -102,7 +102,7 @@ def test_never_over_while_memory_is_under() -> None:
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "Under pressure, so not too large."
     # One device under pressure speaks for all of the workload.
-    assert not RULE.judge(case([SMALL, pressed], SERVICE)).is_complaint
+    assert not RULE.judge(case([SMALL, pressed], SERVICE)).is_actionable
 
 
 def test_batch_job_gets_no_smaller_device() -> None:
@@ -115,7 +115,7 @@ def test_batch_job_gets_no_smaller_device() -> None:
 def test_unknown_class_gets_no_options(holder: Workload | None) -> None:
     """That it is too large is said; into what to change it is not."""
     found = RULE.judge(case([SMALL], holder))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.options == ()
     assert found.action is Action.NONE
     assert found.risk is Risk.UNKNOWN
@@ -167,7 +167,7 @@ def test_little_activity_is_no_verdict() -> None:
 def test_short_history_is_not_believed() -> None:
     """A day of low load says little about a week."""
     day = RULE.judge(case([used({0.1: 24}, {0.1: 24}, 24)], SERVICE))
-    assert day.is_complaint
+    assert day.is_actionable
     assert day.confidence < 0.2
 
 
@@ -196,4 +196,4 @@ def test_work_on_media_engines_has_no_size() -> None:
     found = RULE.judge(replace(case([SMALL], SERVICE), node=node))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     quiet = Node(readings={"GPU-0": Reading("GPU-0", 0, {Signal.ENCODER: 0.01})})
-    assert RULE.judge(replace(case([SMALL], SERVICE), node=quiet)).is_complaint
+    assert RULE.judge(replace(case([SMALL], SERVICE), node=quiet)).is_actionable

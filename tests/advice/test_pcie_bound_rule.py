@@ -47,4 +47,4 @@ def test_a_service_keeps_its_weights_on_the_gpu() -> None:
 
 def test_a_minority_of_the_work_is_no_complaint() -> None:
     """Copies at the start of each epoch."""
-    assert not RULE.judge(case([window({LINK: 2, BUSY: 4})], JOB)).is_complaint
+    assert not RULE.judge(case([window({LINK: 2, BUSY: 4})], JOB)).is_actionable

@@ -58,35 +58,35 @@ def test_the_bridge_that_is_narrow_is_named_and_one_that_is_old_is_no_fault() ->
 def test_a_link_that_is_slow_at_rest_is_no_finding() -> None:
     """Idle GPUs train their links down (NVSentinel#890)."""
     found = RULE.judge(around(degraded(0, active=1, idle=9), SLOW))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
 def test_lanes_that_are_missing_at_rest_only_are_no_finding() -> None:
     """What is left of the time beyond rest is what counts."""
-    assert not RULE.judge(around(degraded(9, active=1, idle=9), NARROW)).is_complaint
-    assert RULE.judge(around(degraded(10, active=1, idle=9), NARROW)).is_complaint
+    assert not RULE.judge(around(degraded(9, active=1, idle=9), NARROW)).is_actionable
+    assert RULE.judge(around(degraded(10, active=1, idle=9), NARROW)).is_actionable
 
 
 def test_a_slow_link_counts_by_the_time_at_work() -> None:
     """A GPU that works one hour of ten is as badly off in that hour."""
-    assert RULE.judge(around(degraded(1, active=1, idle=9), SLOW)).is_complaint
+    assert RULE.judge(around(degraded(1, active=1, idle=9), SLOW)).is_actionable
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(5.0, True), (4.99, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(5.0, True), (4.99, False)])
 def test_half_of_the_time_at_work_makes_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """A link that trains up late is none."""
-    assert RULE.judge(around(degraded(hours), SLOW)).is_complaint == is_complaint
+    assert RULE.judge(around(degraded(hours), SLOW)).is_actionable == is_actionable
 
 
 def test_a_slot_of_an_older_generation_is_what_it_is() -> None:
     """Board and slot allow generation 4 together, and that is what runs."""
     slot = replace(degraded(0), devices=(gpu(0, pcie_generation_maximum=4),))
     found = RULE.judge(around(slot, {"GPU-0": {Signal.PCIE_LINK_GENERATION: 4.0}}))
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_without_both_ends_of_the_comparison_nobody_can_tell() -> None:
@@ -102,7 +102,7 @@ def test_without_both_ends_of_the_comparison_nobody_can_tell() -> None:
 
 def test_a_minute_at_work_is_needed() -> None:
     """A short burst finds a link that has not trained up yet."""
-    assert not RULE.judge(around(degraded(0.01, active=0.01, idle=9), SLOW)).is_complaint
+    assert not RULE.judge(around(degraded(0.01, active=0.01, idle=9), SLOW)).is_actionable
 
 
 def test_a_workload_at_rest_is_no_proof_of_a_mended_link() -> None:
@@ -111,12 +111,12 @@ def test_a_workload_at_rest_is_no_proof_of_a_mended_link() -> None:
     paused = RULE.judge(around(resting, NARROW))
     assert paused.reasons == (Reason.INSUFFICIENT_DATA,)
     mended = RULE.judge(around(resting))
-    assert not mended.is_complaint
+    assert not mended.is_actionable
     assert mended.abstained is None
 
 
 def test_a_gpu_that_nobody_holds_has_nobody_to_slow_down() -> None:
     """What was read of it as work, whatever it was, is over."""
     free = replace(degraded(10), workload=None)
-    assert RULE.judge(around(free, NARROW, pids={"GPU-0": (7,)})).is_complaint
-    assert not RULE.judge(around(free, NARROW)).is_complaint
+    assert RULE.judge(around(free, NARROW, pids={"GPU-0": (7,)})).is_actionable
+    assert not RULE.judge(around(free, NARROW)).is_actionable

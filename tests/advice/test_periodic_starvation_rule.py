@@ -8,7 +8,7 @@ import pytest
 from cases import case, window
 from readings import HOUR, workload
 from recordings import START, replayed
-from rightsizer.advice.engine import complaints
+from rightsizer.advice.engine import actionable
 from rightsizer.advice.rules.periodic_starvation import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.state import Observation, State
@@ -41,14 +41,14 @@ def test_a_starved_gpu_is_named_with_period_and_duty() -> None:
 @pytest.mark.parametrize("fed", [starved(busy=0.8), starved(hours=2.0)])
 def test_short_or_rare_pauses_are_no_finding(fed: Window) -> None:
     """Busy for most of each cycle, or in cycles for a third of the time."""
-    assert not RULE.judge(case([fed], workload())).is_complaint
+    assert not RULE.judge(case([fed], workload())).is_actionable
 
 
 def test_a_service_works_as_its_requests_come() -> None:
     """Its pace is not of its own making."""
     server = workload(workload_class=WorkloadClass.SERVING)
     found = RULE.judge(case([starved()], server))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert "a service works as its requests come" in found.summary
 
 
@@ -65,7 +65,7 @@ def test_a_recording_of_periodic_starvation_is_a_finding(
     """Busy one second in four, or a saw-tooth: by utilization alone."""
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
-    found = {each.rule: each for each in complaints(replayed(tmp_path / "log.csv").findings)}
+    found = {each.rule: each for each in actionable(replayed(tmp_path / "log.csv").findings)}
 
     assert "GPU-0: fed too little 9" in found["periodic_starvation"].summary
     assert expected in found["periodic_starvation"].summary

@@ -160,7 +160,7 @@ def test_thresholds_decide_what_is_a_finding() -> None:
     cases = [case([stalled], workload("llama")), case([stalled], workload("other"))]
     judged = judge_all(lambda _: cases, (RULE,), tuned=configured().with_thresholds)
 
-    assert [each.finding.is_complaint for each in judged] == [True, False]
+    assert [each.finding.is_actionable for each in judged] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_ignored_finding_names_its_reason() -> None:
     later = configured().suppressed([mine], EPOCH + 32 * DAY)
 
     assert [each.may_open for each in found] == [False, True, True]
-    assert found[0].finding.is_complaint
+    assert found[0].finding.is_actionable
     assert found[0].finding.evidence["excluded"] == "ignored until 2026-02-01: launch (ada)"
     assert later[0].may_open
     assert later[0].finding == mine.finding

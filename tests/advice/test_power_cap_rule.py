@@ -63,21 +63,21 @@ def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
 def test_work_that_follows_the_clock_keeps_its_limit(state: State) -> None:
     """Arithmetic pays for every watt less."""
     found = RULE.judge(around(drawing(660.0, state)))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
 def test_a_limit_above_the_draw_saves_nothing() -> None:
     """Decoding draws 137 to 300 W of an H200's 700 (arXiv:2605.11999)."""
     found = RULE.judge(around(drawing(300.0)))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert "draws too little" in found.summary
 
 
 def test_a_limit_is_lowered_once() -> None:
     """Advice that was followed is not given again."""
     lowered = {"GPU-0": {Signal.POWER_LIMIT_WATTS: 560.0}}
-    assert not RULE.judge(around(drawing(556.0), lowered)).is_complaint
+    assert not RULE.judge(around(drawing(556.0), lowered)).is_actionable
 
 
 def test_idle_time_saves_nothing() -> None:

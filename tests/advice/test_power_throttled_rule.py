@@ -50,7 +50,7 @@ def test_a_lowered_limit_is_restored_to_the_default() -> None:
 def test_work_at_the_default_limit_is_no_complaint() -> None:
     """Dense matrix products take an H100 there by themselves."""
     found = RULE.judge(around(throttled(10)))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
     assert "dense compute gets there by itself" in found.summary
 
@@ -58,17 +58,17 @@ def test_work_at_the_default_limit_is_no_complaint() -> None:
 def test_a_limit_that_costs_no_time_is_left_alone() -> None:
     """The one who lowered it for a memory-bound load is not asked to raise it again."""
     found = RULE.judge(around(throttled(5, State.MEMORY_BANDWIDTH_BOUND), CAPPED))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(1.0, True), (0.99, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(1.0, True), (0.99, False)])
 def test_a_tenth_of_the_time_makes_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """Peaks touch the limit now and then."""
-    assert RULE.judge(around(throttled(hours), CAPPED)).is_complaint == is_complaint
+    assert RULE.judge(around(throttled(hours), CAPPED)).is_actionable == is_actionable
 
 
 def test_without_the_limits_nobody_can_tell() -> None:
@@ -83,7 +83,7 @@ def test_an_instance_is_held_down_by_its_parents_limit() -> None:
     judged = replace(throttled(5), devices=(instance(),))
     judged = replace(judged, windows=(replace(judged.windows[0], uuid="MIG-0"),))
     found = RULE.judge(around(judged, others=(gpu(0),), values=CAPPED))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.culprits == ("MIG-0",)
     assert found.instructions[0].text == "nvidia-smi -i GPU-0 -pl 700"
 
@@ -93,7 +93,7 @@ def test_a_pause_in_the_work_closes_no_advice() -> None:
     resting = case([window({State.COMPUTE_BOUND: 0.05, State.IDLE_HELD: 0.45})], JOB)
     assert RULE.judge(around(resting, CAPPED)).reasons == (Reason.INSUFFICIENT_DATA,)
     restored = RULE.judge(around(resting))
-    assert not restored.is_complaint
+    assert not restored.is_actionable
     assert restored.abstained is None
 
 

@@ -80,7 +80,7 @@ def test_collectives_do_not_make_kernels_long() -> None:
     waiting = kernel("nccl", count=10, seconds=5.0, is_collective=True)
     finding = launch_bound.RULE.judge([profile(device(time=WAITS, kernels=(waiting, SHORT)))])
 
-    assert finding.is_complaint
+    assert finding.is_actionable
 
 
 def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
@@ -101,7 +101,7 @@ def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
     assert finding.evidence["spans"] == {"DataLoader": 0.6}
     assert finding.evidence["saved_seconds_per_step_high"] == 0.05
     assert finding.evidence["saved_seconds_per_step_low"] == 0.025
-    assert not launch_bound.RULE.judge([found]).is_complaint
+    assert not launch_bound.RULE.judge([found]).is_actionable
 
 
 def test_a_loader_that_works_beside_the_gpu_is_no_trouble() -> None:
@@ -200,7 +200,7 @@ def test_wall_times_compare_ranks_where_they_are_known() -> None:
     shifted = profile(*late.devices, source="late.json", rank=1, world_size=2, start=30_000_000)
 
     assert rank_imbalance.RULE.judge([early, shifted]).culprits == ("rank 1, GPU 0",)
-    assert not rank_imbalance.RULE.judge(_ranks(50.0, 50.0)).is_complaint
+    assert not rank_imbalance.RULE.judge(_ranks(50.0, 50.0)).is_actionable
 
 
 def test_ranks_that_take_turns_at_being_late_are_no_stragglers() -> None:
@@ -256,7 +256,7 @@ def test_settings_move_thresholds() -> None:
     """A rule with an operator's settings judges by them."""
     rule = launch_bound.RULE.with_settings(launch_bound.ProfileLaunchBoundSettings(on_ratio=0.9))
 
-    assert not rule.judge([profile(device(time=WAITS, kernels=(SHORT,)))]).is_complaint
+    assert not rule.judge([profile(device(time=WAITS, kernels=(SHORT,)))]).is_actionable
 
 
 def test_names_and_ids_are_each_rules_own() -> None:

@@ -109,7 +109,7 @@ def test_no_cause_gives_more_than_its_own_time_and_the_idle_time_it_explains(
     kinds = {host_bound.RULE.name: SpanKind.LOADER, storage_bound.RULE.name: SpanKind.CHECKPOINT}
     for rule in PROFILE_RULES:
         finding = rule.judge([found])
-        if not finding.is_complaint:
+        if not finding.is_actionable:
             continue
         ratio, step = _given(finding)
         idle = [each.time.host_wait_seconds + each.time.other_idle_seconds for each in device.steps]

@@ -49,7 +49,7 @@ def test_a_loader_in_the_training_process_is_found() -> None:
 
     assert alone.action is Action.FIX_INPUT_PIPELINE
     assert "_SingleProcessDataLoaderIter" in alone.summary
-    assert not four.is_complaint
+    assert not four.is_actionable
     assert four.abstained is None
 
 
@@ -68,7 +68,7 @@ def test_a_small_model_in_eager_mode_is_launch_bound(gpu: str) -> None:
     """154 kernels of 8 µs in 7.6 ms; graphs or fusion are the remedy."""
     found = _findings(_folder() / f"pytorch/tracelens_{gpu}_vit_nsfw.json.gz")
 
-    assert [name for name, each in found.items() if each.is_complaint] == ["launch_bound"]
+    assert [name for name, each in found.items() if each.is_actionable] == ["launch_bound"]
     assert found["launch_bound"].action is Action.ENABLE_CUDA_GRAPHS
 
 
@@ -108,7 +108,7 @@ def test_collectives_that_nothing_hides_are_found() -> None:
     """Send and receive kernels are 65% of the kernels' time, and half of all time."""
     found = _findings(_folder() / "pytorch/hta_multirank")
 
-    assert [name for name, each in found.items() if each.is_complaint] == ["communication_bound"]
+    assert [name for name, each in found.items() if each.is_actionable] == ["communication_bound"]
 
 
 def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
@@ -128,7 +128,7 @@ def test_a_product_in_too_few_blocks_is_found() -> None:
 
 
 def _complaints(name: str) -> list[Finding]:
-    return [each for each in _findings(_folder() / name).values() if each.is_complaint]
+    return [each for each in _findings(_folder() / name).values() if each.is_actionable]
 
 
 @pytest.mark.parametrize("name", QUIET)
@@ -136,4 +136,4 @@ def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
     """No complaint at all; each rule says fine, or why it cannot say."""
     found = _findings(_folder() / name)
 
-    assert [rule for rule, each in found.items() if each.is_complaint] == []
+    assert [rule for rule, each in found.items() if each.is_actionable] == []

@@ -85,7 +85,7 @@ def test_power_tells_where_busy_does_not() -> None:
 def test_changing_stragglers_are_not_named() -> None:
     """Inputs of unequal length make each one the last at times."""
     found = RULE.judge(case([rank({WORK: 1.0}, 0.7)] * 3, JOB))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.culprits == ()
     assert "which one lags changes" in found.summary
 
@@ -99,14 +99,14 @@ def test_bottleneck_of_the_straggler_is_named() -> None:
 
 def test_one_gpu_has_no_ranks() -> None:
     """There is nothing to compare it with."""
-    assert not RULE.judge(case([rank({WORK: 1.0})], JOB)).is_complaint
+    assert not RULE.judge(case([rank({WORK: 1.0})], JOB)).is_actionable
 
 
 def test_balance_is_no_complaint() -> None:
     """A tenth of an hour out of balance is a start-up."""
     calm = window({WORK: 1.0}, conditions={Condition.RANK_IMBALANCE: HOUR // 10})
     found = RULE.judge(case([calm, calm], JOB))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
@@ -131,7 +131,7 @@ def test_one_gpu_without_a_known_holder_is_no_job_of_one() -> None:
     """Nothing says that it has no peer, and so nothing is claimed."""
     found = RULE.judge(case([rank({STALL: 1.0}, 1.0)]))
     assert found.abstained == "who holds the GPU is not known, and so not with which others"
-    assert not RULE.judge(case([rank({STALL: 1.0}, 1.0)], JOB)).is_complaint
+    assert not RULE.judge(case([rank({STALL: 1.0}, 1.0)], JOB)).is_actionable
 
 
 def test_time_in_which_ranks_were_not_compared_does_not_count() -> None:

@@ -138,7 +138,7 @@ def test_findings_have_no_grace() -> None:
     found = findings([case([short], JOB)])
     assert [each.rule for each in found] == [rule.name for rule in RULES]
     by_rule = {each.rule: each for each in found}
-    assert by_rule["hidden_stall"].is_complaint
+    assert by_rule["hidden_stall"].is_actionable
     assert by_rule["overprovisioned"].abstained is not None
     assert not judge(short, short).may_open
 

@@ -177,7 +177,7 @@ def test_other_owners_start_a_daemon() -> None:
     chat = replace(CHAT, kind=WorkloadKind.CONTAINER)
     one = on_gpu(0, chat)
     found = beside(replace(one, devices=(gpu(0, board="T4"),)), on_gpu(1, RANK))
-    assert not found.is_complaint  # Not the same board.
+    assert not found.is_actionable  # Not the same board.
     cases = [
         replace(each, devices=(gpu(at, board="T4"),))
         for at, each in enumerate((one, on_gpu(1, RANK)))
@@ -251,8 +251,8 @@ def test_unknown_time_never_creates_advice(compute: float, unknown: float) -> No
         RULE.judge(case_of([steady(0.2, **SMALL)], 2, CHAT, windows=[each]))
         for each in (clear, hazy)
     )
-    assert after.is_complaint <= before.is_complaint
-    assert not after.is_complaint or after.confidence <= before.confidence
+    assert after.is_actionable <= before.is_actionable
+    assert not after.is_actionable or after.confidence <= before.confidence
 
 
 def test_same_input_gives_the_same_words() -> None:

@@ -74,12 +74,12 @@ def test_periodic_checkpoints_are_how_training_works() -> None:
     """A few minutes in each hour."""
     hourly = window({STORAGE: 0.5, BUSY: 5.5}, blocks=blocks(([0.98] * 11 + [0.14]) * 6))
     found = RULE.judge(case([hourly], JOB))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.summary == "GPU 0: held up by storage 8% of the active time."
 
 
 def test_a_lower_threshold_takes_more_for_a_complaint() -> None:
     """It is a setting, and advice that is open looks through a relaxed one."""
     found = case([window({STORAGE: 2.4, BUSY: 3.6})], JOB)
-    assert not RULE.judge(found).is_complaint
-    assert RULE.relaxed(0.6).judge(found).is_complaint
+    assert not RULE.judge(found).is_actionable
+    assert RULE.relaxed(0.6).judge(found).is_actionable

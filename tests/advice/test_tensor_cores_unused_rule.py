@@ -49,7 +49,7 @@ def test_short_work_says_nothing() -> None:
 
 def test_a_minority_of_fp32_work_is_no_complaint() -> None:
     """An optimizer step in FP32 beside products in BF16."""
-    assert not RULE.judge(case([single_precision(2.0)], JOB)).is_complaint
+    assert not RULE.judge(case([single_precision(2.0)], JOB)).is_actionable
 
 
 def test_without_profiling_it_cannot_be_told() -> None:

@@ -54,23 +54,23 @@ def test_a_power_brake_is_not_heat() -> None:
     """The server's power supply pulls it."""
     brake = {"GPU-0": {Signal.CLOCK_EVENT_REASONS: float(ClockEvent.HW_POWER_BRAKE_SLOWDOWN)}}
     found = RULE.judge(around(slowed(5, Condition.HARDWARE_SLOWDOWN), brake))
-    assert found.is_complaint
+    assert found.is_actionable
     assert "power brake is on" in found.summary
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(1.0, True), (0.99, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(1.0, True), (0.99, False)])
 def test_a_tenth_of_the_time_makes_a_finding(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """A hot minute is none."""
-    assert RULE.judge(around(slowed(hours), HOT)).is_complaint == is_complaint
+    assert RULE.judge(around(slowed(hours), HOT)).is_actionable == is_actionable
 
 
 def test_a_hot_gpu_that_keeps_its_clock_is_fine() -> None:
     """Temperature alone costs nothing."""
     found = RULE.judge(around(slowed(0), HOT))
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.abstained is None
 
 
@@ -98,4 +98,4 @@ def test_heat_on_one_gpu_and_a_brake_on_another_are_both_named() -> None:
 
 def test_conditions_of_a_history_are_enough() -> None:
     """What was seen was seen, whatever stands now."""
-    assert RULE.judge(slowed(5)).is_complaint
+    assert RULE.judge(slowed(5)).is_actionable

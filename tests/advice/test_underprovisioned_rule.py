@@ -47,14 +47,14 @@ def test_short_of_bandwidth_is_no_matter_of_compute() -> None:
     assert found.reasons == (Reason.GPU_UNDERPROVISIONED,)
 
 
-@pytest.mark.parametrize(("hours", "is_complaint"), [(0.5, True), (0.49, False)])
+@pytest.mark.parametrize(("hours", "is_actionable"), [(0.5, True), (0.49, False)])
 def test_a_twentieth_of_the_time_is_too_often(
     hours: float,
-    is_complaint: bool,  # noqa: FBT001 - a case.
+    is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """As with memory."""
     found = RULE.judge(case([short(hours)], SERVICE))
-    assert found.is_complaint == is_complaint
+    assert found.is_actionable == is_actionable
     assert found.abstained is None
 
 
@@ -73,7 +73,7 @@ def test_job_at_its_limit_is_well_used() -> None:
 def test_unknown_class_is_told_but_not_what_to_buy() -> None:
     """Who waits, waits; what would help depends on what it is."""
     found = RULE.judge(case([short(5)], replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.options == ()
     assert found.action is Action.NONE
 
@@ -90,13 +90,13 @@ def test_unknown_time_never_creates_advice(hours: float, unknown: float) -> None
     """It makes no complaint surer."""
     before = RULE.judge(case([short(hours)], SERVICE))
     after = RULE.judge(case([short(hours, unknown=unknown)], SERVICE))
-    assert after.is_complaint <= before.is_complaint
-    assert not after.is_complaint or after.confidence <= before.confidence
+    assert after.is_actionable <= before.is_actionable
+    assert not after.is_actionable or after.confidence <= before.confidence
 
 
 @given(st.floats(0.0, 10.0), st.floats(0.0, 10.0))
 def test_more_pressure_is_never_less_of_a_complaint(one: float, other: float) -> None:
     """Monotone in the time that someone waited."""
     low, high = sorted((one, other))
-    found = [RULE.judge(case([short(each)], SERVICE)).is_complaint for each in (low, high)]
+    found = [RULE.judge(case([short(each)], SERVICE)).is_actionable for each in (low, high)]
     assert found[0] <= found[1]

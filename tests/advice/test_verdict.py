@@ -72,7 +72,7 @@ def test_abstention_says_why() -> None:
     found = subject.abstain("only 3 s of telemetry", Reason.INSUFFICIENT_DATA)
     assert found.abstained == "only 3 s of telemetry"
     assert found.summary == "No verdict: only 3 s of telemetry."
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.confidence == 0.0
 
 

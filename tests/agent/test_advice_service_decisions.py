@@ -166,7 +166,7 @@ def test_policies_guide_what_is_said(advice_node: AdviceNode) -> None:
     )
     guided.advice_service.recommend()
     complaints = [
-        each.finding for each in guided.recommender.judgements if each.finding.is_complaint
+        each.finding for each in guided.recommender.judgements if each.finding.is_actionable
     ]
 
     assert guided.advice_service.advice == ()

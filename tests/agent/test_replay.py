@@ -186,7 +186,7 @@ def test_the_verdict_names_what_was_true(
     result = replayed(write_states(tmp_path / "log.csv", (state, lasting), interval_seconds=10))
 
     assert verdict(result, rule).reasons == (reason,)
-    assert [finding.rule for finding in result.findings if finding.is_complaint] == [rule]
+    assert [finding.rule for finding in result.findings if finding.is_actionable] == [rule]
     assert (result.advice == ()) == (state is State.HIDDEN_STALL)
 
 
@@ -194,7 +194,7 @@ def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
     """What is told is for how long it has been idle, and when it will be told of."""
     found = verdict(replayed(write_states(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
 
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert "so far; a recommendation opens after 2 h." in found.summary
 
 
@@ -203,7 +203,7 @@ def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
     log = write_states(tmp_path / "log.csv", (State.COMPUTE_BOUND, 3 * HOUR), interval_seconds=10)
     result = replayed(log)
 
-    assert [finding for finding in result.findings if finding.is_complaint] == []
+    assert [finding for finding in result.findings if finding.is_actionable] == []
     assert result.advice == ()
 
 
@@ -352,7 +352,7 @@ def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:
     assert [summary.window.accounted for summary in result.devices] == [0]
     judged = {finding.rule for finding in result.findings if not finding.abstained}
     assert judged <= by_facts | {"hardware_unhealthy"}
-    assert not any(finding.is_complaint for finding in result.findings)
+    assert not any(finding.is_actionable for finding in result.findings)
 
 
 def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
@@ -364,8 +364,8 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     source.close()
     findings, advice = run_offline(tmp_path / "history.db", Settings())
 
-    assert [(finding.rule, finding.id) for finding in findings if finding.is_complaint] == [
-        (finding.rule, finding.id) for finding in result.findings if finding.is_complaint
+    assert [(finding.rule, finding.id) for finding in findings if finding.is_actionable] == [
+        (finding.rule, finding.id) for finding in result.findings if finding.is_actionable
     ]
     assert [each.id for each in advice] == [each.id for each in result.advice]
     assert not list(tmp_path.glob(".*"))

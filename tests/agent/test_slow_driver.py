@@ -24,7 +24,7 @@ def log_lines(*snapshots: Snapshot) -> list[dict[str, object]]:
     log = SlowDriverLog(get_logger())
     with capture_logs() as lines:
         for each in snapshots:
-            log.tell(each)
+            log.log(each)
     return [dict(line) for line in lines]
 
 

@@ -21,7 +21,7 @@ def log_reasons(*troubles: str | None) -> list[str]:
     log = SourceLog(get_logger())
     with capture_logs() as lines:
         for second, trouble in enumerate(troubles):
-            log.tell(Snapshot(second * SECOND, second * SECOND, SECOND, (), {}, trouble=trouble))
+            log.log(Snapshot(second * SECOND, second * SECOND, SECOND, (), {}, trouble=trouble))
     return [line.get("reason", "back") for line in lines]
 
 
@@ -55,7 +55,7 @@ def logged(*rounds: set[int]) -> list[dict[str, Any]]:
         for second, away in enumerate(rounds):
             time = second * SECOND
             down = {GPUS[index].uuid: LOST for index in away}
-            log.tell(Snapshot(NOW + time, time, SECOND, GPUS, {}, down=down))
+            log.log(Snapshot(NOW + time, time, SECOND, GPUS, {}, down=down))
     return [dict(line) for line in lines]
 
 
@@ -117,5 +117,5 @@ def test_instances_go_with_their_board() -> None:
     )
     down = {each.uuid: LOST for each in (board, *parts)}
     with capture_logs() as lines:
-        SourceLog(get_logger()).tell(Snapshot(NOW, 0, SECOND, (board, *parts), {}, down=down))
+        SourceLog(get_logger()).log(Snapshot(NOW, 0, SECOND, (board, *parts), {}, down=down))
     assert [line["gpu"] for line in lines] == ["GPU 0"]

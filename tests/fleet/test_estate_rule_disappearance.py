@@ -100,7 +100,7 @@ def test_nothing_that_is_lost_is_well() -> None:
     """A verdict for the pool, so that advice on it can close."""
     (found,) = judged().values()
     assert found.abstained is None
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_a_reboot_is_no_loss() -> None:
@@ -111,7 +111,7 @@ def test_a_reboot_is_no_loss() -> None:
 def test_a_node_without_a_list_of_nodes_may_have_been_given_back() -> None:
     """It is a finding, and not sure enough for advice."""
     found = judged(lost("away", 0, 48.0, scheduler=None), listed=False)["node/away"]
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.confidence < RULE.conduct().minimum_confidence_ratio
     assert "unless it was given back" in found.summary
 

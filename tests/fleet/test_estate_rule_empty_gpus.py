@@ -36,7 +36,7 @@ def test_an_empty_node_is_one_line() -> None:
     """With since when, what it is worth, and how to drain it."""
     found = judged(node(1))
     assert found.keys() == {"node/p-1", "pool/p"}
-    assert not found["pool/p"].is_complaint
+    assert not found["pool/p"].is_actionable
     line = found["node/p-1"]
     assert line.summary == (
         "p-1 of p: 8 GPUs empty for 8 d, since 2026-01-07 00:00 UTC: drain and return it."
@@ -61,9 +61,9 @@ def test_empty_gpus_beside_others_are_one_line_a_pool() -> None:
 
 def test_gpu_empty_for_an_hour_is_no_finding() -> None:
     """Nor what work waits for."""
-    assert not judged(node(1, 3.0))["pool/p"].is_complaint
+    assert not judged(node(1, 3.0))["pool/p"].is_actionable
     waiting = (WaitingWork("ml/next", "p", 8.0),)
-    assert not judged(node(1), waiting)["pool/p"].is_complaint
+    assert not judged(node(1), waiting)["pool/p"].is_actionable
 
 
 def test_many_empty_nodes_are_one_line() -> None:

@@ -47,7 +47,7 @@ def test_jobs_that_were_seen_are_enough_to_tell() -> None:
     """What ran here once comes again; it is less urgent than what waits."""
     job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
     found = judged(view([PARTS], [job, service("api", "parts-0", 2)]))
-    assert found.is_complaint
+    assert found.is_actionable
     assert found.severity is Severity.LOW
     assert "jobs that were seen take 4" in found.summary
 
@@ -80,14 +80,14 @@ def test_slurm_packs_its_own_way() -> None:
 )
 def test_request_too_large_for_the_free_gpus_is_no_fragmentation(waiting: WaitingWork) -> None:
     """One GPU fits anywhere, and six are not free at all."""
-    assert not judged(view([PARTS], [service("api", "parts-0", 2)], [waiting])).is_complaint
+    assert not judged(view([PARTS], [service("api", "parts-0", 2)], [waiting])).is_actionable
 
 
 def test_brief_fragmentation_is_no_finding() -> None:
     """Scattered just now, and whole for most of the hours."""
     whole = {node: hours(steady(4.0 if node == "parts-0" else 0.0)) for node in FREE}
     found = judged(view([replace(PARTS, node_free=whole)], (), [NEXT]))
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_nodes_that_nobody_saw_say_nothing() -> None:
@@ -100,8 +100,8 @@ def test_nobody_misses_what_was_never_needed() -> None:
     """A pool that is too large is told by another rule; unless work waits."""
     large = pool("parts", steady(14.0), free=dict.fromkeys(FREE, 3))
     job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
-    assert not judged(view([large], [job])).is_complaint
-    assert judged(view([large], [job], [NEXT])).is_complaint
+    assert not judged(view([large], [job])).is_actionable
+    assert judged(view([large], [job], [NEXT])).is_actionable
 
 
 def test_a_job_larger_than_a_node_wants_whole_nodes() -> None:

@@ -51,7 +51,7 @@ def test_the_peak_within_the_hour_counts() -> None:
     """A mean of little says nothing of the moment at which all were held."""
     quiet = pool("bursts", steady(2.0))
     burst = replace(quiet, held_peak=hours(lambda hour: 31.0 if hour == 100 else 2.0))
-    assert not judged(burst).is_complaint
+    assert not judged(burst).is_actionable
 
 
 def test_a_little_room_is_no_waste() -> None:
@@ -64,22 +64,22 @@ def test_a_little_room_is_no_waste() -> None:
 def test_work_that_waits_needs_what_is_there() -> None:
     """Never too large while someone asks for more."""
     one = pool("spare", restless(8, 16))
-    assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_complaint
-    assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_complaint
+    assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_actionable
+    assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_actionable
 
 
 def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
     """Had it wanted one that has a whole node free, it would be there."""
     anywhere = WaitingWork("ml/next", "", 8.0)
     roomy = pool("spare", restless(8, 16))
-    assert judged(view([roomy], waiting=[anywhere])).is_complaint
+    assert judged(view([roomy], waiting=[anywhere])).is_actionable
     thin = pool("spare", restless(8, 16), free=dict.fromkeys(roomy.size_by_node, 4))
-    assert not judged(view([thin], waiting=[anywhere])).is_complaint
+    assert not judged(view([thin], waiting=[anywhere])).is_actionable
 
 
 def test_growing_pool_is_not_reduced() -> None:
     """Half of it was never held, and in a month all of it will be."""
-    assert not judged(pool("filling", growing(10.0, 1.0))).is_complaint
+    assert not judged(pool("filling", growing(10.0, 1.0))).is_actionable
 
 
 @pytest.mark.parametrize("days", [3.0, 5.9])

@@ -53,7 +53,7 @@ def test_those_that_never_work_at_once_take_turns() -> None:
     found = judged([day, night])
     assert found.action is Action.SHARE_TIMESLICE
     assert found.reasons == (Reason.SHARING_CANDIDATE_TIME_SLICE,)
-    assert not judged([notebook(at, compute=by_day(0.8, 0.0)) for at in range(2)]).is_complaint
+    assert not judged([notebook(at, compute=by_day(0.8, 0.0)) for at in range(2)]).is_actionable
 
 
 def test_strangers_are_kept_apart_by_slices() -> None:
@@ -82,7 +82,7 @@ def test_slurm_gives_out_parts_its_own_way() -> None:
 )
 def test_workload_not_known_to_fit_keeps_its_gpu(facts: dict[str, Any]) -> None:
     """Memory held is not memory needed; what is unknown may be much; who is idle shares nothing."""
-    assert not judged([notebook(at, **facts) for at in range(4)]).is_complaint
+    assert not judged([notebook(at, **facts) for at in range(4)]).is_actionable
 
 
 def test_workload_with_two_gpus_keeps_them() -> None:
@@ -91,7 +91,7 @@ def test_workload_with_two_gpus_keeps_them() -> None:
         work(f"x-{at}", "small", {"small-0": 2}, NOTEBOOK, compute=0.2, first=2 * at)
         for at in range(3)
     ]
-    assert not judged(wide).is_complaint
+    assert not judged(wide).is_actionable
 
 
 @pytest.mark.parametrize("workload_class", [WorkloadClass.BATCH, WorkloadClass.STANDBY])
@@ -101,7 +101,7 @@ def test_batch_is_never_packed(workload_class: WorkloadClass) -> None:
         work(f"j-{at}", "small", {"small-0": 1}, workload_class, compute=0.1, memory=0.1, first=at)
         for at in range(4)
     ]
-    assert not judged(jobs).is_complaint
+    assert not judged(jobs).is_actionable
 
 
 def test_without_a_class_nothing_is_said() -> None:
@@ -115,7 +115,7 @@ def test_without_a_class_nothing_is_said() -> None:
 
 def test_two_on_one_gpu_share_already() -> None:
     """Its size is not one workload's affair."""
-    assert not judged([notebook(0), replace_name(notebook(0))]).is_complaint
+    assert not judged([notebook(0), replace_name(notebook(0))]).is_actionable
 
 
 def replace_name(of: FleetWorkload) -> FleetWorkload:
@@ -137,12 +137,12 @@ def test_workload_under_pressure_is_not_packed() -> None:
         )
         for each in map(notebook, range(4))
     ]
-    assert not judged(pressed).is_complaint
+    assert not judged(pressed).is_actionable
 
 
 def test_nothing_is_packed_while_work_waits() -> None:
     """Never over while someone asks for more."""
-    assert not judged(map(notebook, range(4)), [WaitingWork("ml/x", "small", 1.0)]).is_complaint
+    assert not judged(map(notebook, range(4)), [WaitingWork("ml/x", "small", 1.0)]).is_actionable
 
 
 def test_little_telemetry_is_little_confidence() -> None:

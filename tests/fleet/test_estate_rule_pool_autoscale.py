@@ -53,14 +53,14 @@ def test_a_weekend_is_a_cycle_of_its_own() -> None:
         return 14.0 if hour // 24 % 7 in (1, 2, 3) else 60.0  # Friday to Sunday.
 
     found = judged(view([pool("weekly", course, nodes=8, days=21)], days=21))
-    assert found.is_complaint
+    assert found.is_actionable
     assert "Sat " in found.instructions[0].text or "Fri " in found.instructions[0].text
 
 
 @pytest.mark.parametrize("held", [steady(60.0), restless(14, 60)])
 def test_load_without_a_daily_cycle_gets_no_schedule(held: object) -> None:
     """Steady load, and load without a cycle."""
-    assert not judged(pool("flat", held, nodes=8)).is_complaint  # type: ignore[arg-type]
+    assert not judged(pool("flat", held, nodes=8)).is_actionable  # type: ignore[arg-type]
 
 
 def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
@@ -72,7 +72,7 @@ def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
 def test_nothing_goes_while_work_waits() -> None:
     """It would come back at once."""
     waiting = [WaitingWork("ml/next", "daily", 8.0)]
-    assert not judged(view([pool("daily", by_day(60.0, 14.0), nodes=8)], (), waiting)).is_complaint
+    assert not judged(view([pool("daily", by_day(60.0, 14.0), nodes=8)], (), waiting)).is_actionable
 
 
 def test_one_node_has_nothing_to_scale() -> None:

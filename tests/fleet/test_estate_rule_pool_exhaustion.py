@@ -46,7 +46,7 @@ def test_an_end_within_two_weeks_is_urgent() -> None:
 )
 def test_pool_not_growing_to_its_end_has_no_forecast(held: object) -> None:
     """Nor what takes longer than the horizon."""
-    assert not judged(pool("steady", held, nodes=8)).is_complaint  # type: ignore[arg-type]
+    assert not judged(pool("steady", held, nodes=8)).is_actionable  # type: ignore[arg-type]
 
 
 def test_less_than_a_week_is_too_little() -> None:

@@ -58,12 +58,12 @@ def test_the_service_with_most_replicas_decides() -> None:
 )
 def test_replica_that_does_not_fit_stays(facts: dict[str, Any]) -> None:
     """Or is not known to."""
-    assert not judged([service(at, **facts) for at in range(4)]).is_complaint
+    assert not judged([service(at, **facts) for at in range(4)]).is_actionable
 
 
 def test_strangers_stay_apart() -> None:
     """Nothing keeps them from one another without walls."""
-    assert not judged([service(at, namespace=f"n-{at}") for at in range(4)]).is_complaint
+    assert not judged([service(at, namespace=f"n-{at}") for at in range(4)]).is_actionable
 
 
 def test_parts_of_one_model_are_no_replicas() -> None:
@@ -74,15 +74,15 @@ def test_parts_of_one_model_are_no_replicas() -> None:
         demands={**talking.demands, Resource.NVLINK: talking.demands[Resource.COMPUTE]},
     )
     loud = [service(at, board=H100, windows=[talking] * 2) for at in range(4)]
-    assert not judged(loud).is_complaint
+    assert not judged(loud).is_actionable
     unmeasured = replace(
         talking,
         demands={key: each for key, each in talking.demands.items() if key is not Resource.NVLINK},
     )
     silent = [service(at, board=H100, windows=[unmeasured] * 2) for at in range(4)]
-    assert not judged(silent).is_complaint
+    assert not judged(silent).is_actionable
 
 
 def test_nothing_moves_while_work_waits() -> None:
     """Never over while someone asks for more."""
-    assert not judged(map(service, range(4)), [WaitingWork("ml/x", "twins", 1.0)]).is_complaint
+    assert not judged(map(service, range(4)), [WaitingWork("ml/x", "twins", 1.0)]).is_actionable

@@ -35,7 +35,7 @@ def test_a_job_goes_where_it_fits() -> None:
 
 def test_several_nodes_may_be_the_fewest() -> None:
     """Sixteen GPUs on two nodes of eight; on four they are scattered."""
-    assert not judged({"apart-0": 8, "apart-1": 8}, {}).is_complaint
+    assert not judged({"apart-0": 8, "apart-1": 8}, {}).is_actionable
     four = {f"apart-{at}": 4 for at in range(4)}
     found = judged(four, four)
     assert found.evidence["better_nodes"] == ["apart-0", "apart-1"]
@@ -44,7 +44,7 @@ def test_several_nodes_may_be_the_fewest() -> None:
 def test_without_room_nobody_moves() -> None:
     """It is scattered, and stays so until something ends."""
     found = judged({"apart-0": 4, "apart-1": 4}, {"apart-0": 3, "apart-1": 3})
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.summary == "On 2 nodes instead of 1; no fewer have room for it now."
 
 
@@ -52,7 +52,7 @@ def test_without_room_nobody_moves() -> None:
 def test_replicas_lie_apart_on_purpose(workload_class: WorkloadClass) -> None:
     """A node that fails takes one of them."""
     found = judged({"apart-0": 1, "apart-1": 1}, {"apart-0": 1}, workload_class=workload_class)
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_an_unknown_class_is_an_abstention() -> None:
@@ -74,7 +74,7 @@ def test_a_minute_says_nothing() -> None:
 def test_a_pool_that_is_not_known_says_nothing() -> None:
     """How many a node holds is not known."""
     found = judged({"x-0": 1, "x-1": 1}, {}, where="elsewhere")
-    assert not found.is_complaint
+    assert not found.is_actionable
 
 
 def test_slurm_asks_for_nodes() -> None:

@@ -46,13 +46,13 @@ def test_a_node_that_is_waited_for_in_several_jobs_is_named() -> None:
 
 def test_one_job_is_that_jobs_affair() -> None:
     """The rule of one job's GPUs says it already."""
-    assert not judged([job(0, "lag-1"), job(1, None)]).is_complaint
+    assert not judged([job(0, "lag-1"), job(1, None)]).is_actionable
 
 
 def test_different_nodes_in_different_jobs_are_no_slow_node() -> None:
     """Each job has its own odd rank."""
     found = judged([job(0, "lag-0"), job(1, "lag-1")])
-    assert not found.is_complaint
+    assert not found.is_actionable
     assert found.evidence["jobs_by_node"] == {"lag-0": ["web/job-0"], "lag-1": ["web/job-1"]}
 
 
@@ -69,4 +69,4 @@ def test_jobs_of_one_node_say_nothing_of_nodes() -> None:
         )
         for at in range(2)
     ]
-    assert not judged(alone).is_complaint
+    assert not judged(alone).is_actionable

@@ -47,7 +47,7 @@ def test_light_work_moves_to_what_stands_empty() -> None:
 def test_no_gpu_is_promised_twice() -> None:
     """Three are spare, and five would like them."""
     found = judged([light(at) for at in range(5)])
-    assert sum(each.is_complaint for each in found.values()) == 3
+    assert sum(each.is_actionable for each in found.values()) == 3
     assert found["web/light-4"].summary.startswith("A cheaper board would do; those that stand")
 
 
@@ -64,7 +64,7 @@ def test_no_gpu_is_promised_twice() -> None:
 )
 def test_workload_that_needs_its_board_keeps_it(facts: dict[str, Any]) -> None:
     """A job would only run longer, and what is not known is not guessed."""
-    assert not any(each.is_complaint for each in judged([light(**facts)]).values())
+    assert not any(each.is_actionable for each in judged([light(**facts)]).values())
 
 
 def test_an_unknown_class_is_an_abstention() -> None:
@@ -86,13 +86,13 @@ def test_an_unknown_class_is_an_abstention() -> None:
 )
 def test_there_must_be_room_that_lasts(cheap: FleetPool) -> None:
     """No one moves to what is gone tomorrow."""
-    assert not any(each.is_complaint for each in judged([light()], cheap).values())
+    assert not any(each.is_actionable for each in judged([light()], cheap).values())
 
 
 def test_room_that_is_waited_for_is_none() -> None:
     """Others come first."""
     waiting = [WaitingWork("ml/next", "cheap", 2.0)]
-    assert not any(each.is_complaint for each in judged([light()], CHEAP, waiting).values())
+    assert not any(each.is_actionable for each in judged([light()], CHEAP, waiting).values())
 
 
 def test_slurm_asks_for_the_other_partition() -> None:

@@ -240,7 +240,7 @@ def complaints(cases: FleetCases) -> set[tuple[str, str]]:
     return {
         (each.workload or each.devices[0], each.rule)
         for each in findings(cases.cases(2 * DAY))
-        if each.is_complaint
+        if each.is_actionable
     }
 
 

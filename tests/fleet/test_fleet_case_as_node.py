@@ -117,7 +117,7 @@ def verdicts(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Judgement
 
 def said(finding: Finding) -> tuple[object, ...]:
     """What must be the same wherever it was found; the id stands for the rounded target."""
-    complaint = (finding.id,) if finding.is_complaint else ()
+    complaint = (finding.id,) if finding.is_actionable else ()
     return (finding.kind, finding.reasons, finding.action, *complaint)
 
 
@@ -136,7 +136,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
     )
     fleet = verdicts(judge_all(fleet_cases(life, step).cases))
     assert fleet.keys() == node.keys()
-    assert sum(each.finding.is_complaint for each in node.values()) >= 5
+    assert sum(each.finding.is_actionable for each in node.values()) >= 5
     for key, mine in node.items():
         theirs = fleet[key]
         assert said(theirs.finding) == said(mine.finding), key

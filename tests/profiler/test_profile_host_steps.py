@@ -52,7 +52,7 @@ def _short(count: int = _OPERATORS) -> list[tuple[str, float, float]]:
 
 def _complaints(*profiles: Profile) -> dict[Reason, Finding]:
     (workload,) = judged_workloads(profiles)
-    return {each.reasons[0]: each for each in workload.findings if each.is_complaint}
+    return {each.reasons[0]: each for each in workload.findings if each.is_actionable}
 
 
 def test_short_operators_are_bound_by_launches(tmp_path: Path) -> None:

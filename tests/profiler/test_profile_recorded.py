@@ -91,7 +91,7 @@ def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Pat
     (_, jax) = jax_forms(jax_run)[ProfileFormat.XPLANE]
     for profile in (open_profile(torch_alone, LIMITS), jax):
         (workload,) = judged_workloads([profile])
-        (found,) = [each for each in workload.findings if each.is_complaint]
+        (found,) = [each for each in workload.findings if each.is_actionable]
         (option,) = found.options
         assert found.action is Action.FIX_INPUT_PIPELINE
         assert "no GPU is in it, whose queue may hide a part" in found.summary
@@ -162,7 +162,7 @@ def test_a_late_rank_is_found_by_what_the_other_waits(torch_ranks: Path) -> None
     assert waits >= TORCH_STEPS * TORCH_LATE / 2
     assert waits > others
     (workload,) = judged_workloads([waiting, late])
-    found = {each.reasons[0]: each for each in workload.findings if each.is_complaint}
+    found = {each.reasons[0]: each for each in workload.findings if each.is_actionable}
     assert found.keys() == {Reason.HOST_BOUND, Reason.COMMUNICATION_BOUND}
     assert "no GPU is in it, whose kernels may hide a part" in (
         found[Reason.COMMUNICATION_BOUND].summary

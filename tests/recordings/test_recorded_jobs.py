@@ -42,7 +42,7 @@ def inferred(
                 Signal.POWER_WATTS: watts,
                 Signal.MEMORY_USED: memory,
             }
-            loads.see(RecordingRow((START + at) * NANOSECONDS_PER_SECOND, device.uuid, values))
+            loads.add(RecordingRow((START + at) * NANOSECONDS_PER_SECOND, device.uuid, values))
     return inferred_jobs(loads.series(interval * NANOSECONDS_PER_SECOND), devices)
 
 
@@ -79,7 +79,7 @@ def test_an_index_that_two_gpus_have_is_of_several_nodes() -> None:
     for second in range(600):
         values = {Signal.GPU_BUSY: float(second % 9 < 4), Signal.POWER_WATTS: 300.0}
         for device in devices:
-            loads.see(RecordingRow(second * NANOSECONDS_PER_SECOND, device.uuid, values))
+            loads.add(RecordingRow(second * NANOSECONDS_PER_SECOND, device.uuid, values))
     assert inferred_jobs(loads.series(NANOSECONDS_PER_SECOND), devices) == []
     assert named(inferred_jobs(loads.series(NANOSECONDS_PER_SECOND), devices[:2])) == ["0-1"]
 

@@ -240,7 +240,7 @@ def complaints(
     of: FleetView, rules: Iterable[FleetRule[Any]] = FLEET_RULES
 ) -> dict[tuple[str, str], Finding]:
     """Those that ask for something."""
-    return {at: each for at, each in findings(of, rules).items() if each.is_complaint}
+    return {at: each for at, each in findings(of, rules).items() if each.is_actionable}
 
 
 def beside(of: FleetView, more: FleetView) -> FleetView:

@@ -17,7 +17,9 @@ def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
     """The devices that stand still on each of the pages."""
     stillness = StalledCollectionDetector(60 * SECOND)
     return [
-        stillness.see(DcgmExpositionParser(built_in()).read(text), int(at * every_seconds * SECOND))
+        stillness.update(
+            DcgmExpositionParser(built_in()).read(text), int(at * every_seconds * SECOND)
+        )
         for at, text in enumerate(pages)
     ]
 
@@ -81,7 +83,7 @@ def test_an_xid_counts_when_the_gauge_changes() -> None:
     """What stands there at first may be from last week, and the gauge sticks."""
     watch = XidGaugeTracker()
     for at, xids in enumerate([{BUSY: 13}, {BUSY: 13}, {BUSY: 79}, {}, {BUSY: 79}, {BUSY: 13}]):
-        watch.see(xids, at * SECOND)
+        watch.update(xids, at * SECOND)
 
     assert watch.logs[BUSY].counts == {79: 1, 13: 1}
     assert (watch.logs[BUSY].last, watch.logs[BUSY].last_wall_time) == (13, 5 * SECOND)

@@ -119,9 +119,9 @@ def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
     log = XidEventLog(clock)
     with capture_logs() as lines:
         for second in range(90):
-            log.tell(XidEvent("GPU-0", 31))
+            log.log(XidEvent("GPU-0", 31))
             if second == 10:
-                log.tell(XidEvent("GPU-0", 79))
+                log.log(XidEvent("GPU-0", 79))
             clock.wait_until(clock.time() + SECOND, threading.Event())
     assert [(each["code"], each.get("without_a_line_before")) for each in lines] == [
         (31, None),

@@ -81,7 +81,7 @@ def test_a_gap_is_no_line() -> None:
     """Nobody was there to see."""
     (chart,) = signal_charts((blocks(*[0.5] * 30, *[None] * 60, *[0.5] * 30),), DAY)
     assert chart.mean.count("M") == 2
-    assert len(chart.spells) == 20
+    assert len(chart.segments) == 20
 
 
 def test_several_devices_are_one_mean_and_the_largest_peak() -> None:
@@ -100,7 +100,7 @@ def test_a_drawing_stays_on_its_canvas(ratios: list[float | None], length: int) 
         for command, number in re.findall(r"([VHM])([\d.]+)", chart.mean + chart.peak):
             most = CHART_HEIGHT if command == "V" else STRIP_WIDTH
             assert 0 <= float(number) <= most
-        assert all(0 <= spell.x <= spell.x + spell.width <= STRIP_WIDTH for spell in chart.spells)
+        assert all(0 <= spell.x <= spell.x + spell.width <= STRIP_WIDTH for spell in chart.segments)
 
 
 def test_a_gpu_has_a_page_with_its_signals() -> None:

@@ -106,8 +106,8 @@ def test_a_strip_says_each_hour_and_the_day() -> None:
     past = spans_of_report(report, DEFAULT_SPAN)[report.devices[1].device.uuid]
     strip = strip_view(past, NOW, DEFAULT_SPAN)
     assert strip.label.startswith("Hidden stall 62%, Compute bound 3")
-    assert len(strip.spells) == 24
-    assert strip.spells[-1].title == "12:00 to 13:00: Hidden stall 100%"
+    assert len(strip.segments) == 24
+    assert strip.segments[-1].title == "12:00 to 13:00: Hidden stall 100%"
     nothing = strip_view(past_of(), NOW, DEFAULT_SPAN)
     assert nothing.label == "nothing known of the last 24 hours"
 
@@ -123,7 +123,7 @@ def test_a_coarse_strip_has_nothing_to_point_at_and_is_smaller() -> None:
         for number in range(144)
     ]
     fine, coarse = (strip_view(past_of(*cells), NOW, DEFAULT_SPAN, g) for g in (FINE, COARSE))
-    assert coarse.spells == ()
+    assert coarse.segments == ()
     sizes = [sum(map(len, strip.areas.values())) for strip in (coarse, fine)]
     assert sizes[0] < sizes[1] / 2
     assert coarse.shares == fine.shares

@@ -108,7 +108,7 @@ class ImbalanceDetector:
         """Whether a GPU was compared with others of its job."""
         return uuid in self._compared
 
-    def see(
+    def add(
         self,
         device: Device,
         job: str | None,

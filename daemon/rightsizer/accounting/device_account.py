@@ -186,7 +186,7 @@ class Tenancy:
         """Restore the holder from the history."""
         self.holder, self.since = holder, since
 
-    def see(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
+    def add_holdings(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
         """Update with the holders of an entry; return whether the holder changed."""
         if entry.end < self.since:  # Clock set back: the tenancy begins again.
             self.since = entry.start

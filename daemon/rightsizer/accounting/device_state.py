@@ -43,7 +43,7 @@ class PressureDetector:
         self._preemptions = _Growth(nanoseconds(self._settings.preemption_hold_seconds))
         self._xids = _Growth(nanoseconds(self._settings.memory_xid_hold_seconds))
 
-    def see(
+    def update(
         self,
         now: Nanoseconds,
         signals: Mapping[Signal, float],
@@ -55,8 +55,8 @@ class PressureDetector:
         # Update both counters every time, or a step would be missed.
         counts, codes = xids.counts if xids else {}, self._settings.memory_xids
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
-        is_out_of_memory = self._xids.see(now, errors)
-        has_preempted = self._preemptions.see(now, signals.get(_Signal.PREEMPTIONS))
+        is_out_of_memory = self._xids.update(now, errors)
+        has_preempted = self._preemptions.update(now, signals.get(_Signal.PREEMPTIONS))
         found: set[Resource] = set()
         if saturated and (has_preempted or self._is_waited_for(signals)):
             found = set(saturated) - {_Resource.MEMORY}
@@ -81,7 +81,7 @@ class _Growth:
         self._last: float | None = None
         self._grown: Nanoseconds | None = None
 
-    def see(self, now: Nanoseconds, count: float | None) -> bool:
+    def update(self, now: Nanoseconds, count: float | None) -> bool:
         if count is not None:
             if self._last is not None and count > (self._last if count >= self._last else 0):
                 self._grown = now
@@ -108,7 +108,7 @@ class PcieLinkMonitor:
         self._needed = nanoseconds(settings.loaded_seconds)
         self._parts: deque[_LinkPart] = deque(maxlen=_PARTS)
 
-    def see(
+    def update(
         self, now: Nanoseconds, duration: Nanoseconds, generation: float | None, *, is_loaded: bool
     ) -> float | None:
         """Highest recent generation under load; `None` before sufficient load."""
@@ -157,7 +157,7 @@ class LoadCycleDetector:
         """Whether an interval is short enough to resolve cycles."""
         return duration <= self._coarsest
 
-    def see(self, duration: Nanoseconds, busy: float | None) -> LoadCycle | None:
+    def update(self, duration: Nanoseconds, busy: float | None) -> LoadCycle | None:
         """Add an interval; return the cycle that ended before it, if it is one of several alike."""
         if busy is None or not self.resolves(duration):
             self._lengths.clear()

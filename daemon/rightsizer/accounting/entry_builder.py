@@ -91,7 +91,7 @@ class EntryBuilder:
             for device in devices
             if (reading := snapshot.readings.get(device.uuid)) is not None
         }
-        self._tell_stalled_peers(snapshot, found)
+        self._mark_stalled_peers(snapshot, found)
         minimum = nanoseconds(self._settings.gap_minimum_seconds)
         longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
         entries: list[Entry] = []
@@ -150,7 +150,7 @@ class EntryBuilder:
             signals.get(_Signal.ENERGY_JOULES),
             signals.get(_Signal.POWER_LIMIT_WATTS, device.power_limit_watts),
         )
-        pressed = state.pressure.see(
+        pressed = state.pressure.update(
             interval.steady_end, signals, used.saturated, holding, snapshot.xids.get(uuid)
         )
         if watts is not None:
@@ -174,7 +174,7 @@ class EntryBuilder:
             waste=waste(match.state, holding, used.used_ratio, evidence.clock_ratio),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
-            cycle=state.cycles.see(duration, evidence.busy if known else None),
+            cycle=state.cycles.update(duration, evidence.busy if known else None),
             observed=self._observed(state, evidence, uuid, duration) if known else _NONE,
         )
 
@@ -195,14 +195,14 @@ class EntryBuilder:
         settings, signals = self._settings.conditions, evidence.signals
         end, duration = interval.steady_end, interval.end - interval.start
         job = job_of(device, holdings)
-        link_generation = state.link.see(
+        link_generation = state.link.update(
             end,
             duration,
             signals.get(_Signal.PCIE_LINK_GENERATION),
             is_loaded=(evidence.busy or 0.0) >= settings.load_busy_ratio,
         )
         is_out_of_balance = job is not None and self._imbalance.holds(device.uuid)
-        self._imbalance.see(device, job, end, duration, signals)
+        self._imbalance.add(device, job, end, duration, signals)
         allocator, clock = _allocator(holdings), evidence.clock_ratio
         return conditions(
             ConditionInput(signals, device, allocator, clock, link_generation, is_out_of_balance),
@@ -213,7 +213,7 @@ class EntryBuilder:
     def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
         power = self._range(device.uuid)
         if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
-            power.see(watts)
+            power.observe(watts)
         draws = power.draws(device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS))
         state = self._state(device.uuid)
         read = (reading.values, device, snapshot.host, draws, state.has_dead_counters)
@@ -243,7 +243,7 @@ class EntryBuilder:
             state.judged = judged = (evidence, evidence.peer_stalls, match, used)
         return judged[2:]
 
-    def _tell_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
+    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
         by_workload: dict[str, set[str]] = {}
         for uuid, evidence in found.items():
             if looks_stalled(evidence, self._settings.classify):

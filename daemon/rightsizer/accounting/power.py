@@ -45,7 +45,7 @@ class PowerRange:
         self._idle: float | None = None
         """Cached quantile of `_empty`, or `None`."""
 
-    def see(self, watts: float) -> None:
+    def observe(self, watts: float) -> None:
         """Update the range with a reading in any state; ignore 0, as of a board that is off."""
         if watts > 0.0:
             if self._lowest is None or watts < self._lowest:
@@ -68,8 +68,8 @@ class PowerRange:
 
     def restore(self, learned: LearnedPower) -> None:
         """Restore what an earlier process learned."""
-        self.see(learned.lowest_watts)
-        self.see(learned.highest_watts)
+        self.observe(learned.lowest_watts)
+        self.observe(learned.highest_watts)
         if learned.idle_watts is not None:
             self._remember(learned.idle_watts, nanoseconds(learned.empty_seconds))
 

@@ -108,7 +108,7 @@ class NodeAccounts:
         for entry in entries:
             account = self.device(entry.uuid)
             account.totals.add(entry)
-            if account.tenancy.see(snapshot.holdings.get(entry.uuid, ()), entry):
+            if account.tenancy.add_holdings(snapshot.holdings.get(entry.uuid, ()), entry):
                 account.windows.reset_demands()
             account.last = entry
             self._closed.extend(account.windows.add(entry))

@@ -64,7 +64,7 @@ class AuditLog(RecordCache[ActionRecord]):
 
     def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:
         """Open a log that survives restarts; each entry is also appended to `file` unless empty."""
-        super().__init__(repository, outlives=lambda record: record.outcome.is_deed)
+        super().__init__(repository, outlives=lambda record: record.outcome.is_execution)
         self._file, self._clock, self._boot = file, clock, boot
         self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
         """Entries from before the steady clock restarted: age when first seen, and time of that."""
@@ -110,7 +110,7 @@ class AuditLog(RecordCache[ActionRecord]):
         except RightsizerError:
             self.forget([record.id])
             raise
-        self._tell("action_started", record)
+        self._log_record("action_started", record)
 
     def ended(self, record: ActionRecord) -> None:
         """Record the end of an action; if that fails, it is retried in the next pass."""
@@ -140,10 +140,10 @@ class AuditLog(RecordCache[ActionRecord]):
             why=record.result_why,
         )
 
-    def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
+    def pruned(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
         """Drop entries beyond the limits and return the others."""
-        undone = [each.id for each in records if not each.outcome.is_deed]
-        past_actions = [each for each in records if each.outcome.is_deed]
+        undone = [each.id for each in records if not each.outcome.is_execution]
+        past_actions = [each for each in records if each.outcome.is_execution]
         beyond = {each.id for each in past_actions if self.ago_seconds(each) > _KEPT_SECONDS}
         beyond.update(undone[:-_MOST_UNDONE])
         self.forget(beyond)
@@ -179,13 +179,13 @@ class AuditLog(RecordCache[ActionRecord]):
     def _count(self, record: ActionRecord) -> None:
         with self._counting:
             self._counts[record.action, str(record.outcome)] += 1
-        self._tell(f"action_{record.outcome}", record)
+        self._log_record(f"action_{record.outcome}", record)
 
-    def _tell(self, event: str, record: ActionRecord) -> None:
-        is_bad = record.outcome.is_deed and record.outcome.has_worked is not True
+    def _log_record(self, event: str, record: ActionRecord) -> None:
+        is_bad = record.outcome.is_execution and record.outcome.has_worked is not True
         is_over = record.outcome is not ActionOutcome.STARTED
-        tell = self._log.warning if is_bad and is_over else self._log.info
-        tell(
+        log = self._log.warning if is_bad and is_over else self._log.info
+        log(
             event,
             id=record.id,
             action=record.action,

@@ -184,7 +184,7 @@ class ActionController:
         """
         ledger = {each.id: each for each in self._context.advice()}
         mended = self._audit.mended()
-        records = self._audit.tidied([self._settled(e, ledger.get(e.advice)) for e in mended])
+        records = self._audit.pruned([self._settled(e, ledger.get(e.advice)) for e in mended])
         standing = self._approvals.standing(self._context.claims, records)
         records = [self._approved_of(each, standing) for each in records]
         report, advice = self._context.report(), self._context.advice()
@@ -199,14 +199,14 @@ class ActionController:
             unfit=_unfit(advice, fitting, here),
             is_kept=self._audit.is_kept,
         )
-        begun = (each for each in records if each.outcome.is_deed)
+        begun = (each for each in records if each.outcome.is_execution)
         past_actions = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
         limits = self._acting.limits
         self.proposals = found = proposals(advice, fitting, past_actions, conditions, limits)
         suspended = {each for each in self._actions if is_suspended(each, past_actions, limits)}
-        self._tell_suspensions(suspended)
-        self._tell_withdrawals(found, conditions, records)
-        self._tell(found, records)
+        self._log_suspensions(suspended)
+        self._refuse_withdrawn(found, conditions, records)
+        self._write_refusals(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
         if due is not None and not self._runner.is_busy:
             self._do(due, here, standing)
@@ -269,23 +269,25 @@ class ActionController:
             except RightsizerError as error:
                 self._log.warning("action_not_claimed", id=record.id, error=str(error))
 
-    def _tell(self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]) -> None:
+    def _write_refusals(
+        self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]
+    ) -> None:
         """Record each kind of reason against an action once per piece of advice."""
-        reported = {(each.key, each.verdict) for each in records if not each.outcome.is_deed}
+        reported = {(each.key, each.verdict) for each in records if not each.outcome.is_execution}
         for each in found:
             if each.verdict in _SILENT or (each.key, each.verdict) in reported:
                 continue
             is_dry = each.verdict is ActionVerdict.DRY_RUN
             self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
 
-    def _tell_withdrawals(
+    def _refuse_withdrawn(
         self,
         found: Sequence[ActionProposal],
         conditions: ActionConditions,
         records: Sequence[ActionRecord],
     ) -> None:
         """Record approvals that were withdrawn before execution."""
-        done = {each.key for each in records if each.outcome.is_deed}
+        done = {each.key for each in records if each.outcome.is_execution}
         approved = set()
         for each in found:
             key, claimed = each.key, conditions.claimed.get(each.advice.id)
@@ -303,7 +305,7 @@ class ActionController:
         verdict, why = proposal.verdict, proposal.why
         self._audit.refuse(replace(entry, outcome=outcome, verdict=verdict, why=why))
 
-    def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
+    def _log_suspensions(self, suspended: AbstractSet[str]) -> None:
         """Log when an action becomes suspended, and when it is resumed."""
         for name in sorted(suspended - self.suspended):
             remedy = "see `rightsizer actions`; fix it, and give it another name"

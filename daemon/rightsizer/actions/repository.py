@@ -28,7 +28,7 @@ class ActionOutcome(StrEnum):
     """The approval was withdrawn before execution."""
 
     @property
-    def is_deed(self) -> bool:
+    def is_execution(self) -> bool:
         """Whether execution was started."""
         return self not in _UNDONE
 
@@ -130,7 +130,7 @@ def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> 
 
     `advice` is `None` if the ledger has dropped it. `now` is wall time.
     """
-    if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
+    if not record.outcome.is_execution or record.outcome is ActionOutcome.STARTED:
         return None
     has_regressed = advice is not None and advice.state is AdviceState.REGRESSED
     if record.result is AdviceState.SUCCEEDED:

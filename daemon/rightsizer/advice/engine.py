@@ -65,7 +65,7 @@ def judge_span(
 def _patient(rule: Rule[Any], case: Case) -> Finding:
     """Judge a case, but suppress idleness shorter than the rule's minimum time."""
     finding = rule.judge(case)
-    if not finding.is_complaint or finding.kind is not FindingKind.IDLE:
+    if not finding.is_actionable or finding.kind is not FindingKind.IDLE:
         return finding
     policy, known = rule.conduct(case.workload), case.known_seconds
     subject = CaseSubject(rule.name, case, rule.market)
@@ -78,19 +78,19 @@ def _patient(rule: Rule[Any], case: Case) -> Finding:
     return subject.find_nothing(summary, {}, finding.evidence)
 
 
-def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def actionable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Actionable findings: neither overruled by another verdict nor excluded by a policy."""
     return tuple(
         each
         for each in findings
-        if each.is_complaint and each.evidence.keys().isdisjoint(("held_back", "excluded"))
+        if each.is_actionable and each.evidence.keys().isdisjoint(("held_back", "excluded"))
     )
 
 
 def unadvised(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
     """Complaints without advice; a closed recommendation may still hold for the whole span."""
     known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
-    return tuple(each for each in complaints(findings) if each.id not in known)
+    return tuple(each for each in actionable(findings) if each.id not in known)
 
 
 def judge_all(
@@ -133,12 +133,12 @@ def _judged(
         return None
     finding = _answer(rule.judge, long_case)
     judgement = _undecided(finding, long_case, conduct)
-    matters = finding.is_complaint or is_open
+    matters = finding.is_actionable or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
     if short_case is None:
         return judgement
     return judgement.settled(
-        _answer(rule.judge, short_case) if finding.is_complaint else None,
+        _answer(rule.judge, short_case) if finding.is_actionable else None,
         lambda: _answer(rule.relaxed(conduct.close_ratio).judge, short_case),
         long_case.known_seconds,
     )
@@ -239,7 +239,7 @@ def _settled(judgements: list[Judgement]) -> list[Judgement]:
         winners = {
             f"{judgement.finding.rule} ({', '.join(judgement.finding.reasons)})"
             for place, judgement in enumerate(judgements)
-            if judgement.finding.is_complaint
+            if judgement.finding.is_actionable
             and judgement.still_holds is not False
             and place not in held
             and wins(judgement.finding)
@@ -247,7 +247,7 @@ def _settled(judgements: list[Judgement]) -> list[Judgement]:
         if not winners:
             continue
         for place, judgement in enumerate(judgements):
-            if judgement.finding.is_complaint and yields(judgement.finding):
+            if judgement.finding.is_actionable and yields(judgement.finding):
                 if place not in held:
                     why = ", ".join(sorted(winners))
                     judgements[place] = judgement.suppressed_by_conflict(why)
@@ -257,7 +257,7 @@ def _settled(judgements: list[Judgement]) -> list[Judgement]:
 
 def _grouped(judgement: Judgement) -> Judgement:
     finding = judgement.finding
-    is_size = finding.is_complaint and finding.action in _SIZE_ACTIONS
+    is_size = finding.is_actionable and finding.action in _SIZE_ACTIONS
     if not is_size or finding.exclusive_group is not None:
         return judgement
     group = finding_id(judgement.key, "exclusive", "size", "")

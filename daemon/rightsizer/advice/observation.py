@@ -127,12 +127,12 @@ class TimeShare:
         """Observed time in GPUs."""
         return sum(self.shares[each.uuid] * each.capacity_ratio for each in self.devices)
 
-    def complain(
+    def find_problem(
         self, ending: str, *, evidence: Mapping[str, object] = _NOTHING, **parts: Any
     ) -> Finding:
-        """Complain, with a summary that ends in `ending`; `parts` as of `CaseSubject.complain`."""
+        """Complain, with a summary that ends in `ending`; `parts` as of `CaseSubject`."""
         usual: dict[str, Any] = {"risk": Risk.VERY_LOW, "affected_gpus": self.gpus}
-        return self.subject.complain(
+        return self.subject.find_problem(
             summary=f"{self.summary}{ending}.",
             factors=self.factors,
             evidence=self.evidence | dict(evidence),
@@ -301,12 +301,12 @@ class Bottleneck:
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen
 
-    def complain(
+    def find_problem(
         self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any
     ) -> Finding:
-        """Complaint with the cost of the limit; arguments as of `TimeShare.complain`."""
+        """Complaint with the cost of the limit; arguments as of `TimeShare.find_problem`."""
         case, market = seen.subject.case, seen.subject.market
-        return seen.complain(
+        return seen.find_problem(
             ending,
             reasons=(self.reason, *reasons),
             savings=saved_at_most(case, market, self.state),

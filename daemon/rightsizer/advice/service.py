@@ -173,7 +173,7 @@ def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
     for judgement in judgements:
         finding = judgement.finding
         reason = finding.reasons[0].value if finding.reasons else ""
-        if finding.is_complaint:
+        if finding.is_actionable:
             counts["rightsizer_recommender_findings", reason] += 1
         elif finding.abstained is not None:
             counts["rightsizer_recommender_abstentions", reason] += 1
@@ -226,7 +226,7 @@ class AdviceService:
         self._updating = threading.Lock()
         self._decisions: list[Callable[[Ledger], object]] = []
         """Decisions made since a run began to update a copy of the ledger."""
-        self._telling = threading.Lock()
+        self._delivering = threading.Lock()
         # Saved by the last process, perhaps not delivered.
         self._pending: list[AdviceEvent] = list(store.pending_events)
         self._put_up_track_record()
@@ -253,7 +253,7 @@ class AdviceService:
         self._log_run(found, events)
         with self._deciding:
             self._save()
-        self._tell()
+        self._deliver_pending()
 
     def _update(
         self, found: RecommenderResult, restoration: Restoration | None
@@ -305,7 +305,7 @@ class AdviceService:
             self._note([event])
             self._save()
         self._log_changes([event])
-        self._tell()
+        self._deliver_pending()
         return event.advice
 
     def deliver(self) -> None:
@@ -335,7 +335,7 @@ class AdviceService:
         self._log.info(
             "recommender_ran",
             judgements=len(found.judgements),
-            complaints=sum(each.finding.is_complaint for each in found.judgements),
+            complaints=sum(each.finding.is_actionable for each in found.judgements),
             opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
             closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
         )
@@ -368,9 +368,9 @@ class AdviceService:
         # Save before delivery, including pending events: a crash in between loses nothing.
         self._store.save_ledger(self._ledger, self._pending)
 
-    def _tell(self) -> None:
+    def _deliver_pending(self) -> None:
         """Offer pending events in order; events added meanwhile are offered by the same thread."""
-        while self._pending and self._telling.acquire(blocking=False):
+        while self._pending and self._delivering.acquire(blocking=False):
             try:
                 with self._deciding:
                     events = tuple(self._pending)
@@ -381,7 +381,7 @@ class AdviceService:
                     if not self._pending:
                         self._store.clear_pending()
             finally:
-                self._telling.release()
+                self._delivering.release()
 
     def _put_up_track_record(self) -> None:
         # New mappings each time, since the sampling thread reads them.

@@ -236,7 +236,7 @@ class CaseSubject:
         """` of NAME` for a case of a workload; empty otherwise."""
         return f" of {self.case.workload.name}" if self.case.workload else ""
 
-    def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
+    def find_problem(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
         self,
         *,
         reasons: tuple[Reason, ...],

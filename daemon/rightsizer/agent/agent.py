@@ -325,8 +325,8 @@ class Agent:
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         agent_report = partial(self._agent_report, snapshot)
         report = self.accountant.post(snapshot, self.advice_service.advice, agent_report)
-        self._source_log.tell(snapshot)
-        if self._heartbeat.beat(report):
+        self._source_log.log(snapshot)
+        if self._heartbeat.notify(report):
             self.jobs.supervise()
 
     def _agent_report(self, snapshot: Snapshot) -> AgentReport:

@@ -26,7 +26,7 @@ class Heartbeat:
         self._watchdog_due = self._status_due = 0
         self._is_ready = False
 
-    def beat(self, report: Report) -> bool:
+    def notify(self, report: Report) -> bool:
         """Send the notifications that are due; return whether the status was among them."""
         now = self._clock.time()
         if not self._is_ready:

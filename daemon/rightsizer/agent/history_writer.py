@@ -66,7 +66,7 @@ class HistoryWriter:
                     failed, self._failures_in_row = self._failures_in_row, 0
                     self._log.info("history_writes_recovered", failed_flushes=failed)
             finally:
-                self._tell_history()
+                self._log_history()
 
     def _rewrite_after_break(self) -> None:
         """Write all windows in memory if the file was replaced since the last write."""
@@ -89,11 +89,11 @@ class HistoryWriter:
         """Wall clock minus steady clock; changes when the wall clock is set."""
         return self._clock.wall_time() - self._clock.time()
 
-    def _tell_history(self) -> None:
+    def _log_history(self) -> None:
         """Log each broken file and where it was moved, and once that the history is full."""
         if self._storage.database.breaks > self.counts["history_breaks"]:
             self.counts["history_breaks"] = self._storage.database.breaks
-            self._tell_break()
+            self._log_break()
         if (history := self._storage.history) is not None and history.forgotten:
             if not self.counts["history_windows_forgotten"]:
                 self._log.warning(
@@ -103,7 +103,7 @@ class HistoryWriter:
                 )
             self.counts["history_windows_forgotten"] = history.forgotten
 
-    def _tell_break(self) -> None:
+    def _log_break(self) -> None:
         reason, moved_to = self._storage.database.break_reason, self._storage.database.set_aside
         if moved_to is None:
             remedy = "keep other programs from the folder; a new history was begun from memory"

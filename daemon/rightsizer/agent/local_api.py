@@ -49,14 +49,14 @@ class ControlRoutes:
         held = _held(fields.get("held"))
         for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
         release = self._controls.release(held, for_seconds)
-        self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
+        self._log_request("release_requested", request, held=str(held), for_seconds=for_seconds)
         return WebResponse.of_json(self._encode(release))
 
     def _resume(self, _: Router, request: WebRequest) -> WebResponse:
         named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
         asked = tuple(ReleasableResource) if named is None else (_held(named),)
         resumed = [str(held) for held in asked if self._controls.resume(held)]
-        self._tell("resume_requested", request, resumed=",".join(resumed))
+        self._log_request("resume_requested", request, resumed=",".join(resumed))
         return WebResponse.of_json({"resumed": resumed})
 
     def _releases(self, *_: object) -> WebResponse:
@@ -75,7 +75,7 @@ class ControlRoutes:
             "still_held": still_held,
         }
 
-    def _tell(self, event: str, request: WebRequest, **details: object) -> None:
+    def _log_request(self, event: str, request: WebRequest, **details: object) -> None:
         peer = request.peer
         actor = {} if peer is None else {"uid": peer.uid, "pid": peer.pid}
         self._log.info(event, **details, **actor)

@@ -71,13 +71,13 @@ class Reloader:
 
     def start(self) -> None:
         """Start the thread that serves requests."""
-        threading.Thread(target=self._obey, name="reload", daemon=True).start()
+        threading.Thread(target=self._serve, name="reload", daemon=True).start()
 
     def stop(self) -> None:
         """Stop serving requests."""
         self._requests.put(False)
 
-    def _obey(self) -> None:
+    def _serve(self) -> None:
         while self._requests.get():
             try:
                 self.reload()

@@ -117,7 +117,7 @@ def replay(
         history.save(run.accounts.open_windows(), run.accounts.device_records())
     result = run.result()
     if into is not None:
-        into.save_ledger(run.ledger, run.untold())
+        into.save_ledger(run.ledger, run.pending_events())
     return result
 
 
@@ -160,7 +160,7 @@ class _ReplayRun:
             if event.kind is AdviceEventKind.OPENED
         ]
 
-    def untold(self) -> tuple[AdviceEvent, ...]:
+    def pending_events(self) -> tuple[AdviceEvent, ...]:
         """Return the opening events of still open advice, for the next program to deliver."""
         still_open = {advice.id for advice in self.ledger.advice() if advice.is_open}
         latest = {event.advice.id: event for event in self._opened}

@@ -12,7 +12,7 @@ from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.window_builder import WindowBuilder
-from rightsizer.advice.engine import complaints
+from rightsizer.advice.engine import actionable
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
 from rightsizer.advice.service import configured_market
@@ -100,7 +100,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         devices=_devices(known, tenures, sums, settings),
         workloads=tuple(_workloads(tenures, sums)),
         advice=advice,
-        findings=complaints(findings),
+        findings=actionable(findings),
         rules=tuple(_rules(ledger)),
         gaps=tuple(sums.gaps),
         timezone=query.timezone,

@@ -13,7 +13,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
 """GPUs become slow one after another; after this time the affected ones are known."""
-_TELL_EVERY: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
+_LOG_EVERY: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 _REMEDY: Final = (
     "readings come at the pace that the driver allows; see what else keeps it busy, or switch "
     "what it is slow at off in sources.nvml.disabled_collectors"
@@ -32,23 +32,23 @@ class SlowDriverLog:
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._reported: set[tuple[str, str]] = set()
-        self._tell_at: Nanoseconds | None = None
+        self._log_at: Nanoseconds | None = None
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def log(self, snapshot: Snapshot) -> None:
         """Log what is new since the last call; further GPUs and collectors at intervals."""
         if not (slow := snapshot.slow):
             if self._reported:
                 self._log.info("driver_recovered", pace="normal")
             self._reported.clear()
-            self._tell_at = None
+            self._log_at = None
             return
-        if self._tell_at is None:
-            self._tell_at = snapshot.time + _TELL_AFTER
+        if self._log_at is None:
+            self._log_at = snapshot.time + _TELL_AFTER
         found = {(uuid, name) for uuid, of in slow.items() for name in ("", *of.postponed)}
-        if found <= self._reported or snapshot.time < self._tell_at:
+        if found <= self._reported or snapshot.time < self._log_at:
             return
         self._reported |= found
-        self._tell_at = snapshot.time + _TELL_EVERY
+        self._log_at = snapshot.time + _LOG_EVERY
         postponed = sorted({name for of in slow.values() for name in of.postponed})
         self._log.warning(
             "driver_slow",
@@ -84,7 +84,7 @@ class DeviceLog:
         self._outages: dict[str, _Outage] = {}
         self._down: frozenset[str] = frozenset()
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def log(self, snapshot: Snapshot) -> None:
         """Log the changes since the last snapshot."""
         if snapshot.trouble is not None or not (snapshot.down or self._outages):
             return  # A source without devices has its own line.
@@ -97,7 +97,7 @@ class DeviceLog:
             known = self._outages.get(uuid, _Outage(0))
             self._outages[uuid] = replace(known, began=snapshot.time, is_reported=False)
         silent = (each for each in devices if each.uuid in down)
-        self._tell_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
+        self._log_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
         self._down = down
         self._forget(snapshot.time)
 
@@ -107,7 +107,7 @@ class DeviceLog:
             now >= outage.quiet_until or now - outage.began >= _LASTS
         )
 
-    def _tell_down(self, due: Sequence[Device], snapshot: Snapshot) -> None:
+    def _log_down(self, due: Sequence[Device], snapshot: Snapshot) -> None:
         if len(due) >= _SUMMARY_FROM:
             reasons = {str(snapshot.down[each.uuid].reason): None for each in due}
             details = {snapshot.down[each.uuid].detail: None for each in due}
@@ -132,7 +132,7 @@ class DeviceLog:
                     since=_utc_text(snapshot.wall_time_of(outage.began)),
                     **({"times_before": outage.unreported} if outage.unreported else {}),
                 )
-            quiet_until = snapshot.time + _TELL_EVERY
+            quiet_until = snapshot.time + _LOG_EVERY
             self._outages[device.uuid] = _Outage(outage.began, True, quiet_until)
 
     def _end(self, up: Sequence[Device], snapshot: Snapshot) -> None:
@@ -175,14 +175,14 @@ class SourceLog:
         self._slow = SlowDriverLog(log)
         self._devices = DeviceLog(log)
 
-    def tell(self, snapshot: Snapshot) -> None:
+    def log(self, snapshot: Snapshot) -> None:
         """Log the changes since the last snapshot."""
-        self._tell_released(snapshot.released)
-        self._tell_trouble(snapshot.trouble, snapshot.time)
-        self._slow.tell(snapshot)
-        self._devices.tell(snapshot)
+        self._log_released(snapshot.released)
+        self._log_trouble(snapshot.trouble, snapshot.time)
+        self._slow.log(snapshot)
+        self._devices.log(snapshot)
 
-    def _tell_released(self, released: str | None) -> None:
+    def _log_released(self, released: str | None) -> None:
         if released != self._released:
             if released is not None:
                 self._log.info("released", what=released)
@@ -190,7 +190,7 @@ class SourceLog:
                 self._log.info("resumed")
             self._released = released
 
-    def _tell_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
+    def _log_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
         """Log that there are no devices and why, and that there are again.
 
         A driver that hangs on and off alternates between reasons: each is logged at intervals.
@@ -203,4 +203,4 @@ class SourceLog:
                 self._troubles.clear()
             elif now >= self._troubles.get(reported, now):
                 self._log.warning("devices_absent", reason=trouble)
-                self._troubles[reported] = now + _TELL_EVERY
+                self._troubles[reported] = now + _LOG_EVERY

@@ -21,7 +21,7 @@ from rightsizer.broker.child_process import (
 from rightsizer.broker.launch import bind, has_mps, launch_of
 from rightsizer.broker.request import LEASES_PATH, add_request_flags, words_of
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, harmless, help_of
+from rightsizer.console.command import Command, add_flags, help_of, printable
 from rightsizer.console.flags import duration
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import (
@@ -279,7 +279,7 @@ def _body(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    print(f"rightsizer: {harmless(text)}", file=sys.stderr, flush=True)
+    print(f"rightsizer: {printable(text)}", file=sys.stderr, flush=True)
 
 
 COMMAND = Command("run", _configure, _run, _HELP["description"])

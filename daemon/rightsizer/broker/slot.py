@@ -239,7 +239,7 @@ def _beside(
         return SlotVerdict(slot, SlotObstacle.MEMORY, why)
     if (left := _left_beside(slot, settings, leases)) is None or left < request.memory_bytes:
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
-    if (found := _too_needy(slot, settings)) is not None:
+    if (found := _over_demand(slot, settings)) is not None:
         return SlotVerdict(slot, *found)
     return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
 
@@ -255,7 +255,7 @@ def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease
     return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
 
 
-def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
+def _over_demand(slot: LeaseSlot, settings: FreeSettings) -> _Found:
     for resource, most, name in (
         (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
         (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),

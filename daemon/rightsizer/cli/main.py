@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Final, NoReturn, cast
 
 from rightsizer import __version__
-from rightsizer.console.command import Command, discard_output, harmless, program
+from rightsizer.console.command import Command, discard_output, printable, program
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     except RightsizerError as error:
         for line in str(error).splitlines():
             # May quote an untrusted file.
-            print(f"rightsizer: {harmless(line)}", file=sys.stderr)
+            print(f"rightsizer: {printable(line)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of the output has closed it.
@@ -78,7 +78,7 @@ def _run(entry: CommandEntry, arguments: Sequence[str]) -> int:
     command.configure(sub)
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:
-        print(harmless(_unknown(unknown[0], sub, command)), file=sys.stderr)
+        print(printable(_unknown(unknown[0], sub, command)), file=sys.stderr)
         return _USAGE
     return int(command.run(chosen))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.advice.engine import complaints
+from rightsizer.advice.engine import actionable
 from rightsizer.agent.replay import DeviceSummary, Replay, encode_replay, filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
@@ -39,7 +39,7 @@ _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 def replay_text(result: Replay) -> str:
     """Format the replay in a few lines per device."""
     lines = [line for summary in result.devices for line in _device_lines(summary)]
-    found = complaints(result.findings)
+    found = actionable(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
     if (coverage := result.coverage_ratio) < 1.0:
         start, end = result.span

@@ -66,7 +66,7 @@ def overrides(
     for variable in sorted(ours):
         if variable not in known:
             values = [name for name, (_, at) in known.items() if not isinstance(at.shape, Group)]
-            faults.extend(_strange(variable, values))
+            faults.extend(_unknown_variable(variable, values))
             continue
         path, entry = known[variable]
         if isinstance(entry.shape, Group):
@@ -113,7 +113,7 @@ def _value(shape: Shape, variable: str, environ: Mapping[str, str]) -> Any:
     return load_yaml(text, variable).data
 
 
-def _strange(variable: str, known: list[str]) -> Iterator[str]:
+def _unknown_variable(variable: str, known: list[str]) -> Iterator[str]:
     """Fault of a variable that is not a key; none if it was probably not meant as one."""
     plain = {name.replace(_STEP, "_"): name for name in known}
     upper = variable.upper()

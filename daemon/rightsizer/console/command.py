@@ -28,7 +28,7 @@ def say(text: str, *, may_color: bool = False) -> None:
         BrokenPipeError: the reader has closed the pipe.
         RightsizerError: it cannot be written.
     """
-    shown = harmless(text)
+    shown = printable(text)
     if may_color and sys.stdout.isatty():
         from rightsizer.console.color import colored  # noqa: PLC0415 - no pipe needs it.
 
@@ -74,7 +74,7 @@ def answer(
         say(text, may_color=may_color)
 
 
-def harmless(text: str) -> str:
+def printable(text: str) -> str:
     """Replace characters that control a terminal."""
     return _OBEYED.sub("?", text)
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.console.advice import dearest_first, dollars_per_day
-from rightsizer.console.command import harmless, program
+from rightsizer.console.command import printable, program
 from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import dollars_text, percent_text
@@ -116,13 +116,13 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
     return NodeRow(
         uuid=uuid,
         title=f"GPU {device['index']}" + (f" {profile}" if profile else ""),
-        board=harmless((device["name"] or device["board"] or "").removeprefix("NVIDIA ")),
+        board=printable((device["name"] or device["board"] or "").removeprefix("NVIDIA ")),
         state=device["state"],
         cells=_stretches(past.get("cells", ())),
         wasted_ratio=wasted / known if known else None,
         signals=device["signals"],
-        holders=tuple(harmless(each["workload"]) for each in device["workloads"]),
-        down="" if down is None else harmless(str(down.get("detail") or down.get("reason"))),
+        holders=tuple(printable(each["workload"]) for each in device["workloads"]),
+        down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
         advice=min(about, key=dearest_first, default=None),
     )
 
@@ -288,10 +288,10 @@ def _details(row: NodeRow, flags: str) -> list[RenderableType]:
     advice = row.advice
     if advice is None:
         return [*lines, Text("No open advice.", style="dim")]
-    lines.append(Text(harmless(advice["summary"]), style=_SEVERITIES[advice["severity"]]))
+    lines.append(Text(printable(advice["summary"]), style=_SEVERITIES[advice["severity"]]))
     for each in advice["instructions"][:_MOST_INSTRUCTIONS]:
-        lines.append(Text(f"{harmless(each['title'])}:"))
-        text = harmless(each["text"]).strip()
+        lines.append(Text(f"{printable(each['title'])}:"))
+        text = printable(each["text"]).strip()
         lines += [Text(f"  {line}", no_wrap=True) for line in text.split("\n")]
     commands = (f"{program()} {verb} {advice['id']}{flags}" for verb in ("explain", "claim"))
     return [*lines, *(Text(each, style="dim", no_wrap=True) for each in commands)]

@@ -289,7 +289,7 @@ def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
     found = Counter(
         ("findings", str(each.reasons[0]))
         for each in answer.findings
-        if each.is_complaint and each.reasons
+        if each.is_actionable and each.reasons
     )
     for tally, count in answer.tallies.items():
         if tally.abstained is not None:

@@ -134,7 +134,7 @@ def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, Workloa
 def _worth_advice(judgement: Judgement) -> Judgement:
     """Keep a judgement from becoming advice if it is redundant or nothing can be done."""
     finding = judgement.finding
-    if not finding.is_complaint:
+    if not finding.is_actionable:
         return judgement
     is_empty_gpu = finding.workload is None and finding.reasons[0] is Reason.IDLE_EMPTY
     if finding.rule == IDLE.name and is_empty_gpu:

@@ -147,7 +147,7 @@ class FleetService:
             self.server.start()
             running.callback(self._jobs.stop)
             self._jobs.start()
-            running.callback(self._tell_stopping)
+            running.callback(self._log_stopping)
             self._log.info("fleet_started", addresses=",".join(self.server.addresses))
             self._notifier.ready()
             threading.Thread(target=look_first, daemon=True).start()
@@ -158,7 +158,7 @@ class FleetService:
                 self._jobs.supervise()
                 self._refresh()
 
-    def _tell_stopping(self) -> None:
+    def _log_stopping(self) -> None:
         self._stopping.set()
         self._notifier.stopping()
         self._log.info("fleet_stopped", is_looking=self.is_looking)

@@ -137,7 +137,7 @@ def run_program(
         with _Said(process.stdout) as said, _ended_at_last(process):
             try:
                 note(process.pid)
-                _let_through(ours, program, limits.seconds)
+                _open_gate(ours, program, limits.seconds)
             except RightsizerError as error:
                 verdict: Run | None = Run(Ending.ABSENT, detail=f"was not run: {error}")
             except OSError as error:
@@ -164,7 +164,7 @@ def _waiting_at(
     )
 
 
-def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> None:
+def _open_gate(gate: socket.socket, program: str, longest_seconds: float) -> None:
     gate.settimeout(longest_seconds)
     # A process killed at the gate, or hanging there, is detected by the wait for its end.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):

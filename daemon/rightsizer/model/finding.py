@@ -373,7 +373,7 @@ class Finding:
         return worth_rank(self.severity, self.savings.dollars_per_hour, self.confidence)
 
     @property
-    def is_complaint(self) -> bool:
+    def is_actionable(self) -> bool:
         """Whether it asks for action."""
         return self.abstained is None and self.kind not in (
             FindingKind.OPTIMIZED,

@@ -62,7 +62,7 @@ class BackgroundFetcher(Generic[T]):
         former = before.value if before else None
         if found.value is not former and found.value != former:
             self.generation += 1
-        self._tell(before.error if before else None, found.error)
+        self._log_change(before.error if before else None, found.error)
         return found.value
 
     def refresh_soon(self) -> None:
@@ -86,7 +86,7 @@ class BackgroundFetcher(Generic[T]):
         finally:
             self._has_tried = True
 
-    def _tell(self, before: str | None, error: str | None) -> None:
+    def _log_change(self, before: str | None, error: str | None) -> None:
         """Log only the beginning and the end of a failure."""
         if (error is None) == (before is None):
             return

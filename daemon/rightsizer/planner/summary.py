@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.console.command import harmless, write
+from rightsizer.console.command import printable, write
 from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import PlanCandidate, rejected
@@ -73,7 +73,7 @@ def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine,
 def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
     """Print summaries, with color on a terminal."""
     lines = [line for each in summaries for line in (*each, _BETWEEN)][:-1]
-    texts = [harmless(line.text) for line in lines]
+    texts = [printable(line.text) for line in lines]
     if sys.stdout.isatty():
         from rightsizer.console.color import styled  # noqa: PLC0415 - no pipe needs it.
 

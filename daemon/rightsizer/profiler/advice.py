@@ -48,10 +48,10 @@ def judgements_of(
 
 
 def _judged(finding: Finding, key: str, workload: Workload | None) -> Judgement:
-    is_complaint, policy = finding.is_complaint, _HOLDS if finding.is_complaint else _OVER
-    may_open = is_complaint and finding.confidence >= policy.minimum_confidence_ratio
+    is_actionable, policy = finding.is_actionable, _HOLDS if finding.is_actionable else _OVER
+    may_open = is_actionable and finding.confidence >= policy.minimum_confidence_ratio
     return Judgement(
-        finding, key, policy, may_open=may_open, still_holds=is_complaint, workload=workload
+        finding, key, policy, may_open=may_open, still_holds=is_actionable, workload=workload
     )
 
 
@@ -95,7 +95,7 @@ def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
     known = [
         (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
     ]
-    alike = [place for place, each in known if each.is_complaint and reasons & set(each.reasons)]
+    alike = [place for place, each in known if each.is_actionable and reasons & set(each.reasons)]
     named = [place for place, each in known if each.rule == same]
     return next(iter((*alike, *named)), None)
 
@@ -104,15 +104,15 @@ def _as_one(
     telemetry: Judgement, profile: Judgement, open_now: AbstractSet[tuple[str, str]]
 ) -> tuple[Judgement, Judgement]:
     """Return both judgements, of which at most one may open or stay open."""
-    if not profile.finding.is_complaint:
+    if not profile.finding.is_actionable:
         return telemetry, profile
     is_open = (telemetry.key, telemetry.finding.rule) in open_now
     is_profile_open = (profile.key, profile.finding.rule) in open_now
-    is_said = telemetry.finding.is_complaint and telemetry.may_open
+    is_said = telemetry.finding.is_actionable and telemetry.may_open
     if is_open or (is_said and not is_profile_open):
         named = {"rule": profile.finding.rule, "summary": profile.finding.summary}
         combined = _beside(telemetry, "profile", {**named, **profile.finding.evidence})
-        if telemetry.finding.is_complaint:
+        if telemetry.finding.is_actionable:
             # Include what the profile names: kernels, spans and copies.
             known = {each.title for each in combined.finding.instructions}
             more = (each for each in profile.finding.instructions if each.title not in known)
@@ -135,7 +135,7 @@ def _as_one(
 
 def _beside(judgement: Judgement, name: str, evidence: Mapping[str, object]) -> Judgement:
     finding = judgement.finding
-    if not finding.is_complaint:
+    if not finding.is_actionable:
         return judgement
     return replace(
         judgement, finding=replace(finding, evidence={**finding.evidence, name: evidence})

@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
     shows = sys.stderr.isatty()
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        progress_reported(partial(_tell, progress)),
+        progress_reported(partial(_show_progress, progress)),
     ):
         later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(
+def _show_progress(
     progress: Callable[[str, int, int], None], name: str, done_bytes: int, total_bytes: int
 ) -> None:
     """Show progress for large files only."""

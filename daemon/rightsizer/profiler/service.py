@@ -80,7 +80,7 @@ class ProfileService:
             self.counts = self.counts + Counter((each.format, each.outcome) for each in new)
             self._save()
         for each in new:
-            self._tell(each)
+            self._log_profile(each)
         return found
 
     def profiles(self) -> tuple[TakenProfile, ...]:
@@ -134,8 +134,8 @@ class ProfileService:
         else:
             self._is_saved = True
 
-    def _tell(self, profile: TakenProfile) -> None:
-        complaints = [str(each.reasons[0]) for each in profile.findings if each.is_complaint]
+    def _log_profile(self, profile: TakenProfile) -> None:
+        complaints = [str(each.reasons[0]) for each in profile.findings if each.is_actionable]
         self._log.info(
             "profile_taken",
             id=profile.id,

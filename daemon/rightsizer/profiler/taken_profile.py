@@ -140,7 +140,7 @@ class TakenProfile:
         """Outcome as a label."""
         if self.key is None:
             return "unmatched"
-        if any(each.is_complaint for each in self.findings):
+        if any(each.is_actionable for each in self.findings):
             return "complaint"
         is_judged = any(each.abstained is None for each in self.findings)
         return "fine" if is_judged else "undecided"
@@ -211,7 +211,7 @@ def weighed(
 
 
 def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSettings) -> Finding:
-    figure = _MEASURED.get(finding.reasons[0]) if finding.is_complaint else None
+    figure = _MEASURED.get(finding.reasons[0]) if finding.is_actionable else None
     is_contradicted = join.contradicts(figure) or join.contradicts(ACTIVE_SECONDS)
     if finding.abstained is not None or not is_contradicted:
         return finding
@@ -223,9 +223,9 @@ def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) ->
     """Return a finding on the node's own devices and workload, with shortened evidence."""
     uuids = {each.key: each.device.uuid for each in join.devices if each.device is not None}
     evidence = {**_short(finding.evidence), "profile": dict(profile)}
-    if finding.is_complaint and join.contradictions:
+    if finding.is_actionable and join.contradictions:
         evidence["contradictions"] = list(join.contradictions)
-    named = finding.reasons[0] if finding.is_complaint else finding.rule
+    named = finding.reasons[0] if finding.is_actionable else finding.rule
     devices, culprits = (
         tuple(dict.fromkeys(uuids.get(each, each) for each in keys))
         for keys in (finding.devices, finding.culprits)

@@ -169,7 +169,7 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     nothing = f"  {lost or 'Nothing to change'}" if fine else "  No verdict"
     lines = ["", "  What to change" if complaints else nothing]
     for each in complaints:
-        lines += _complaint(each)
+        lines += _problem(each)
     for each in fine:
         doubt = f" ({_DOUBT})" if figures.is_contradicted(each) else ""
         lines += wrapped(f"not {figures.rule_text(each)}: {each['summary']}{doubt}", 2)
@@ -183,7 +183,7 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     return lines
 
 
-def _complaint(document: dict[str, Any]) -> list[str]:
+def _problem(document: dict[str, Any]) -> list[str]:
     lines = wrapped(f"{document['reasons'][0]}: {document['summary']}", 2)
     lines += [line for option in document["options"] for line in wrapped(option["description"], 4)]
     if gain := figures.gain_text(document):

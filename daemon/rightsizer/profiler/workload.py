@@ -66,7 +66,7 @@ def _urgency(finding: Finding) -> tuple[int, float]:
     if finding.abstained is not None:
         return (2, 0.0)
     ends = (each.time_ratio_low for each in finding.options if each.time_ratio_low is not None)
-    return (0 if finding.is_complaint else 1, min(ends, default=1.0))
+    return (0 if finding.is_actionable else 1, min(ends, default=1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _JITTER: Final[Nanoseconds] = 1_000_000
 """Jitter between wall and steady clock of a live node, which are read one after the other."""
 
 
-class _Stretch:
+class _Segment:
     """Consecutive equal entries of one device."""
 
     def __init__(self, entry: Entry) -> None:
@@ -53,7 +53,7 @@ class Timeline:
     def __init__(self, stream: IO[bytes]) -> None:
         self._writer = csv.writer(getwriter("utf-8")(stream), lineterminator="\n")
         self._writer.writerow(_HEADER)
-        self._open: dict[str, _Stretch] = {}
+        self._open: dict[str, _Segment] = {}
 
     @classmethod
     @contextmanager
@@ -73,7 +73,7 @@ class Timeline:
         if (stretch := self._open.get(entry.uuid)) is None or not stretch.add(entry):
             if stretch is not None:
                 self._writer.writerow(stretch.row())
-            self._open[entry.uuid] = _Stretch(entry)
+            self._open[entry.uuid] = _Segment(entry)
 
     def finish(self) -> None:
         """Write the last interval of each device."""

@@ -56,13 +56,13 @@ class DiurnalLoad:
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
         """Return the strength of a burst; bursts are rarer and weaker away from the peak."""
-        sun = self.sun(time)
-        if sun <= 0.0:
+        daylight = self.daylight(time)
+        if daylight <= 0.0:
             return 0.0
-        burst = _burst(key, time, self.interval_seconds, self.share * math.sqrt(sun))
-        return self.level * burst * (0.4 + 0.6 * sun)
+        burst = _burst(key, time, self.interval_seconds, self.share * math.sqrt(daylight))
+        return self.level * burst * (0.4 + 0.6 * daylight)
 
-    def sun(self, time: Nanoseconds) -> float:
+    def daylight(self, time: Nanoseconds) -> float:
         """Return the load of the time of day relative to the peak, 0 to 1."""
         moment = time / NANOSECONDS_PER_SECOND % DAY_SECONDS
         angle = 2.0 * math.pi * (moment - self.peak_seconds) / DAY_SECONDS

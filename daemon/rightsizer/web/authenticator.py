@@ -297,7 +297,7 @@ class Authenticator:
         context = self.context
         return connection if context is None else wrap_connection(connection, context, replace)
 
-    def shake_hands(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
+    def handshake(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
         """Perform the TLS handshake of a connection.
 
         Raises:

@@ -145,7 +145,7 @@ class Handler(StreamRequestHandler):
         if self.request.family != socket.AF_UNIX:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         guard = self.server.guard
-        self._security = None if guard is None else guard.shake_hands(self.request, timeout_seconds)
+        self._security = None if guard is None else guard.handshake(self.request, timeout_seconds)
         super().setup()
         self.connection.settimeout(timeout_seconds)
 

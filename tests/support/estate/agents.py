@@ -62,7 +62,7 @@ def agent_findings(
         recommender.run(frozenset())
         assert not recommender.failures
         found[machine.name] = tuple(
-            each.finding for each in recommender.judgements if each.finding.is_complaint
+            each.finding for each in recommender.judgements if each.finding.is_actionable
         )
     return found
 

@@ -65,7 +65,7 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         return _well_used(subject, seen, most)
     # More replicas only if the owner can scale; a session or service of a host cannot.
     scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
-    return seen.complain(
+    return seen.find_problem(
         "",
         reasons=(Reason.COMPUTE_SATURATED,),
         action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,

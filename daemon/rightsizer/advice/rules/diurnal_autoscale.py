@@ -118,7 +118,7 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     factors = load.factors(case, margin)
     if not is_repeated:
         factors["cycle"] = settings.seen_once_ratio
-    return _complaint(subject, planned, best, factors, evidence)
+    return _problem(subject, planned, best, factors, evidence)
 
 
 def _early(subject: CaseSubject) -> Finding | None:
@@ -137,7 +137,7 @@ def _early(subject: CaseSubject) -> Finding | None:
     return None
 
 
-def _complaint(
+def _problem(
     subject: CaseSubject,
     planned: ReplicaSchedule,
     best: ScalingOutcome,
@@ -151,7 +151,7 @@ def _complaint(
     risk = risk_of(best.short_ratio, case.effective_samples())
     least, most = min(planned.replicas), max(planned.replicas)
     scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

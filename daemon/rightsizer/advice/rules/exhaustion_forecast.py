@@ -67,7 +67,7 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
     is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
     memory = None if is_preallocated else _of_memory(case, settings)
     if found := [each for each in (memory, _of_load(case, settings)) if each is not None]:
-        return _complaint(subject, min(found, key=lambda each: (each.days_low, each.what)))
+        return _problem(subject, min(found, key=lambda each: (each.days_low, each.what)))
     if is_preallocated:
         return subject.abstain("the framework preallocates, so memory held is not memory needed")
     if case.trend(Measure.MEMORY_BYTES) is None:
@@ -120,13 +120,13 @@ def _within(
     return _Forecast(what, trend, limit, *days)
 
 
-def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
+def _problem(subject: CaseSubject, forecast: _Forecast) -> Finding:
     case, trend, slope = subject.case, forecast.trend, forecast.trend.slope_per_day
     is_known = case.workload_class is not WorkloadClass.UNKNOWN
     options = larger_boards(case, subject.market) if forecast.is_memory and is_known else ()
     name = case.workload.name if case.workload else ""
     grows = f"{slope / GIB:.2f} GiB" if forecast.is_memory else f"{slope:.3f} busy GPUs"
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,
         summary=(

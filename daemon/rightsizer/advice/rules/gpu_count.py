@@ -100,7 +100,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         return _replicas(subject, settings)
     uuids = [device.uuid for device in unused]
     duration = format_duration(min(known[uuid] for uuid in uuids))
-    return _complaint(
+    return _problem(
         subject,
         Action.REDUCE_GPU_COUNT,
         count - len(unused),
@@ -116,7 +116,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     )
 
 
-def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas.
+def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas.
     subject: CaseSubject,
     action: Action,
     left: int,
@@ -140,7 +140,7 @@ def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replic
         savings=savings,
         risks=risks,
     )
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
         summary=summary,
@@ -169,7 +169,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         why = "the history does not cover a cycle of the load"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     diurnal = DIURNAL.in_market(subject.market)
-    if shape.is_daily or shape.is_weekly or diurnal.judge(case).is_complaint:
+    if shape.is_daily or shape.is_weekly or diurnal.judge(case).is_actionable:
         return subject.find_nothing(f"{subject.name}: diurnal load.")
     enough = _enough(case, load, settings)
     saved = 1.0 - enough / load.size
@@ -189,7 +189,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         f"{subject.name} of {case.workload.name if case.workload else ''}: at no time were more "
         f"than {max(load.needed)} of {count} replicas needed; {enough} leave room."
     )
-    return _complaint(subject, Action.REDUCE_REPLICAS, enough, summary, factors, evidence)
+    return _problem(subject, Action.REDUCE_REPLICAS, enough, summary, factors, evidence)
 
 
 def is_known_apart(case: Case, market: Market) -> bool:

@@ -264,7 +264,7 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
         summary = f"{subject.name}: the driver knows of no trouble."
         return subject.find_nothing(summary, _HEALTHY)
-    return _complaint(subject, sick, {device.uuid: faults[device.uuid] for device in sick})
+    return _problem(subject, sick, {device.uuid: faults[device.uuid] for device in sick})
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
@@ -278,7 +278,7 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
     return None if status is None else InspectedBoard(status, node, now)
 
 
-def _complaint(
+def _problem(
     subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
     found = [fault for each in faults.values() for fault in each]
@@ -289,7 +289,7 @@ def _complaint(
         for fault in faults[device.uuid]
     )
     drain = drain_instructions(subject.case, f"{names_of(sick)} unhealthy")
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
         summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",

@@ -55,7 +55,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         return seen
     waited_for = [device for device in case.devices if device not in seen.devices]
     ending = ""
-    if not _tells_kernels(case):
+    if not _sees_kernels(case):
         factors = {**seen.factors, "traffic": settings.unseen_traffic_ratio}
         seen = replace(seen, factors=factors)
         ending = ", or with small kernels, which look alike where memory traffic is not read"
@@ -63,7 +63,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
             waited_for = []  # A single GPU may launch small kernels, and wait for no other.
     of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
     alone = (of_peers,) if len(case.devices) == 1 else ()
-    found = seen.complain(
+    found = seen.find_problem(
         f"{ending}; they wait for {names_of(waited_for)}" if waited_for else ending,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
@@ -77,7 +77,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 
 
-def _tells_kernels(case: Case) -> bool:
+def _sees_kernels(case: Case) -> bool:
     """Whether signals that distinguish small kernels from spinning were read, if readings exist."""
     readings = case.node.readings if case.node else {}
     known = [readings[device.uuid].values for device in case.devices if device.uuid in readings]

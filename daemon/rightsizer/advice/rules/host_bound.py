@@ -36,7 +36,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     if count is not None:
         title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
         more = owner_of(kind_of(case)).request_cpus(title, count, len(case.devices))
-    return _HOST.complain(
+    return _HOST.find_problem(
         seen,
         ", at their quota or under pressure",
         action=Action.FIX_INPUT_PIPELINE,

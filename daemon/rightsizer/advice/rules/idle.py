@@ -125,7 +125,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         if is_whole
         else f" {percent_text(share)} of {subject.span}{soon.since}"
     )
-    return subject.complain(
+    return subject.find_problem(
         reasons=(reason,),
         action=action,
         summary=f"{subject.name}: {what}{details}.",

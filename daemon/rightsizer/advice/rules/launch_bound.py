@@ -34,7 +34,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
         return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), what)
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
-    return _LAUNCHES.complain(
+    return _LAUNCHES.find_problem(
         seen,
         "; launching them is the limit",
         action=Action.ENABLE_CUDA_GRAPHS,

@@ -66,7 +66,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         return seen.find_nothing(": a larger batch would find no compute", evidence)
     is_short = pressed >= settings.pressed_ratio
     pressure = "users wait, and " if is_short else ""
-    return seen.complain(
+    return seen.find_problem(
         f": {pressure}a larger batch would serve more for the same traffic",
         kind=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
         reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),

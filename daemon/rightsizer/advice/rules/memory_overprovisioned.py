@@ -71,7 +71,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
         what = f"{summary}; no cheaper board with less is as fast."
         return subject.find_nothing(what, factors, evidence)
     best = options[0]
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=f"{summary}; {best.description} has less of it and is as fast.",

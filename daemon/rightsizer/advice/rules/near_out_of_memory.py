@@ -65,7 +65,7 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
         return replace(seen, evidence={**seen.evidence, **peaks})
     # No advice on the GPU type for an unknown class (docs/definitions.md).
     may_move = case.workload_class is not WorkloadClass.UNKNOWN
-    return seen.complain(
+    return seen.find_problem(
         "; the next allocation may fail",
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE if may_move else Action.NONE,

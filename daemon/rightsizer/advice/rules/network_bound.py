@@ -49,7 +49,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
             share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / known)
         lost += share * device.capacity_ratio
     fabric = f"mpirun -N {len(case.devices)} all_reduce_perf -b 8M -e 4G -f 2 -g 1"
-    return seen.complain(
+    return seen.find_problem(
         ", with the ports nearest to the GPUs at their rate",
         reasons=(Reason.NETWORK_BOUND,),
         action=Action.NONE,

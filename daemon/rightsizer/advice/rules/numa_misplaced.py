@@ -59,7 +59,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
         + (f" (CPUs {home.cpus})" if home.cpus else "")
         for home in homes
     ]
-    return seen.complain(
+    return seen.find_problem(
         f"; {', '.join(belongs)}",
         reasons=(Reason.NUMA_MISPLACED,),
         action=Action.REBIND_NUMA,

@@ -157,7 +157,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     others = f", if {' and '.join(swaps)} made room" if swaps else ", which are free"
     then = _uuids(better.devices)
     exchange = settings.class_only_ratio if traffic is None else settings.attribution_ratio
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(

@@ -89,7 +89,7 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         factors = sizing_factors(case, settings.on_ratio - over)
         summary = f"{subject.name}: the largest need leaves {percent_text(over)} free."
         return subject.find_nothing(summary, factors, evidence)
-    return subject.complain(
+    return subject.find_problem(
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.NONE,
@@ -119,7 +119,7 @@ def _too_large(
     is_resizable = case.workload_class in _RESIZABLE
     options = smaller_boards(case, subject.market) if is_resizable else ()
     best = options[0] if options else Option("", Risk.UNKNOWN)
-    return subject.complain(
+    return subject.find_problem(
         reasons=tuple(reasons),
         action=best.action or Action.NONE,
         summary=(

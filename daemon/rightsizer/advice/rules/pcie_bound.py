@@ -69,7 +69,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     }
     degraded = [each for each in seen.devices if slow[each.uuid] >= settings.degraded_ratio]
     is_serving = case.workload_class is WorkloadClass.SERVING
-    return _LINK.complain(
+    return _LINK.find_problem(
         seen,
         f"; the link of {names_of(degraded)} runs below what it could" if degraded else "",
         action=Action.FIX_INPUT_PIPELINE,

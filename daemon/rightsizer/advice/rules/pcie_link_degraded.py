@@ -158,7 +158,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     start, _, _ = seen.summary.partition(" of the last ")
     seen = replace(seen, summary=f"{start} of the time at work")
     links = {device.uuid: links[device.uuid] for device in seen.devices}
-    return seen.complain(
+    return seen.find_problem(
         f": {'; '.join(dict.fromkeys(map(str, links.values())))}",
         reasons=(Reason.PCIE_LINK_DEGRADED,),
         action=Action.RESEAT_OR_DRAIN,

@@ -63,7 +63,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
     pace = f", busy {percent_text(busy)} of each {period:.2g} s"
     if case.workload_class is WorkloadClass.SERVING:
         return seen.find_nothing(f"{pace}; a service works as its requests come", evidence)
-    return seen.complain(
+    return seen.find_problem(
         pace,
         reasons=(Reason.PERIODIC_STARVATION,),
         action=Action.FIX_INPUT_PIPELINE,

@@ -190,7 +190,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     longer = settings.saving.time_ratio_high
     # Latencies are affected first.
     risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
-    return seen.complain(
+    return seen.find_problem(
         f". A limit of {caps[0].saving.cap_watts:.0f} W on "
         f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W",
         reasons=(Reason.POWER_CAP_OPPORTUNITY,),

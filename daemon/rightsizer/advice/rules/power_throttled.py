@@ -96,7 +96,7 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     free = min(clock_free_ratio(each, settings.low_pipe_ratio) or 0.0 for each in windows)
     if free >= settings.clock_free_maximum_ratio:
         return seen.find_nothing(", yet what it does is hardly faster at a higher clock")
-    return _complaint(seen, capped, windows)
+    return _problem(seen, capped, windows)
 
 
 def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
@@ -113,14 +113,14 @@ def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> 
     return [each for each in limits if each.watts < each.default_watts * settings.capped_ratio]
 
 
-def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
+def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
     # Share of the known time lost to the lower clock, as estimated by accounting.
     times = [(each, each.waste_seconds.get(Cause.THROTTLED, 0.0)) for each in windows]
     lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
     first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
     clock = first.status.clock_ratio
     now = "" if clock is None else f"; its clock is at {percent_text(clock)} of its maximum"
-    return seen.complain(
+    return seen.find_problem(
         f". The limit of {names_of([first.device])} is {first.watts:.0f} W, "
         f"{first.default_watts - first.watts:.0f} W below the board's default of "
         f"{first.default_watts:.0f} W{now}",

@@ -173,8 +173,8 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         return seen
     stragglers = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
     lost = _lost(case, stragglers)
-    found = seen.complain(
-        f": {_who(stragglers)}",
+    found = seen.find_problem(
+        f": {_names(stragglers)}",
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
@@ -204,7 +204,7 @@ def _lost(case: Case, stragglers: Straggler) -> float:
     return min(case.gpus, max(unequal, lost_gpus(case, State.HIDDEN_STALL)))
 
 
-def _who(stragglers: Straggler) -> str:
+def _names(stragglers: Straggler) -> str:
     names = names_of(stragglers.devices) if stragglers.devices else ""
     is_one = len(stragglers.devices) == 1
     return {

@@ -218,7 +218,7 @@ class Judgement:
         the known time of the long one.
         """
         finding, conduct = self.finding, self.conduct
-        if finding.is_complaint and short is not None and short.is_complaint:
+        if finding.is_actionable and short is not None and short.is_actionable:
             return replace(
                 self,
                 may_open=known_seconds >= conduct.minimum_known_seconds
@@ -227,7 +227,7 @@ class Judgement:
             )
         if (lower := relaxed()) is None or lower.abstained is not None:
             return self
-        return replace(self, still_holds=lower.is_complaint)
+        return replace(self, still_holds=lower.is_actionable)
 
     def suppressed_by_conflict(self, why: str) -> "Judgement":
         """Suppress it because of another rule's verdict; open advice closes too."""
@@ -242,7 +242,7 @@ class Judgement:
     def under(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
         """Apply an operator's exclusions."""
         judgement = replace(self, exclusions=exclusions)
-        found = judgement.exclusion_of(self.finding, now) if self.finding.is_complaint else None
+        found = judgement.exclusion_of(self.finding, now) if self.finding.is_actionable else None
         if found is None:
             return judgement
         finding = _with_evidence(self.finding, "excluded", str(found))

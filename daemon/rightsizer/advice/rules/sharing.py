@@ -75,7 +75,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     best = options[0]
     actions = dict.fromkeys(each.action for each in options if each.action is not None)
     name = case.workload.name if case.workload else ""
-    return subject.complain(
+    return subject.find_problem(
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,
         summary=(

@@ -58,7 +58,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
         pattern = "without stretches of full work between, as when data is read too slowly"
     remedies = [] if in_bursts else ["read_ahead"]
     remedies += ["write_checkpoints_aside"] if in_bursts or working is None else []
-    return _STORAGE.complain(
+    return _STORAGE.find_problem(
         seen,
         f", {pattern}",
         action=Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE,

@@ -50,7 +50,7 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     architectures = {(device.architecture or "").lower() for device in case.devices}
     if architectures & _WITHOUT_BFLOAT16:
         reduced = ["compute_in_fp16"]
-    return seen.complain(
+    return seen.find_problem(
         "",
         reasons=(Reason.TENSOR_CORES_UNUSED,),
         action=Action.ENABLE_MIXED_PRECISION,

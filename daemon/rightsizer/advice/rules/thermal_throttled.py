@@ -61,7 +61,7 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         return seen
     found = [status for device in seen.devices if (status := board_status_of(case, device))]
     neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
-    return seen.complain(
+    return seen.find_problem(
         _where(found, neighbors, settings),
         reasons=(Reason.THERMAL_THROTTLED,),
         action=Action.RESEAT_OR_DRAIN,

@@ -79,7 +79,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     more = owner_of(workload.kind).add_replicas(workload, target) if workload and target else ()
     # Add the specific reason, which the rule `compute_saturated` gives.
     nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(

@@ -41,7 +41,7 @@ def _remedies() -> Any:
     return load_beside(__file__, "remedies.yaml")
 
 
-def unwell(name: str, verdict: Verdict, case: str, found: str, **words: object) -> Check:
+def failed_check(name: str, verdict: Verdict, case: str, found: str, **words: object) -> Check:
     """Return a failed check with the loss and remedy of its case in `remedies.yaml`."""
     texts = _remedies()[name][case]
     lost, remedy = (texts.get(key, "").format_map(words) for key in ("lost", "remedy"))

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Final
 
 from rightsizer.accounting.signals import tier_of
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
@@ -25,11 +25,11 @@ def check_device_files(place: CheckContext) -> Check:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
     found = [place.devices / "nvidiactl", *sorted(place.devices.glob("nvidia[0-9]*"))]
     if not (present := [path for path in found if path.exists()]):
-        return unwell(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
+        return failed_check(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
     if closed := [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]:
         verdict = Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING
         text = f"closed to user {os.geteuid()}: {', '.join(closed)}"
-        return unwell(name, verdict, "closed", text)
+        return failed_check(name, verdict, "closed", text)
     return Check(name, Verdict.OK, ", ".join(path.name for path in present))
 
 
@@ -38,13 +38,13 @@ def check_driver(place: CheckContext) -> Check:
     snapshot = place.snapshot
     if snapshot.trouble is not None:
         # The message ends with its own remedy.
-        return unwell("driver", Verdict.MISSING, "absent", snapshot.trouble)
+        return failed_check("driver", Verdict.MISSING, "absent", snapshot.trouble)
     version = snapshot.driver.get("driver_version", "of unknown version")
     found = f"driver {version}, devices: {len(snapshot.devices)}"
     if snapshot.down:
         reasons = "; ".join(sorted({down.detail for down in snapshot.down.values()}))
         found += f", of which down: {len(snapshot.down)} ({reasons})"
-        return unwell("driver", Verdict.LIMITED, "down", found)
+        return failed_check("driver", Verdict.LIMITED, "down", found)
     return Check("driver", Verdict.OK, found)
 
 
@@ -52,7 +52,7 @@ def check_counters(place: CheckContext) -> Check:
     """Tiers of evidence that the readings allow: profiling counters, power, utilization alone."""
     name, readings = "profiling counters", place.snapshot.readings.values()
     if not readings:
-        return unwell(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
+        return failed_check(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
     tiers = Counter(map(_tier, readings))
     found = ", ".join(f"{tier}: {count}" for tier, count in sorted(tiers.items()))
     if set(tiers) == {Tier.PROFILING}:
@@ -64,7 +64,7 @@ def check_counters(place: CheckContext) -> Check:
     }
     known = sorted(_COUNTER_REMEDIES[each] for each in missing if each in _COUNTER_REMEDIES)
     found = f"devices by tier: {found} ({', '.join(sorted(missing))})"
-    return unwell(name, Verdict.LIMITED, "absent", found, remedies="; ".join(known))
+    return failed_check(name, Verdict.LIMITED, "absent", found, remedies="; ".join(known))
 
 
 def _tier(reading: Reading) -> Tier:
@@ -80,11 +80,11 @@ def check_gpu_processes(place: CheckContext) -> Check:
     known = [reading.processes for reading in readings if reading.processes is not None]
     if len(known) < len(readings) or not readings:
         detail = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
-        return unwell(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", detail)
+        return failed_check(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", detail)
     pids = {process.pid for processes in known for process in processes}
     if place.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
     if hidden := sorted(pid for pid in pids if not (place.procfs / str(pid)).exists()):
         detail = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
-        return unwell(name, Verdict.LIMITED, "hidden", detail)
+        return failed_check(name, Verdict.LIMITED, "hidden", detail)
     return Check(name, Verdict.OK, f"processes: {len(pids)}")

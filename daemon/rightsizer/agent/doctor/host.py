@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
@@ -23,7 +23,7 @@ def check_processes(place: CheckContext) -> Check:
         text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
     except OSError as error:
         found = f"{place.procfs}/1/cgroup: {error.strerror}"
-        return unwell(name, Verdict.MISSING, "closed", found)
+        return failed_check(name, Verdict.MISSING, "closed", found)
     return Check(name, Verdict.OK, f"the first process is in {text.splitlines()[-1]}")
 
 
@@ -37,7 +37,7 @@ def check_memory_placement(place: CheckContext) -> Check:
             file.read(1)
     except OSError as error:
         found = f"{place.procfs}/1/numa_maps: {error.strerror}"
-        return unwell(name, Verdict.LIMITED, "closed", found)
+        return failed_check(name, Verdict.LIMITED, "closed", found)
     return Check(name, Verdict.OK, "numa_maps of others can be read")
 
 
@@ -47,8 +47,8 @@ def check_control_groups(place: CheckContext) -> Check:
     if (top / "cgroup.controllers").exists():
         return Check(name, Verdict.OK, "version 2")
     if any((top / each).is_dir() for each in ("cpu", "cpu,cpuacct", "memory")):
-        return unwell(name, Verdict.LIMITED, "old", "version 1")
-    return unwell(name, Verdict.MISSING, "absent", f"there are none at {top}")
+        return failed_check(name, Verdict.LIMITED, "old", "version 1")
+    return failed_check(name, Verdict.MISSING, "absent", f"there are none at {top}")
 
 
 def check_pressure(place: CheckContext) -> Check:
@@ -57,7 +57,7 @@ def check_pressure(place: CheckContext) -> Check:
         (place.procfs / "pressure" / "cpu").read_text()
     except OSError as error:
         found = f"{place.procfs}/pressure/cpu: {error.strerror}"
-        return unwell("pressure", Verdict.MISSING, "absent", found)
+        return failed_check("pressure", Verdict.MISSING, "absent", found)
     return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
 
 
@@ -67,7 +67,7 @@ def check_topology(place: CheckContext) -> Check:
     try:
         count = len(os.listdir(bus))  # noqa: PTH208 - only the number is needed.
     except OSError as error:
-        return unwell(name, Verdict.MISSING, "absent", f"{bus}: {error.strerror}")
+        return failed_check(name, Verdict.MISSING, "absent", f"{bus}: {error.strerror}")
     return Check(name, Verdict.OK, f"devices on the bus: {count}")
 
 
@@ -75,7 +75,7 @@ def check_clock(place: CheckContext) -> Check:
     """Whether the wall clock was ever set; history and annotations depend on it."""
     if (now := place.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
-        return unwell("clock", Verdict.LIMITED, "unset", date)
+        return failed_check("clock", Verdict.LIMITED, "unset", date)
     return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
@@ -86,7 +86,9 @@ def check_memory_limit(place: CheckContext) -> Check:
         return Check(name, Verdict.OK, "none")
     found = f"{limit // 2**20} MiB"
     if limit < _LEAST_MEMORY_BYTES:
-        return unwell(name, Verdict.LIMITED, "tight", found, least=_LEAST_MEMORY_BYTES // 2**20)
+        return failed_check(
+            name, Verdict.LIMITED, "tight", found, least=_LEAST_MEMORY_BYTES // 2**20
+        )
     return Check(name, Verdict.OK, found)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, is_listened_at, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check, is_listened_at
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
@@ -42,10 +42,10 @@ def _unwritable(name: str, path: Path, lost: str) -> Check | None:
     folder = path.parent
     if not folder.is_dir():
         found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
-        return unwell(name, Verdict.MISSING, "absent", found, lost=lost)
+        return failed_check(name, Verdict.MISSING, "absent", found, lost=lost)
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         found = f"{path} may not be written by user {os.geteuid()}"
-        return unwell(name, Verdict.LIMITED, "closed", found, lost=lost)
+        return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
     return None
 
 
@@ -53,7 +53,7 @@ def _room(name: str, path: Path, least_bytes: int) -> Check:
     disk = os.statvfs(path.parent)
     if (free := disk.f_bavail * disk.f_frsize) < least_bytes:
         found = f"{path.parent} has {free // 2**20} MiB free"
-        return unwell(name, Verdict.LIMITED, "full", found, size=least_bytes)
+        return failed_check(name, Verdict.LIMITED, "full", found, size=least_bytes)
     return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
 
 
@@ -71,7 +71,7 @@ def check_local_socket(place: CheckContext) -> Check:
             probe.connect(path)
         except PermissionError:
             found = f"{path} is closed to user {os.geteuid()}"
-            return unwell(name, Verdict.LIMITED, "closed", found, lost=lost)
+            return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
         except OSError:
             folder = Path(path).parent
         else:
@@ -79,7 +79,7 @@ def check_local_socket(place: CheckContext) -> Check:
     if os.access(folder, os.W_OK):
         return Check(name, Verdict.OK, f"no agent runs; {folder} is open to this user")
     found = f"no agent answers, and user {os.geteuid()} may not put a socket into {folder}"
-    return unwell(name, Verdict.LIMITED, "away", found, lost=lost)
+    return failed_check(name, Verdict.LIMITED, "away", found, lost=lost)
 
 
 def check_web_port(place: CheckContext) -> Check:
@@ -99,7 +99,7 @@ def check_web_port(place: CheckContext) -> Check:
         else:
             troubles.append(f"{text}: {refusal.strerror}")
     if troubles:
-        return unwell(name, Verdict.MISSING, "closed", "; ".join(troubles))
+        return failed_check(name, Verdict.MISSING, "closed", "; ".join(troubles))
     return Check(name, Verdict.OK, "; ".join(notes))
 
 
@@ -125,10 +125,10 @@ def check_broker(place: CheckContext) -> Check:
         return trouble
     if not place.settings.path.api_socket:
         found = "path.api_socket is empty: no command can ask"
-        return unwell(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
+        return failed_check(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
     room = _room(name, path, _LEAST_ROOM_BYTES)
     if room.verdict is Verdict.OK and (unknown := ", ".join(_unknown(settings))):
-        return unwell(name, Verdict.LIMITED, "unknown", f"unknown: {unknown}")
+        return failed_check(name, Verdict.LIMITED, "unknown", f"unknown: {unknown}")
     return room
 
 
@@ -154,14 +154,14 @@ def check_drop_folder(place: CheckContext) -> Check:
     folder = Path(settings.drop_folder.path)
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
         found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
-        return unwell(name, Verdict.MISSING, "absent", found, lost=_LANDING)
+        return failed_check(name, Verdict.MISSING, "absent", found, lost=_LANDING)
     if folder.stat().st_mode & stat.S_IWOTH:
-        return unwell(name, Verdict.LIMITED, "open", f"everybody may write into {folder}")
+        return failed_check(name, Verdict.LIMITED, "open", f"everybody may write into {folder}")
     if settings.capture.kind is CaptureKind.NONE:
         return Check(name, Verdict.OK, str(folder))
     if not os.access(folder, os.W_OK):
         found = f"{folder} may not be written by user {os.geteuid()}"
-        return unwell(name, Verdict.LIMITED, "closed", found, lost=_CALLING)
+        return failed_check(name, Verdict.LIMITED, "closed", found, lost=_CALLING)
     return _capture_room(name, folder, settings.capture)
 
 
@@ -171,7 +171,7 @@ def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
     kept_free = settings.room.minimum_free_ratio * disk.f_blocks * disk.f_frsize
     found = f"{folder}, {free // 2**20} MiB free"
     if free < settings.room.quota_bytes + kept_free:
-        return unwell(name, Verdict.LIMITED, "full", found, quota=settings.room.quota_bytes)
+        return failed_check(name, Verdict.LIMITED, "full", found, quota=settings.room.quota_bytes)
     return Check(name, Verdict.OK, found)
 
 
@@ -181,14 +181,14 @@ def check_capture(place: CheckContext) -> Check:
     try:
         found = _called(settings, place)
     except (OSError, ValueError) as error:
-        return unwell(name, Verdict.MISSING, "wrong", str(error))
+        return failed_check(name, Verdict.MISSING, "wrong", str(error))
     if found is None:
         return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
     if settings.kind is CaptureKind.DYNOLOG and not is_listened_at(
         "localhost", settings.dynolog.port
     ):
         found = f"no process listens on port {settings.dynolog.port}"
-        return unwell(name, Verdict.MISSING, "away", found)
+        return failed_check(name, Verdict.MISSING, "away", found)
     return Check(name, Verdict.OK, found)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
@@ -29,14 +29,14 @@ def check_kubelet(place: CheckContext) -> Check:
     try:
         path.stat()
     except PermissionError:
-        return unwell(name, Verdict.LIMITED, "closed", f"{path} is closed to this user")
+        return failed_check(name, Verdict.LIMITED, "closed", f"{path} is closed to this user")
     except OSError:
         return Check(name, Verdict.UNUSED, f"there is no {path}")
     try:
         most, timeout = settings.answer_maximum_bytes, settings.timeout_seconds
         pods = list_pods(path, timeout_seconds=timeout, maximum_bytes=most)
     except GrpcCallError as error:
-        return unwell(name, Verdict.LIMITED, "closed", str(error))
+        return failed_check(name, Verdict.LIMITED, "closed", str(error))
     return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
 
 
@@ -46,7 +46,7 @@ def check_container_engine(place: CheckContext) -> Check:
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
     if (reason := _why_closed(path)) is not None:
-        return unwell(name, Verdict.LIMITED, "closed", f"{path}: {reason}")
+        return failed_check(name, Verdict.LIMITED, "closed", f"{path}: {reason}")
     return Check(name, Verdict.OK, f"{path} answers")
 
 
@@ -59,7 +59,7 @@ def check_dcgm(place: CheckContext) -> Check:
     with closing(client):
         answer = client.request("GET", "")
     if isinstance(answer, Failure):
-        return unwell(name, Verdict.MISSING, "away", answer.message)
+        return failed_check(name, Verdict.MISSING, "away", answer.message)
     return Check(name, Verdict.OK, f"{settings.address} answers")
 
 
@@ -74,8 +74,8 @@ def check_grafana(place: CheckContext) -> Check:
     if not isinstance(answer, Failure):
         return Check(name, Verdict.OK, f"{client.base_url} answers, and takes the token")
     if answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL:
-        return unwell(name, Verdict.LIMITED, "refused", answer.message)
-    return unwell(name, Verdict.MISSING, "away", answer.message)
+        return failed_check(name, Verdict.LIMITED, "refused", answer.message)
+    return failed_check(name, Verdict.MISSING, "away", answer.message)
 
 
 def _why_closed(path: str) -> str | None:

@@ -122,7 +122,7 @@ class BatchEvaluation:
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:
     """Whether a judgement is a complaint, or about open advice."""
     finding = judgement.finding
-    return finding.is_complaint or (judgement.key, finding.rule) in open_now
+    return finding.is_actionable or (judgement.key, finding.rule) in open_now
 
 
 def evaluate_batches(

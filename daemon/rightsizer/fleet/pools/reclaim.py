@@ -197,7 +197,7 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
         own[each.case.key] = each, [devices[uuid] for uuid in alone if uuid in devices]
     # Steps that release all of a workload come before those that release a part.
     order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
-    sound = [each for each in judgements if each.finding.is_complaint and each.may_open]
+    sound = [each for each in judgements if each.finding.is_actionable and each.may_open]
     sound.sort(key=lambda each: (order.get(each.finding.action, len(order)), each.finding.id))
     found: list[Reclaim] = []
     spent: set[str] = set()

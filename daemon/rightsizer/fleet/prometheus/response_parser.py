@@ -82,8 +82,8 @@ def parse_response(raw: bytes) -> ParsedResponse:
     partial = [text for text in warnings if not text.startswith(_HARMLESS)]
     if envelope.get("isPartial"):
         partial.append("isPartial is true")
-    harmless = tuple(text for text in warnings if text.startswith(_HARMLESS))
-    return ParsedResponse(series, harmless, "; ".join(partial) or None)
+    printable = tuple(text for text in warnings if text.startswith(_HARMLESS))
+    return ParsedResponse(series, printable, "; ".join(partial) or None)
 
 
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:

@@ -114,7 +114,7 @@ def judge(
         left = there[place.cluster, place.node]
         if len(lost) >= settings.on_ratio * (left + len(lost)):
             losses.append(_gone(view, place, lost, left))
-    return (*verdicts, *(FleetVerdict(each.key, _complaint(view, each, market)) for each in losses))
+    return (*verdicts, *(FleetVerdict(each.key, _problem(view, each, market)) for each in losses))
 
 
 def _node(device: FleetDevice) -> tuple[str, str]:
@@ -221,14 +221,14 @@ def _profiling(
     first = next(iter(ages))
     title, commands = f"See why {first} exports no profiling", _SEE_FIELDS.format(node=first)
     loss = _Loss(key, lost, summary, [Instruction(title, commands, "sh")])
-    return FleetVerdict(key, _complaint(view, loss, market))
+    return FleetVerdict(key, _problem(view, loss, market))
 
 
-def _complaint(view: FleetView, loss: _Loss, market: Market) -> Finding:
+def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
     lost, since = loss.lost, max(each.since for each in loss.lost)
     devices = tuple(each.device.device for each in lost[:MOST_DEVICES])
     window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
-    return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).complain(
+    return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).find_problem(
         reasons=(loss.reason,),
         action=loss.action,
         summary=loss.summary,

@@ -120,7 +120,7 @@ def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVe
         named = first_names(names, _MOST_NAMED)
         what, them = f"{len(names)} nodes of {pool.name} ({named}): {gpus} GPUs empty", "them"
     summary = f"{what} for {age}, since {utc_text(since)}: drain and return {them}."
-    return FleetVerdict(key, _complaint(subject, key, nodes, gpus, summary, returned=True))
+    return FleetVerdict(key, _problem(subject, key, nodes, gpus, summary, returned=True))
 
 
 def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:
@@ -132,14 +132,14 @@ def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Findin
         f"{subject.name}: {gpus:g} GPUs of {counted(len(nodes), 'node')} that others use are empty "
         f"for {ages} ({first_names(named, _MOST_NAMED)})."
     )
-    return _complaint(subject, key, nodes, gpus, summary, returned=False)
+    return _problem(subject, key, nodes, gpus, summary, returned=False)
 
 
 def _since(nodes: Iterable[_Node]) -> list[Nanoseconds]:
     return [since for each in nodes for _, since in each.empty]
 
 
-def _complaint(  # noqa: PLR0913 - parts of a verdict.
+def _problem(  # noqa: PLR0913 - parts of a verdict.
     subject: PoolSubject,
     key: str,
     nodes: Sequence[_Node],
@@ -155,7 +155,7 @@ def _complaint(  # noqa: PLR0913 - parts of a verdict.
     # GPUs beside those of others save money only once work has moved there.
     savings = subject.savings(gpus if returned else 0.0, gpus)
     what = "drain and return" if returned else "place work that waits elsewhere here"
-    return replace(subject, case=case).complain(
+    return replace(subject, case=case).find_problem(
         reasons=(Reason.IDLE_EMPTY,),
         action=Action.RELEASE,
         summary=summary,

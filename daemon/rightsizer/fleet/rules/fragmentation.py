@@ -87,7 +87,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     found = room_for(wanted, pool.free_by_node, residents_of(here))
     who = "that wait" if is_waited_for else "that were seen"
     what, options, steps = _advised(found)
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,
         summary=(

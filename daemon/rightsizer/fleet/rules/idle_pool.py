@@ -67,10 +67,10 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
     if not spare.gpus or spare.gpus / size < settings.on_ratio:
         summary = f"{pool.name}: {spare.needed} of its {size} GPUs were held at once."
         return subject.find_nothing(summary, subject.factors(0.0), evidence)
-    return _complaint(subject, spare, evidence)
+    return _problem(subject, spare, evidence)
 
 
-def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, object]) -> Finding:
+def _problem(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, object]) -> Finding:
     pool, size, is_empty = subject.pool, subject.size, spare.keep == 0
     risk = risk_of(0.0, independent_hours(pool.held_peak.values))
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
@@ -92,7 +92,7 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
     named_uuids = {device.uuid for device in subject.case.devices}
     emptied = {each.device.uuid for each in pool.devices if each.node in spare.nodes}
     step = max(1, size // _STEPS)
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
         summary=summary,

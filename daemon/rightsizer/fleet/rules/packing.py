@@ -93,10 +93,10 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     if not plan.freed or plan.freed < settings.on_ratio * len(small):
         summary = f"{pool.name}: its {len(small)} small workloads fill the GPUs that they have."
         return subject.find_nothing(summary, factors, _evidence(plan))
-    return _complaint(subject, plan, factors)
+    return _problem(subject, plan, factors)
 
 
-def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:
+def _problem(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:
     sure = {each: each.freed if each.risk.rank <= Risk.LOW.rank else 0 for each in plan.gpus}
     moved = sum(len(each.members) for each in plan.gpus)
     options = []
@@ -112,7 +112,7 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
     for each in plan.gpus:
         by_way.setdefault(each.action, []).append(each)
     how = " and ".join(_WAYS[way] for way in by_way)
-    return subject.complain(
+    return subject.find_problem(
         reasons=tuple(_REASONS[way] for way in by_way),
         action=plan.gpus[0].action,
         summary=(

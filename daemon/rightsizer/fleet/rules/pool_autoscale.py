@@ -134,10 +134,10 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
             f"time and leave it short {short:.1%} of the time."
         )
         return subject.find_nothing(summary, subject.factors(0.0), _evidence(outlook))
-    return _complaint(subject, outlook, saved - settings.on_ratio)
+    return _problem(subject, outlook, saved - settings.on_ratio)
 
 
-def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
+def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
     pool, load, planned = subject.pool, outlook.load, outlook.schedule.outcome
     gpus = load.size * load.gpus_each
     low = gpus * min(planned.saved_ratio, outlook.empty_ratio)
@@ -146,7 +146,7 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values))
     savings = subject.savings(low, high)
     by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

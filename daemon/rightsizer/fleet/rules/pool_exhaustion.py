@@ -60,7 +60,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         return subject.find_nothing(summary, factors, evidence)
     # GPUs needed for another month of this growth, at least one.
     missing = max(1.0, trend.value + trend.slope_per_day * 30.0 - subject.size)
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.NONE,
         summary=(

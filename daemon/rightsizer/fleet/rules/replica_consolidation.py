@@ -105,14 +105,14 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
         for each in subject.workloads
         if (service := replicated(each, settings.minimum_coverage_ratio, market)) is not None
         and len(service.each.compute) == length
-        and not rule.judge(each.case).is_complaint
+        and not rule.judge(each.case).is_actionable
     ]
     groups = _groups(given, settings.limits)
     gpus, freed = sum(each.replicas for each in given), sum(map(_freed, groups))
     if not freed or freed < settings.on_ratio * gpus:
         summary = f"{subject.name}: no replicas of its services fit on one another's GPUs."
         return subject.find_nothing(summary, {}, {"services": sorted(each.key for each in given)})
-    return _complaint(subject, groups, freed, freed / gpus - settings.on_ratio)
+    return _problem(subject, groups, freed, freed / gpus - settings.on_ratio)
 
 
 def _freed(group: Sequence[Replicated]) -> int:
@@ -130,14 +130,14 @@ def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Rep
     ]
 
 
-def _complaint(
+def _problem(
     subject: PoolSubject, groups: Sequence[Sequence[Replicated]], freed: int, margin: float
 ) -> Finding:
     chosen = [each for group in groups for each in group]
     services, then = len(chosen), sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
     together = [[each.key for each in group] for group in groups]
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(

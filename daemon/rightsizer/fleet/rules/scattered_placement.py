@@ -85,7 +85,7 @@ def _of_workload(
         summary = f"On {len(nodes)} nodes instead of {fewest}; no fewer have room for it now."
         return subject.find_nothing(summary, {}, evidence)
     factors = direct_factors(case, 1.0, 0.5) | {"exchange": settings.exchange_ratio}
-    return _complaint(subject, nodes, then, factors)
+    return _problem(subject, nodes, then, factors)
 
 
 def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[str, ...]:
@@ -99,13 +99,13 @@ def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[
     return tuple(chosen) if gpus <= 0 else ()
 
 
-def _complaint(
+def _problem(
     subject: CaseSubject, nodes: Mapping[str, int], then: tuple[str, ...], factors: dict[str, float]
 ) -> Finding:
     workload, gpus, better = subject.case.workload, sum(nodes.values()), sorted(then)
     name, there = workload.name if workload else subject.case.key, " and ".join(better)
     owner = scheduler_of(workload.kind if workload else None)
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(

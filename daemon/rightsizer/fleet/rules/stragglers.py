@@ -61,7 +61,7 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
     names = sorted(slow)
     findings = [finding for jobs in slow.values() for finding in jobs.values()]
     devices = sorted({uuid for finding in findings for uuid in finding.culprits})
-    return subject.complain(
+    return subject.find_problem(
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
         summary=(
@@ -95,7 +95,7 @@ def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[s
         finding = rule.judge(each.case)
         places = {nodes.get(uuid) for uuid in finding.culprits}
         node = places.pop() if len(places) == 1 else None
-        if finding.is_complaint and node is not None:
+        if finding.is_actionable and node is not None:
             found.setdefault(node, {})[each.case.key] = finding
     return found
 

@@ -77,7 +77,7 @@ def judge(
         boards = tuple(sorted(near - own)) if needed > 0 else ()
         sized = _sized(subject, boards, settings)
         options: tuple[Option, ...] = ()
-        if sized.is_complaint:
+        if sized.is_actionable:
             # Cheaper boards that fit its need, best first.
             of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
             found = smaller_boards(each.case, replace(market, settings=of_fleet))
@@ -99,7 +99,7 @@ def judge(
 def _well(subject: CaseSubject, sized: Finding) -> Finding:
     if sized.abstained is not None:
         return subject.abstain(sized.abstained, sized.reasons[0])
-    if sized.is_complaint:
+    if sized.is_actionable:
         summary = "It is too large a board, and no cheaper one that would do stands empty."
         return subject.find_nothing(summary, {}, sized.evidence)
     return subject.find_nothing(sized.summary, sized.confidence_factors, sized.evidence)
@@ -113,7 +113,7 @@ def _given(wanted: _Wanted, left: dict[_SpareBoards, int]) -> Finding:
             is_near = room.cluster == wanted.view.cluster
             if is_near and room.board == option.target and gpus >= needed:
                 left[room] = gpus - needed
-                return _complaint(wanted, option, room)
+                return _problem(wanted, option, room)
     summary = "A cheaper board would do; those that stand empty are better used by others."
     return wanted.subject.find_nothing(summary, {}, wanted.sized.evidence)
 
@@ -149,13 +149,13 @@ def _sized(
     return rule.with_settings(own).judge(subject.case)
 
 
-def _complaint(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
+def _problem(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
     view, case, sized = wanted.view, wanted.subject.case, wanted.sized
     name, needed = case.workload.name if case.workload else case.key, view.gpus
     cheaper = wanted.subject.market.board(room.board)
     product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
     owner = scheduler_of(case.workload.kind if case.workload else None)
-    return wanted.subject.complain(
+    return wanted.subject.find_problem(
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=(

@@ -149,9 +149,9 @@ class CaptureController:
             key: advanced(self._courses.get(key), each.sighting, span) for key, each in here.items()
         }
         self._settle()
-        records = self._tidied(self._cache.mended())
+        records = self._pruned(self._cache.mended())
         self.candidates = self._candidates(here, records)
-        self._tell(self.candidates)
+        self._log_uncaptured(self.candidates)
         chosen = next((each for each in self.candidates if each.why_not is None), None)
         if chosen is not None:
             self._begin(chosen, here[chosen.key])
@@ -247,11 +247,11 @@ class CaptureController:
         # A capture whose profile arrives late was counted before.
         if outcome.is_final and not was.is_final:
             self.counts[outcome] += 1
-        is_well = outcome.is_fruitful or outcome is CaptureOutcome.INTERRUPTED
+        is_well = outcome.has_profile or outcome is CaptureOutcome.INTERRUPTED
         tell = self._log.info if is_well else self._log.warning
         tell(f"capture_{outcome}", id=record.id, workload=record.workload, detail=record.detail)
 
-    def _tidied(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
+    def _pruned(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
         """Drop captures beyond their age or number, and delete old profiles."""
         now = self._clock.wall_time()
         by_age = self._is_clock_trusted()
@@ -277,7 +277,7 @@ class CaptureController:
     def _wall_ahead(self) -> Nanoseconds:
         return self._clock.wall_time() - self._clock.time()
 
-    def _tell(self, found: Sequence[CaptureCandidate]) -> None:
+    def _log_uncaptured(self, found: Sequence[CaptureCandidate]) -> None:
         """Log why findings have no capture, whenever the kind of reason changes."""
         for each in found:
             before = self._reported.get(each.finding.id, "")

@@ -150,7 +150,7 @@ def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
     settled = {
         (each.key, reason)
         for each in judgements
-        if each.finding.is_complaint and each.finding.rule.startswith(_OF_PROFILES)
+        if each.finding.is_actionable and each.finding.rule.startswith(_OF_PROFILES)
         for reason in each.finding.reasons
     }
     return tuple(
@@ -163,7 +163,7 @@ def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
             or _of_the_workload(courses.get(each.key), settings),
         )
         for each in sorted(judgements, key=_rank)
-        if each.finding.is_complaint
+        if each.finding.is_actionable
         and not each.finding.rule.startswith(_OF_PROFILES)
         and any(reason in settings.reasons for reason in each.finding.reasons)
     )
@@ -197,8 +197,8 @@ def _of_the_past(
     key: str, taken: Sequence[tuple[CaptureRecord, float]], settings: CaptureTimingSettings
 ) -> str | None:
     for each, ago_seconds in taken:
-        is_fruitful = each.outcome.is_fruitful
-        rest = settings.cool_down_seconds if is_fruitful else settings.retry_after_seconds
+        has_profile = each.outcome.has_profile
+        rest = settings.cool_down_seconds if has_profile else settings.retry_after_seconds
         if each.workload == key and ago_seconds < rest:
             ago = elapsed_text(ago_seconds)
             return f"it was profiled {ago} ago, and rests for {elapsed_text(rest)}"

@@ -43,7 +43,7 @@ class CaptureOutcome(StrEnum):
         return self not in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED)
 
     @property
-    def is_fruitful(self) -> bool:
+    def has_profile(self) -> bool:
         """Whether it led to a profile, or still may."""
         return self in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED, CaptureOutcome.LANDED)
 

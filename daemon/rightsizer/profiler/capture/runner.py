@@ -234,7 +234,7 @@ class ThreadedCaptureRunner:
     ) -> None:
         called = CaptureResult(CaptureOutcome.FAILED, "the log says why")
         try:
-            with self._counters_let_go():
+            with self._released_counters():
                 called = self._call(request, record)
                 # If recording was only requested, wait until it is over.
                 is_awaited = called.outcome is CaptureOutcome.CALLED and not called.is_recorded
@@ -249,7 +249,7 @@ class ThreadedCaptureRunner:
             done(replace(record, outcome=called.outcome, detail=called.detail, ended=ended))
 
     @contextmanager
-    def _counters_let_go(self) -> Iterator[None]:
+    def _released_counters(self) -> Iterator[None]:
         """Release the counters; they are resumed in any case, by time if this thread is lost."""
         settings = self._settings
         longest = _RELEASE_SECONDS + settings.timeout + settings.seconds + settings.margin

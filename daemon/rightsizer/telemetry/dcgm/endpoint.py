@@ -59,7 +59,7 @@ class StalledCollectionDetector:
         self._longest_age = longest_age
         self._seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
 
-    def see(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
+    def update(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
         """Return the devices of a page whose values stand still."""
         seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
         for device, reading in page.readings.items():
@@ -92,7 +92,7 @@ class XidGaugeTracker:
         self.logs: dict[str, XidLog] = {}
         """By uuid; the same code twice in a row counts once."""
 
-    def see(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
+    def update(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
         """Count the changes since the last page."""
         for uuid in xids.keys() - self.logs.keys():
             self.logs[uuid] = XidLog({})
@@ -135,7 +135,7 @@ class DcgmEndpoint:
             before = None if self._judged is None else self._judged.value
             self._judged = fetched
             if fetched.value is not None and fetched.value is not before:
-                self._see(fetched.value)
+                self._update(fetched.value)
             self._view = self._viewed(fetched)
         return self._view
 
@@ -159,10 +159,10 @@ class DcgmEndpoint:
             raise DriverError("the page is empty: dcgm-exporter has collected nothing yet")
         return page
 
-    def _see(self, page: ExporterPage) -> None:
+    def _update(self, page: ExporterPage) -> None:
         now = self._clock.time()
-        self._still = self._stillness.see(page, now)
-        self._xids.see(page.xids, self._clock.wall_time())
+        self._still = self._stillness.update(page, now)
+        self._xids.update(page.xids, self._clock.wall_time())
         self._listed.update({device.uuid: (device, now) for device in page.devices})
         retention = nanoseconds(self._settings.lost_retention_seconds)
         for uuid, (device, seen) in list(self._listed.items()):

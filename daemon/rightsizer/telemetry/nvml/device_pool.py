@@ -34,7 +34,9 @@ class SlowDriverDetector:
         self._longest_seconds = 0.0
         self._postponed: dict[str, Nanoseconds] = {}
 
-    def see(self, duration_seconds: float, postponed: Iterable[str], now: Nanoseconds) -> None:
+    def add_round(
+        self, duration_seconds: float, postponed: Iterable[str], now: Nanoseconds
+    ) -> None:
         """Record a round: its duration, and the collectors it postponed."""
         names = tuple(postponed)
         if not names and duration_seconds <= self._deadline_seconds:
@@ -248,7 +250,7 @@ class DevicePool:
             device.holds_counters = answer.holds_counters
             device.unknown_rounds = device.unknown_rounds + 1 if answer.is_unknown else 0
         now = self._clock.time()
-        device.slowness.see(answer.duration_seconds, answer.postponed, now)
+        device.slowness.add_round(answer.duration_seconds, answer.postponed, now)
         device.last, device.is_hung = answer, False
         return answer
 

@@ -27,7 +27,7 @@ _MOST_EVENTS: Final = 256
 _ANY_INSTANCE: Final = 0xFFFFFFFF
 _Followed = tuple[int, tuple[Gpu, ...]]
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
-_TELL_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
+_LOG_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 _CODES_MAXIMUM: Final = 256
 """Limit of codes whose last line is remembered."""
 
@@ -174,10 +174,10 @@ class XidEventLog:
         self._last: dict[int, Nanoseconds] = {}
         self._without_line: Counter[int] = Counter()
 
-    def tell(self, xid: XidEvent) -> None:
+    def log(self, xid: XidEvent) -> None:
         """Log an Xid, or count it until its code's minute is over."""
         now, last = self._clock.time(), self._last.get(xid.code)
-        if last is not None and now - last < _TELL_EVERY:
+        if last is not None and now - last < _LOG_EVERY:
             self._without_line[xid.code] += 1
             return
         if len(self._last) >= _CODES_MAXIMUM:
@@ -296,7 +296,7 @@ class XidListener:
         self._log.warning("xids_unheard", reason=reason)
 
     def _note(self, xid: XidEvent) -> None:
-        self._event_log.tell(xid)
+        self._event_log.log(xid)
         # A GPU's count includes its instances', which come and go.
         for uuid in filter(None, (xid.uuid, xid.parent_uuid)):
             log = self.xids.get(uuid, XidLog({}))

@@ -146,7 +146,7 @@ def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot
             if state is None:
                 state = _NativeState(text, data)
             elif isinstance(data, dict):
-                state.hear(data)
+                state.update(data)
             else:
                 yield state.snapshot(data)
         except _UNREADABLE:
@@ -199,7 +199,7 @@ class _NativeState:
         self._wall_time: Nanoseconds = 0
         self._time: Nanoseconds = 0
 
-    def hear(self, data: dict[str, Any]) -> None:
+    def update(self, data: dict[str, Any]) -> None:
         for name, section in data.items():
             self._sections[name] = _decoded(name, section, self._signals)
 

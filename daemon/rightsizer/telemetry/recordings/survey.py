@@ -79,7 +79,7 @@ class LoadSeriesBuilder:
         self.lost: dict[str, Nanoseconds] = {}
         """Time at which a device was first reported lost."""
 
-    def see(self, row: RecordingRow) -> None:
+    def add(self, row: RecordingRow) -> None:
         """Add a row."""
         if self.start is None:
             self.start = row.time
@@ -88,7 +88,7 @@ class LoadSeriesBuilder:
         if not row.values and Missing.LOST in row.missing.values():
             self.lost.setdefault(row.device, row.time)
         if row.processes:
-            self._see_processes(row.device, row.processes, row.time)
+            self._add_processes(row.device, row.processes, row.time)
         moment = (row.time - self.start) // self._step
         while moment >= _MOST_MOMENTS:
             self._widen()
@@ -117,7 +117,7 @@ class LoadSeriesBuilder:
             for device, sums in self._sums.items()
         }
 
-    def _see_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
+    def _add_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
         known = self._processes.setdefault(device, {})
         for process in processes:
             if process.kind is ProcessKind.COMPUTE and len(known) < _MOST_PROCESSES:
@@ -262,7 +262,7 @@ def _surveyed(
         key = (device, row.stream)
         before = last.get(key)
         last[key] = time
-        loads.see(row)
+        loads.add(row)
         if before is None:
             learned[device].learn(
                 RecordingDeviceFacts(

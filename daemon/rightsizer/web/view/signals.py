@@ -9,7 +9,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
 from rightsizer.web.page_query import PageQuery
-from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
+from rightsizer.web.view.strip import STRIP_WIDTH, StripSegment, clock_range
 
 CHART_HEIGHT: Final = 40
 _MOST_SLOTS: Final = 96
@@ -34,7 +34,7 @@ class SignalChart:
     """SVG path of steps."""
     peak: str
     """Area below the peaks."""
-    spells: tuple[Spell, ...]
+    segments: tuple[StripSegment, ...]
     text: str
     """Mean and peak over the whole range, in words."""
 
@@ -84,7 +84,7 @@ def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) ->
         meaning=meaning,
         mean="".join(means),
         peak="".join(f"{steps}V{CHART_HEIGHT}Z" for steps in peaks),
-        spells=tuple(_spell(slot, shown) for slot in slots),
+        segments=tuple(_segment(slot, shown) for slot in slots),
         text=f"mean {percent_text(mean)}, peak {percent_text(max(s.peak for s in slots))}",
     )
 
@@ -116,12 +116,12 @@ def _y(ratio: float) -> float:
     return round(CHART_HEIGHT * (1.0 - min(1.0, max(0.0, ratio))), 1)
 
 
-def _spell(slot: _Slot, shown: TimeRange) -> Spell:
+def _segment(slot: _Slot, shown: TimeRange) -> StripSegment:
     start, end = max(slot.start, shown.start), min(slot.end, shown.end)
     times = clock_range(start, end, shown.end - shown.start)
     title = f"{times}: mean {percent_text(slot.mean)}, peak {percent_text(slot.peak)}"
     x = _x(slot.start, shown)
-    return Spell(x, round(_x(slot.end, shown) - x, 1), title)
+    return StripSegment(x, round(_x(slot.end, shown) - x, 1), title)
 
 
 @dataclass(frozen=True, slots=True)

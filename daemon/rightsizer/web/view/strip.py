@@ -17,7 +17,7 @@ _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _NAMED_SHARES: Final = 4
-_SPELL_PARTS: Final = 3
+_SEGMENT_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Grain:
     """From left to right."""
     step: int
     """Of the height, which is 100."""
-    has_spells: bool
+    has_segments: bool
 
 
-FINE: Final = Grain(144, 1, has_spells=True)
-COARSE: Final = Grain(48, 10, has_spells=False)
+FINE: Final = Grain(144, 1, has_segments=True)
+COARSE: Final = Grain(48, 10, has_segments=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Axis:
     """Labels of a span's time axis, and the length of its hover intervals."""
 
     tick: Nanoseconds
-    spell: Nanoseconds
+    segment: Nanoseconds
     time_format: str
 
 
@@ -69,7 +69,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class StripSegment:
     """Hover interval and its text."""
 
     x: float
@@ -83,7 +83,7 @@ class StripView:
 
     areas: Mapping[str, str]
     """SVG path by state, covering all that is in it or in one below it."""
-    spells: tuple[Spell, ...]
+    segments: tuple[StripSegment, ...]
     ticks: tuple[tuple[float, str], ...]
     """Round times: position on the axis, and label."""
     shares: tuple[Share, ...]
@@ -100,7 +100,7 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
     frame = _Frame(start, span, grain)
     return StripView(
         frame.areas(frame.merged(shown)),
-        frame.spells(shown) if grain.has_spells else (),
+        frame.segments(shown) if grain.has_segments else (),
         ticks_of(span, now),
         shares,
         named or f"nothing known of {span.words}",
@@ -170,20 +170,20 @@ class _Frame:
         ordered = [state for state in reversed(STATE_ORDER) if state in present]
         return {state: _outline(levels, STATE_ORDER.index(state)) for state in ordered}
 
-    def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
+    def segments(self, cells: Sequence[StripCell]) -> tuple[StripSegment, ...]:
         axis = _axis(self.span.length)
-        stretches: dict[int, list[StripCell]] = {}
+        segments: dict[int, list[StripCell]] = {}
         for cell in cells:
-            stretches.setdefault(cell.start // axis.spell, []).append(cell)
-        return tuple(self._spell(inside) for inside in stretches.values())
+            segments.setdefault(cell.start // axis.segment, []).append(cell)
+        return tuple(self._segment(inside) for inside in segments.values())
 
-    def _spell(self, inside: Sequence[StripCell]) -> Spell:
+    def _segment(self, inside: Sequence[StripCell]) -> StripSegment:
         begin, end = max(inside[0].start, self.start), inside[-1].end
-        shares = shares_of(state_times(inside))[:_SPELL_PARTS]
+        shares = shares_of(state_times(inside))[:_SEGMENT_PARTS]
         parts = ", ".join(f"{share.name} {share.text}" for share in shares)
         title = f"{clock_range(begin, end, self.span.length)}: {parts}"
         x = self._x(begin)
-        return Spell(x, round(self._x(end) - x, 1), title)
+        return StripSegment(x, round(self._x(end) - x, 1), title)
 
     def _levels(self, cell: StripCell) -> _Level:
         """Return the height of each state including those below it, in whole steps."""

@@ -101,7 +101,7 @@ class HolderColumns:
                     found[row, place] = detector.holds(device.uuid)
                     values = {each: float(signals[each][row, place]) for each in _COMPARED}
                     known = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
-                    detector.see(device, job, end, grid.step, known)
+                    detector.add(device, job, end, grid.step, known)
         return found
 
 

@@ -129,7 +129,7 @@ class _Links:
                 return state
             up[number] = link_is_up(state)
         running = [number for number in numbers if up[number]]
-        answered = {fact: self._tell(fact, running, answers) for fact in self._ways}
+        answered = {fact: self._read_fact(fact, running, answers) for fact in self._ways}
         return tuple(
             self._link(number, answered) if up[number] else Nvlink(number, is_up=False)
             for number in numbers
@@ -147,7 +147,7 @@ class _Links:
                 return int(state)
         return self._handle.ask("nvmlDeviceGetNvLinkState", number)
 
-    def _tell(
+    def _read_fact(
         self, fact: str, up: Sequence[int], answers: Mapping[FieldKey, Any]
     ) -> Mapping[int, float | None]:
         """Return a fact of each link that is up, and keep the scheme that gave it."""

@@ -24,7 +24,7 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 _PIECE_BYTES: Final = 1 << 19
 _HEADER_BYTES: Final = 20
 """Maximum of a tag and a varint, ten bytes each."""
-Stretch: TypeAlias = tuple[int, int, int, int]
+FieldSpan: TypeAlias = tuple[int, int, int, int]
 """Field number and wire type, then value and end of an integer, or start and end."""
 # Numbers of fields in xplane.proto.
 SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
@@ -73,7 +73,7 @@ class FileWindow:
         return self._piece[low:high]
 
 
-def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
+def scan(window: FileWindow, start: int, end: int) -> Iterator[FieldSpan]:
     """Yield the fields of a message in a range of a file, reading only their headers.
 
     Raises:
@@ -197,7 +197,7 @@ class XPlaneLine:
 
     name: str
     start_nanoseconds: int
-    stretch: tuple[int, int]
+    span: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -205,7 +205,7 @@ class XPlane:
     """Name, tables and stats of a plane; its lines stay in the file."""
 
     window: FileWindow
-    stretch: tuple[int, int]
+    span: tuple[int, int]
     name: str
     limits: ReadLimits
     unread: Counter[str]
@@ -240,7 +240,7 @@ class XPlane:
 
     def lines(self) -> Iterator[XPlaneLine]:
         """Yield the lines without their events."""
-        for number, wire_type, low, high in scan(self.window, *self.stretch):
+        for number, wire_type, low, high in scan(self.window, *self.span):
             if number != PLANE_LINES or wire_type != LENGTH:
                 continue
             name, shown, start = "", "", 0
@@ -258,7 +258,7 @@ class XPlane:
     def messages(self, line: XPlaneLine) -> Iterator[bytes]:
         """Yield the encoded events of a line; those too large are counted."""
         longest = self.limits.event_maximum_bytes
-        for data in messages(self.window, *line.stretch, LINE_EVENTS, longest):
+        for data in messages(self.window, *line.span, LINE_EVENTS, longest):
             if data is None:
                 self.unread["events that are too large"] += 1
             else:
@@ -289,15 +289,15 @@ class XPlane:
 
 
 def read_plane(
-    window: FileWindow, stretch: tuple[int, int], limits: ReadLimits, unread: Counter[str]
+    window: FileWindow, span: tuple[int, int], limits: ReadLimits, unread: Counter[str]
 ) -> XPlane:
     """Read a plane without its events: its name, name tables and own stats.
 
     Raises:
         ProtobufError: it is cut, or no plane.
     """
-    plane = XPlane(window, stretch, "", limits, unread)
-    for number, wire_type, low, high in scan(window, *stretch):
+    plane = XPlane(window, span, "", limits, unread)
+    for number, wire_type, low, high in scan(window, *span):
         if number not in PLANE_FIELDS:
             unread["unknown fields"] += 1
         elif wire_type != LENGTH:

@@ -202,7 +202,7 @@ class SpaceReader:
 
     def _pass_over(self, lines: Iterable[XPlaneLine], what: str) -> None:
         for line in lines:
-            found = messages(self._window, *line.stretch, LINE_EVENTS, 0)
+            found = messages(self._window, *line.span, LINE_EVENTS, 0)
             self._count_unread(sum(1 for _ in found), what)
 
     def _count_unread(self, count: int, what: str) -> None:
