@@ -287,18 +287,18 @@ class AccountingSettings:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """What is kept on disk.
+    """Storage of history on disk.
 
     Attributes:
-        path: The database; empty to keep nothing over a restart.
+        path: Path of the database; empty to keep no history across restarts.
         retention: How long windows are kept.
             Source: the longest window that a rule asks for, twice
         fine_retention: How long five-minute windows are kept before they are merged into hours.
             Source: the 24 h that are answered from five-minute windows, twice
         maximum_size_bytes: Maximum size of the database; beyond it the oldest windows are deleted.
-            Its log takes up to 4 MiB more.
+            The write-ahead log takes up to 4 MiB more.
             Source: docs/benchmarks.md: 64 devices for 30 days
-        flush_interval: Time between two writes; a crash loses no more than this.
+        flush_interval: Time between two writes; a crash loses at most this much.
     """
 
     path: str = setting("/var/lib/rightsizer/history.db")

@@ -12,16 +12,16 @@ from rightsizer.sizing.settings import MemorySettings
 
 @dataclass(frozen=True, slots=True)
 class MarketSettings:
-    """Which boards may be advised, and on what terms they are had.
+    """Boards that may be recommended, and their price terms.
 
     Attributes:
-        boards: Keys of the boards that workloads may move to; none for every data-center board.
-        billing: Price terms of costs and savings.
-        minimum_confidence_ratio: Confidence of a finding below which no savings are given.
+        boards: Keys of boards that workloads may move to; empty for every data-center board.
+        billing: Price terms used for costs and savings.
+        minimum_confidence_ratio: Minimum confidence of a finding for savings to be given.
             Source: docs/definitions.md, conduct
-        most_options: Other boards named at most.
-        tolerated_slowdown_ratio: Time of the same work on a smaller board, over that on the present
-            one, beyond which the board is not recommended.
+        most_options: Maximum number of alternative boards listed.
+        tolerated_slowdown_ratio: Maximum run time of the same work on a smaller board, relative to
+            the present one, for the board to be recommended.
             Source: half a response time more is what a service may notice; a starting point
     """
 

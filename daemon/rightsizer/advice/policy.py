@@ -70,10 +70,10 @@ ThresholdTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What an operator says of this machine.
+    """Facts about this machine.
 
     Attributes:
-        pool: The pool of machines that it belongs to; policies match by it.
+        pool: Pool that the machine belongs to; policies can match it.
     """
 
     pool: str = setting("")
@@ -81,13 +81,13 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class PolicyMatch:
-    """Which workloads a policy is about; every pattern given must fit.
+    """Workloads that a policy applies to; all given patterns must match.
 
     Attributes:
         owner: Shell pattern of the workload's name.
-        namespace: Shell pattern of its namespace.
+        namespace: Shell pattern of the workload's namespace.
         pool: Shell pattern of the machine's `node.pool`.
-        gpu: Shell pattern of the uuid of a GPU that it holds.
+        gpu: Shell pattern of the uuid of a GPU that the workload holds.
     """
 
     owner: str = setting("*")
@@ -108,12 +108,12 @@ class PolicyMatch:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the workloads that match.
+    """Class, allocator, thresholds and exclusions of the matching workloads.
 
     Attributes:
         class_: Class of the workload.
-        allocator: How the workload's framework takes memory.
-        ignore: Findings not to recommend on, why, and until when.
+        allocator: Memory allocation behavior of the workload's framework.
+        ignore: Findings that open no recommendation, each with a reason and an optional end.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -205,17 +205,17 @@ RuleTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class RecommenderSettings:
-    """When advice is made, and by which thresholds.
+    """Schedule, rules and thresholds of the recommender.
 
     Attributes:
-        interval: Time between two runs.
+        interval: Time between two runs of the recommender.
             Source: the shortest span that a rule looks at
-        readings_per_run: Readings between two runs at least, where those of a recording are far
-            apart.
+        readings_per_run: Minimum number of readings between two runs, for recordings with widely
+            spaced readings.
             Source: fewer change no share of an hour
-        longest_interval: Time between two runs at most, however far apart the readings are.
+        longest_interval: Maximum time between two runs, however far apart the readings are.
             Source: what most rules must be quiet for to close
-        jitter: Random delay of a run, so that agents do not run simultaneously.
+        jitter: Maximum random delay of a run, so that agents do not run simultaneously.
     """
 
     interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))

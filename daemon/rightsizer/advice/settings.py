@@ -6,14 +6,14 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class TrackRecordSettings:
-    """When advice of a kind that is wrong too often must be surer before it is given.
+    """Confidence required of reasons that were often wrong.
 
     Attributes:
         raises_floors: Whether a reason that was wrong too often needs more confidence.
-        least_precision_ratio: Part of the outcomes that must be right.
+        least_precision_ratio: Minimum share of a reason's outcomes that must be right.
             Source: docs/definitions.md, conduct
-        least_answers: Outcomes needed for a conclusion.
-        highest_floor_ratio: Highest confidence required, so that a reason can recover.
+        least_answers: Minimum number of outcomes before a reason is judged.
+        highest_floor_ratio: Maximum confidence required, so that a reason can recover.
     """
 
     raises_floors: bool = setting(True)
@@ -24,20 +24,20 @@ class TrackRecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class VerificationSettings:
-    """When advice that was followed counts as a success.
+    """Conditions under which a followed recommendation counts as a success.
 
     Attributes:
-        span_seconds: Time compared before and after, at most.
+        span_seconds: Maximum time compared before and after the change.
             Source: a week holds every day of it
-        long_spans: The same for rules that look at short spans, in spans of the rule.
+        long_spans: The same for rules with short spans, as a multiple of the rule's long span.
             Source: a day for what is seen within two hours
-        least_savings_ratio: Part of the lower estimate that must have been saved.
+        least_savings_ratio: Share of the estimate's lower bound that must have been saved.
             Source: docs/definitions.md, conduct
-        tolerated_harm_ratio: Relative increase of a signal of harm that is tolerated.
+        tolerated_harm_ratio: Relative increase of a harm signal that is tolerated.
             Source: docs/definitions.md, conduct
         noticeable_harm_ratio: Share of time below which an increase of harm is ignored.
             Source: a minute in a hundred
-        most_peers: Workloads of the same class compared with at most.
+        most_peers: Maximum number of workloads of the same class to compare with.
             Source: the mean of thirty is known to a fifth of their spread
     """
 
@@ -56,23 +56,24 @@ class VerificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """How long the ledger remembers.
+    """Retention and lifecycle of recommendations.
 
     Attributes:
-        gone_after_seconds: How long a workload may be gone before its recommendations expire.
+        gone_after_seconds: How long a workload may be absent before its recommendations expire.
             Source: longer than a restart or a reschedule
-        dismissed_seconds: Duration of a dismissal.
+        dismissed_seconds: How long a dismissal lasts.
             Source: docs/definitions.md, conduct
-        snoozed_seconds: Duration of a snooze.
+        snoozed_seconds: How long a snooze lasts.
             Source: a week's planning
-        rested_seconds: How long a claimed recommendation verified while still true is not repeated.
+        rested_seconds: How long a claimed recommendation that still applied when verified is not
+            repeated.
             Source: a week's planning
-        regressed_within_seconds: How long after a success the same problem counts as regressed.
+        regressed_within_seconds: Time after a success within which a recurrence is a regression.
             Source: as long as the history
         closed_kept_seconds: How long closed recommendations are kept.
             Source: as long as the history
-        most_records: Recommendations kept at most; the longest closed are dropped first, then the
-            least severe.
+        most_records: Maximum number of recommendations kept; the longest closed are dropped first,
+            then the least severe.
             Source: eight GPUs with a dozen recommendations a day for a month, at most 10 MB
     """
 

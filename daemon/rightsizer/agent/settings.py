@@ -21,16 +21,16 @@ from rightsizer.web.settings import WebTree
 
 @dataclass(frozen=True, slots=True)
 class LabelSettings:
-    """The feature file for node-feature-discovery.
+    """Feature file for node-feature-discovery.
 
     Attributes:
-        file: The feature file to keep up to date, mostly
+        file: Feature file to maintain, usually
             /etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.
-        interval: Time between two writings.
+        interval: Time between two writes of the file.
             Source: node-feature-discovery looks for new labels once a minute (its sleepInterval)
-        settled: How long a GPU must have been healthy, or not, before a label says so.
+        settled: How long a GPU must have been healthy or unhealthy before its label changes.
             Source: a reset and a driver's restart take minutes; labels move pods
-        expiry: How long labels hold after the agent wrote them last.
+        expiry: How long labels stay valid after the agent's last write.
             Source: longer than an update of the agent takes
     """
 
@@ -42,12 +42,12 @@ class LabelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an operator may set.
+    """Configuration of the agent.
 
     Attributes:
-        webhooks: Receivers of recommendations: an Alertmanager, or any receiver of JSON.
-        actions: Actions on recommendations; none by default.
-        policies: What operators know of workloads; first match.
+        webhooks: Receivers of recommendations: Alertmanager, or any receiver of JSON.
+        actions: Automated actions on recommendations; none by default.
+        policies: Operator-provided facts and thresholds by workload; the first match applies.
     """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)

@@ -10,11 +10,11 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    """What an operator pays, in the same key as in plans and files of prices.
+    """GPU prices that the operator pays, with the same key as in plan and price files.
 
     Attributes:
-        dollars_per_gpu_hour: Dollars an hour of one GPU, by key, name or family such as h100; in
-            place of the clouds' prices and those of prices_file.
+        dollars_per_gpu_hour: Price in US dollars per GPU-hour, by key, name or family such as h100;
+            overrides cloud prices and those of prices_file.
     """
 
     dollars_per_gpu_hour: Mapping[str, float] = setting(MappingProxyType({}), within=(0.0, 10000.0))
@@ -22,11 +22,11 @@ class PriceSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueSettings:
-    """What an operator knows better of boards and prices.
+    """Additions and corrections to the packaged boards and prices.
 
     Attributes:
-        boards_file: A YAML file of boards to change or add; empty for the packaged ones alone.
-        prices_file: A YAML file of prices to change or add; empty for the packaged ones, which age.
+        boards_file: YAML file with boards to change or add; empty to use only the packaged ones.
+        prices_file: YAML file with prices to change or add; empty for the packaged ones, which age.
     """
 
     boards_file: str = setting("")

@@ -31,26 +31,26 @@ CollectorSwitches: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """How much is exported, and how hard it is compressed.
+    """Amount and compression of exported metrics.
 
     Attributes:
-        advice_limit: Open recommendations exported one by one, the largest savings first; all are
-            counted.
+        advice_limit: Maximum number of open recommendations exported individually, largest savings
+            first; the totals count all of them.
             Source: six series each; a node has a few
-        level: How much of the usual collectors is exported: `essential` (states, waste,
-            provisioning, advice, health), `standard` (with conditions, errors and the usual
-            readings), `full` (with histograms). Collectors that are off by default export all that
-            they have once they are on.
+        level: Amount that the default collectors export: `essential` (states, waste, provisioning,
+            advice, health), `standard` (adds conditions, errors and the usual readings) or `full`
+            (adds histograms). Collectors that are off by default export everything once enabled.
             Source: measured on eight GPUs: 38, 68 and 229 series a GPU
-        details: Turn on every collector, also those off by default: each NVLink and fabric port,
-            links between GPUs, BAR1, application clocks, errors in a board's life, the host by
-            workload. About 40 series more a GPU, and 108 more where it has 18 NVLinks.
+        details: Enable every collector, including those off by default: each NVLink and fabric
+            port, links between GPUs, BAR1, application clocks, lifetime errors of a board, the host
+            by workload. Adds about 40 series per GPU, and 108 more for a GPU with 18 NVLinks.
             Source: the default set keeps to 1,900 series for eight GPUs
-        gzip_level: Compression level of a scrape, 1 fast to 9 small.
+        gzip_level: Compression level of a scrape, from 1 (fastest) to 9 (smallest).
             Source: measured: level 3 is within a tenth of level 6 in a third of its time
-        dcgm: Also serve /metrics/dcgm: dcgm-exporter's default counters by its own names, for
-            dashboards and autoscalers made for it. Refused while a dcgm-exporter is read itself.
-        dcgm_labels: The labels of /metrics/dcgm: `current` has Hostname and pod, `lowercase`
+        dcgm: Also serve /metrics/dcgm with dcgm-exporter's default counters under its own names,
+            for existing dashboards and autoscalers. Rejected while `sources.dcgm` reads a
+            dcgm-exporter.
+        dcgm_labels: Label names of /metrics/dcgm: `current` has Hostname and pod, `lowercase`
             hostname, `former` uuid, pod_name, pod_namespace and container_name.
             Source: dcgm-exporter changed Hostname to hostname in May 2026; most dashboards are
             older

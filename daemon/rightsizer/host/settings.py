@@ -6,22 +6,24 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """How often and how much of the host is read.
+    """Frequency and scope of host reads.
 
     Attributes:
-        shortest_seconds: Reads closer together than this share one answer.
-        recheck_interval_seconds: How often rarely changing facts are read again: control group,
+        shortest_seconds: Minimum time between two reads of the host; closer requests share one
+            result.
+        recheck_interval_seconds: Interval between reads of rarely changing facts: control group,
             CPUs and network namespace of a process, quotas, disks, interfaces, the state of fabric
             ports and their error counters.
-        forget_after_seconds: How long an unused process or control group is remembered.
-        memory_placement_interval_seconds: How often the NUMA nodes of host memory are looked up.
+        forget_after_seconds: How long an unused process or control group stays cached.
+        memory_placement_interval_seconds: Interval between lookups of the NUMA nodes of host
+            memory.
             Source: Pages that have been placed are seldom moved.
-        numa_maps_processes_maximum: For how many processes a second numa_maps is read, where
-            control groups do not account for memory by node; 0: never.
+        numa_maps_processes_maximum: Maximum processes per second whose numa_maps is read, where
+            control groups do not account for memory by node; 0 for none.
             Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
-        numa_maps_deadline_seconds: How long numa_maps of one process is read before it is given up.
-        numa_maps_resident_maximum_bytes: Processes with more resident memory have no numa_maps
-            read: one mapping of that size may hold them up.
+        numa_maps_deadline_seconds: Time limit for reading one process's numa_maps.
+        numa_maps_resident_maximum_bytes: Resident memory above which a process's numa_maps is not
+            read, since one mapping of that size may stall it.
             Source: About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map
             memory.
     """
@@ -37,13 +39,13 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    """Where things lie on this machine; a container may see the host's file systems elsewhere.
+    """Paths on this machine; a container may see the host's file systems elsewhere.
 
     Attributes:
         procfs: Mount point of procfs.
         sysfs: Mount point of sysfs.
-        api_socket: Socket for commands on this node, for the agent's own user and group alone;
-            empty for none.
+        api_socket: Unix socket for commands on this node, accessible only to the agent's user and
+            group; empty for none.
     """
 
     procfs: str = setting("/proc")

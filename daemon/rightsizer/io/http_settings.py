@@ -12,16 +12,16 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How patient the client is.
+    """Timeouts, retries and limits of the HTTP client.
 
     Attributes:
-        timeout_seconds: How long a peer may take to accept a connection, and to answer.
-        tries: Attempts of an idempotent request at most.
-        backoff_seconds: Delay before the second attempt; it doubles each time.
-        retry_after_maximum_seconds: The longest wait that a peer may ask for; beyond it the request
-            fails at once.
-        response_maximum_bytes: The largest answer that is read.
-        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+        timeout_seconds: Time limit for the server to accept a connection, and to answer.
+        tries: Maximum number of attempts for an idempotent request.
+        backoff_seconds: Delay before the second attempt; doubles with each further one.
+        retry_after_maximum_seconds: Maximum delay accepted from a Retry-After header; with a longer
+            one the request fails at once.
+        response_maximum_bytes: Maximum size of a response; a larger one is rejected.
+        ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
     timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
@@ -34,14 +34,14 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server that is spoken to over HTTP.
+    """HTTP server to post to.
 
     Raises:
         ValueError: the address is none that a client can use.
 
     Attributes:
-        url: Where to post to.
-        token_file: A file with a bearer token; empty for none.
+        url: Address to post to.
+        token_file: File with a bearer token; empty for none.
     """
 
     url: str = setting("")

@@ -28,12 +28,13 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged, and how.
+    """Format and level of the log.
 
     Attributes:
-        format: The form of a line; auto fits the reader.
-        level: The least severe messages that are logged.
-        repeat_interval: How often a persistent fault is logged; others are counted in `suppressed`.
+        format: Format of a log line; auto selects one by where the log goes.
+        level: Minimum level of logged messages.
+        repeat_interval: Time between log lines of a persistent fault; `suppressed` counts the
+            others.
             Source: the shortest interval at which a person would react
     """
 

@@ -11,42 +11,45 @@ SOURCE_NAMES: Final = ("kubernetes", "slurm", "container", "user", "session")
 
 @dataclass(frozen=True, slots=True)
 class OwnerSettings:
-    """Who is asked whose a process is.
+    """Attribution of processes to workloads.
 
     Attributes:
-        sources: Sources, of kubernetes, slurm, container, user and session (systemd units, and
-            programs by process tree), in fixed order. user names the user of a process outside of a
-            unit; off by default.
-        kubelet_socket: The kubelet's pod-resources socket; empty for none.
+        sources: Sources of workload names, in fixed precedence: kubernetes, slurm, container, user
+            and session (systemd units, and programs by process tree). user, off by default, names
+            the user of a process outside of a unit.
+        kubelet_socket: The kubelet's pod-resources socket; empty to disable it.
             Source: Kubernetes' documentation of device plugins
-        pod_log_folder: Where the kubelet keeps logs; file names in containers/ and pods/ give pods'
-            names, no file is opened. Empty for none.
+        pod_log_folder: The kubelet's log directory. Pod names come from file names in containers/
+            and pods/; no file is opened. Empty to disable it.
             Source: Kubernetes' documentation of its logging architecture
-        container_socket: Socket of Docker or Podman for containers' names; empty: short
-            identifiers.
-        job_map_folder: Folder where Slurm's prolog and epilog write the jobs of GPUs: files named
-            <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.
+        container_socket: Docker or Podman socket for container names; empty for short IDs.
+        job_map_folder: Directory where Slurm's prolog and epilog write the jobs of each GPU: files
+            named <index>, <index>.<MIG instance> or by uuid, one job a line; empty for none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
-        launchers: Programs, by patterns, whose processes are one workload; the highest counts.
+        launchers: Name patterns of launchers, whose processes form one workload; with nested
+            launchers the outermost one counts.
         launcher_confidence_ratio: Confidence that the processes of a launcher are one workload.
             Source: assumed: a launcher may start several in turn
-        process_managers: Programs, by patterns, whose processes have nothing to do with each other,
-            in one unit neither; those of any other program are one workload, less surely.
+        process_managers: Name patterns of programs whose child processes are unrelated, even within
+            one systemd unit. The children of any other program are one workload, with less
+            confidence.
             Source: names in /proc/<pid>/stat, 15 characters at most
-        shells: The same, but for units, which may start by a script.
-        parent_confidence_ratio: Confidence that those of any other program are.
+        shells: Like process_managers, but not within a unit, which may start by a script.
+        parent_confidence_ratio: Confidence that the children of any other program are one workload.
             Source: assumed: a runner of unrelated jobs looks like torch.multiprocessing
-        interval_seconds: How often kubelet and container engine are queried.
+        interval_seconds: Interval between queries of the kubelet and the container engine.
             Source: the kubelet allows 100 calls a second, all callers together
         floor_seconds: Minimum time between queries for an unknown pod or container, and between
             reads of Slurm's allocations.
-        hold_seconds: How long the last answer stays valid, as while a kubelet restarts.
-        timeout_seconds: How long an answer may take, on a thread of its own.
-        first_wait_seconds: How long the first tick waits for names; later ones never wait.
-        answer_maximum_bytes: A longer answer is refused.
+        hold_seconds: How long the last answer stays valid, for example while a kubelet restarts.
+        timeout_seconds: Time limit for a source to answer; queries run in a separate thread.
+        first_wait_seconds: Time the first sample waits for workload names; later samples never
+            wait.
+        answer_maximum_bytes: Maximum size of an answer; a larger one is rejected.
             Source: four times what gRPC takes by default
-        time_to_live_seconds: How long the owner of a process, or its absence, is cached.
-        workloads_maximum: Workloads named at once; the rest are `other`.
+        time_to_live_seconds: How long the owner of a process, or the absence of one, is cached.
+        workloads_maximum: Maximum number of workloads reported by name at once; the rest are
+            reported as `other`.
             Source: 64 devices with three holders each
     """
 

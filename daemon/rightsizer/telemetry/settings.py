@@ -11,10 +11,10 @@ from rightsizer.telemetry.serving.settings import ServingTelemetrySettings
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How often the devices are read.
+    """Sampling of the devices.
 
     Attributes:
-        interval: Time between two readings of a device.
+        interval: Time between two readings of a device; shorter load changes go unseen.
             Source: docs/definitions.md, sources: shares of time need 1 Hz in the node
     """
 
@@ -23,10 +23,10 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSettings:
-    """A simulated node in place of the real one.
+    """Simulated node in place of the real one.
 
     Attributes:
-        scenario: Name of a built-in scenario, or a scenario file; empty to read the real driver.
+        scenario: Built-in scenario or path of a scenario file; empty to read the real driver.
     """
 
     scenario: str = setting("")
@@ -34,7 +34,7 @@ class SimulatedSettings:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """Where readings come from."""
+    """Sources of readings."""
 
     nvml: LiveSettings = field(default_factory=LiveSettings)
     dcgm: DcgmSettings = field(default_factory=DcgmSettings)

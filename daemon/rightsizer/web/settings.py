@@ -12,20 +12,19 @@ from rightsizer.model.settings import LIVE, setting
 
 @dataclass(frozen=True, slots=True)
 class PasswordSettings:
-    """How much work strangers may cause, and how many of them may wait.
+    """Limits on the cost of password checks and on waiting clients.
 
     Attributes:
-        share_ratio: The most of one core that wrong passwords and the connections on which they
-            come may take.
+        share_ratio: Maximum share of one core spent on wrong passwords and their connections.
             Source: half of the unit's CPUQuota=20%
-        pause_maximum_seconds: Longest delay after a wrong password.
-        wait_seconds: How long a password waits for its check before it is answered 429.
+        pause_maximum_seconds: Maximum delay after a wrong password.
+        wait_seconds: Time a password waits for its check before the request is answered with 429.
             Source: half of Prometheus's default scrape timeout
-        waiting_maximum: Passwords that wait for their check at once, and connections for their
-            turn.
-        waiting_per_client: Those of them from one address, so that one client never keeps others
-            waiting.
-        remembered_maximum: Checked passwords that are remembered, right ones and wrong ones each.
+        waiting_maximum: Maximum passwords waiting for a check, and connections waiting for a turn.
+        waiting_per_client: Maximum of these per client address, so that one client cannot block the
+            others.
+        remembered_maximum: Number of check results cached, for correct and for wrong passwords
+            each.
             Source: what the exporter toolkit remembers
     """
 
@@ -92,14 +91,14 @@ def checked_path(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    """From when on a fit gets which color; gauges and advice do not depend on it.
+    """Color thresholds of fits on the page; metrics and recommendations do not use them.
 
     Attributes:
-        tight_need_ratio: Need of a resource from which its fit is shown as tight.
+        tight_need_ratio: Share of a resource needed from which its fit is shown as tight.
             Source: less is left than the margin that need already holds
-        headroom_need_ratio: Need of a resource below which it is shown to have headroom.
+        headroom_need_ratio: Share of a resource needed below which it is shown as having headroom.
             Source: half a device would do
-        short_ratio: Share of the time under pressure from which a fit is shown as too small.
+        short_ratio: Share of time under pressure from which a fit is shown as too small.
             Source: the accounting's own threshold for an under-provisioned device
     """
 
@@ -110,25 +109,26 @@ class FitSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """How much the server takes upon itself, and how patient it is.
+    """Limits and timeouts of the HTTP server.
 
     Attributes:
-        connections_maximum: Connections held at once, a thread each; the one that idles longest
-            gives way.
+        connections_maximum: Maximum open connections, one thread each; beyond it the longest idle
+            one is closed.
             Source: within the unit's TasksMax=64
-        request_timeout_seconds: How long a client may take over a request, or over reading its
-            answer.
+        request_timeout_seconds: Time limit to send a request, and to read the response.
             Source: Prometheus's default scrape timeout
-        keep_alive_seconds: How long a connection is kept between two requests.
+        keep_alive_seconds: How long an idle connection is kept open between two requests.
             Source: above Prometheus's default scrape interval of 60 s
-        body_limit_bytes: The largest request body that is read.
-        head_limit_bytes: The longest head of a request that is read, with all its headers.
+        body_limit_bytes: Maximum size of a request body.
+        head_limit_bytes: Maximum size of a request line with all headers.
             Source: far above what browsers and proxies send
-        page_refresh_seconds: How often the page renews itself where scripts do not run; 0 for
-            never, in any way.
-        page_poll_seconds: How often the page's script asks for new figures, at most once a sample.
-        plan_form: Serve the form of `rightsizer plan` at /plan; each plan is a process of its own.
-        plan_timeout_seconds: How long a plan of the form may take.
+        page_refresh_seconds: Reload interval of the page where scripts do not run; 0 for no refresh
+            at all.
+        page_poll_seconds: Interval at which the page's script fetches values, at most once a
+            sample.
+        plan_form: Serve the form of `rightsizer plan` at /plan; each plan runs in a process of its
+            own.
+        plan_timeout_seconds: Time limit of a plan requested by the form.
             Source: some ten times what a plan over all boards takes
     """
 
@@ -147,17 +147,17 @@ class WebSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebTree:
-    """Where and how HTTP is served.
+    """HTTP server: addresses, access and paths.
 
     Attributes:
         listen_addresses: Addresses to listen on, as host:port, :port or [::1]:port.
-        config_file: A file of TLS, users, headers and limits, in the format of all Prometheus
-            exporters; empty for plain HTTP without users.
-        enable_lifecycle: Take /-/reload over TCP, and from those who prove who they are whatever
-            changes something.
-        telemetry_path: Where the metrics are.
-        route_prefix: What every path begins with, like /gpu, behind a proxy that passes paths on.
-        systemd_socket: Listen on the sockets that systemd hands over, and not on the addresses.
+        config_file: File with TLS, users, headers and limits, in the web configuration format of
+            the Prometheus exporters; empty for plain HTTP without authentication.
+        enable_lifecycle: Accept /-/reload over TCP, and requests that change state from
+            authenticated clients.
+        telemetry_path: Path of the metrics.
+        route_prefix: Prefix of every path, such as /gpu, behind a proxy that keeps paths unchanged.
+        systemd_socket: Listen on the sockets that systemd passes, instead of on the addresses.
     """
 
     listen_addresses: tuple[str, ...] = setting((":19400",))

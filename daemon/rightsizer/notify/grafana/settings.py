@@ -15,23 +15,23 @@ CREDENTIAL_NAME = "grafana-token"
 
 @dataclass(frozen=True, slots=True)
 class GrafanaSettings(ServerSettings):
-    """The `grafana` section of the configuration; without `url` nothing is annotated.
+    """Grafana annotations; disabled unless `url` is set.
 
     Attributes:
-        url: Grafana's address, its sub-path included; empty to post no annotations.
-        token_file: A file that holds a service account's token; systemd's credential comes first.
-        cluster: The cluster, a tag of every annotation beside the node's; empty for none.
-        restore_seconds: How often Grafana is checked for the open regions; they are restored after
-            a lost database.
+        url: Grafana's base URL, including any sub-path; empty to post no annotations.
+        token_file: File with a service account's token; a systemd credential takes precedence.
+        cluster: Cluster name, added as a tag next to the node's name; empty for none.
+        restore_seconds: Interval between checks that open annotations still exist in Grafana;
+            missing ones, as after a lost database, are restored.
             Source: one search an hour; a database is restored by people, who take longer
-        annotations_per_run: Annotations of a run at most; one more summarizes the rest.
+        annotations_per_run: Maximum number of annotations per run; one more summarizes the rest.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        annotations_per_day: New annotations a day at most, after a first run's; the rest is
-            summarized.
+        annotations_per_day: Maximum number of new annotations per day after the first run's; the
+            rest are summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        failures_before_pause: Failed runs in a row before a pause.
+        failures_before_pause: Number of consecutive failed runs before a pause.
         pause_seconds: Duration of that pause.
-        outbox_maximum: Pending annotations at most; the oldest are dropped.
+        outbox_maximum: Maximum number of pending annotations; beyond it the oldest are dropped.
     """
 
     cluster: str = setting("")

@@ -26,31 +26,32 @@ class WebhookFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """One place that advice is sent to.
+    """Receiver of recommendations.
 
     Raises:
         ValueError: there is no address, two, or one that no client can use.
 
     Attributes:
-        url: Where to post to; for `alertmanager` the address of its own page, a sub-path included.
-        url_file: A file that holds the address in place of `url`, where the address is a secret.
-        name: Name in metrics and log; empty for host and port.
-        format: `json` for a request with each change, `alertmanager` for alerts.
-        token_file: A file with a bearer token; a name without a folder is one of systemd's
-            credentials.
-        headers_file: A file of further headers, one `Name: value` a line, for what is no bearer
-            token.
-        reasons: Reasons that are sent; empty for all.
-        minimum_severity: The least severity that is sent.
-        send_resolved: Whether closings are sent too.
-        instance: Label `instance` of alerts: what Prometheus calls this agent, such as
-            `node-1:19400`; empty for the node's name.
-        external_url: The agent's address as its readers reach it, for links back; empty for no
-            links.
-        resend_seconds: How often a firing alert is sent again; it ends when four are missed.
+        url: Address to post to; for `alertmanager`, Alertmanager's base URL, including any
+            sub-path.
+        url_file: File with the address, in place of `url`, if the address is a secret.
+        name: Name in metrics and log; empty to use host and port.
+        format: `json` for one request per change, `alertmanager` for alerts.
+        token_file: File with a bearer token; a name without a directory refers to a systemd
+            credential.
+        headers_file: File with additional headers, one `Name: value` a line, for other
+            authentication.
+        reasons: Reasons of recommendations to send; empty for all.
+        minimum_severity: Minimum severity of recommendations to send.
+        send_resolved: Whether closed recommendations are sent too.
+        instance: Label `instance` of alerts, which should match Prometheus's label for this agent,
+            such as `node-1:19400`; empty to use the node's name.
+        external_url: The agent's address as its users reach it, used for links; empty for no links.
+        resend_seconds: Interval at which a firing alert is resent; it expires when four resends are
+            missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
-        outbox_maximum: Pending changes at most; the oldest are dropped.
-        pause_seconds: Longest pause after failures; the first is a minute.
+        outbox_maximum: Maximum number of pending changes; beyond it the oldest are dropped.
+        pause_seconds: Maximum pause after failures; the first pause is one minute.
     """
 
     url: str = setting("")

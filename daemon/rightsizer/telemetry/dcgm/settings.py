@@ -12,27 +12,28 @@ _OUR_PATH = "/metrics/dcgm"
 
 @dataclass(frozen=True, slots=True)
 class DcgmSettings:
-    """A dcgm-exporter of this node; without `url` there is none.
+    """The node's dcgm-exporter as a source; disabled unless `url` is set.
 
     Raises:
         ValueError: `url` is not an address, or is that of an agent's own page.
 
     Attributes:
-        url: Where a dcgm-exporter of this node serves its metrics, as in
-            http://localhost:9400/metrics; empty to read none.
-        interval_seconds: Time between two reads; values hold for two of these at most.
+        url: Metrics address of this node's dcgm-exporter, such as http://localhost:9400/metrics;
+            empty to disable the source.
+        interval_seconds: Time between two scrapes of the exporter; values are valid for at most two
+            intervals.
             Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
             collection
-        timeout_seconds: How long the exporter may take to accept a connection, and to answer.
-        longest_age_seconds: How old a value with a time of its own may be, and how long a GPU's
-            energy counter may stand still before all its values are stale; more where the exporter
+        timeout_seconds: Time limit for the exporter to accept a connection, and to answer.
+        longest_age_seconds: Maximum age of a timestamped value, and maximum time a GPU's energy
+            counter may stay unchanged before all its values are stale. Raise it if the exporter
             collects less often than every 30 s.
             Source: two collections of a dcgm-exporter, which collects every 30 s
-        lost_retention_seconds: How long a GPU that only the exporter knew stays listed as down.
-        response_maximum_bytes: The largest page that is read.
+        lost_retention_seconds: How long a GPU known only from the exporter is reported as down.
+        response_maximum_bytes: Maximum size of a response; a larger one is rejected.
             Source: 64 MIG instances with 60 metrics each, and room for long labels
-        token_file: A file that holds a bearer token, read again each time; empty for none.
-        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+        token_file: File with a bearer token, read for every request; empty for none.
+        ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
     url: str = setting("")

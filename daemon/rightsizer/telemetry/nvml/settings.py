@@ -6,46 +6,47 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """How patiently the driver is asked, and for what.
+    """Deadlines, intervals and collectors of the NVML source.
 
     Attributes:
-        deadline_seconds: How long a tick waits for its devices; calls that do not fit into half of
-            it are made less often, except essential ones.
+        deadline_seconds: Time a sample waits for its devices. Calls that do not fit into half of it
+            are made less often, except essential ones.
             Source: a fifth of the default interval is left for everything else
-        in_turn_seconds: How long one thread may take over all GPUs, one after another, before those
-            that it has not come to are read by threads of their own.
+        in_turn_seconds: Time one thread may take to read all GPUs in sequence before the remaining
+            ones are read by threads of their own.
             Source: four times what eight simulated GPUs take that answer at once
-        hung_after_seconds: How long a single driver call may take before its device is down; until
-            then the device is slow, and its readings count when they come.
+        hung_after_seconds: Duration of a single driver call after which its device is down; until
+            then the device is slow, and late readings still count.
             Source: Three default intervals: before the age at which a reading is stale
             (docs/definitions.md, states), so that no stale reading is shown.
-        first_look_patience_seconds: How long the first tick waits for a GPU before it is skipped;
-            down to an eighth of that when several hang.
+        first_look_patience_seconds: Time the first sample waits for a GPU before skipping it;
+            reduced to as little as an eighth when several hang.
             Source: half of the default deadline, so that responding GPUs are read within two ticks
-        slow_interval_seconds: How often slowly changing signals are read: errors, limits, links,
-            fans. They hold for twice as long.
+        slow_interval_seconds: Interval between reads of slowly changing signals: errors, limits,
+            links, fans. Each value is valid for two intervals.
             Source: dcgm-exporter reads all its fields every 30 s by default
-        enumeration_interval_seconds: How often devices are enumerated, for hotplug and MIG changes.
-        retry_first_seconds: Delay before the driver is tried again; it doubles with each failure.
-        retry_longest_seconds: Longest delay before the driver is tried again.
-        unknown_errors_before_reopening: Ticks in a row in which a device gives nothing but unknown
-            errors before NVML is shut down and opened again.
-        abandon_after_seconds: How long to wait for a hung call before a new thread tries the
-            device.
-        abandoned_threads_maximum: Hung threads abandoned for each device; then it stays down until
-            one returns.
-        lost_retention_seconds: How long a GPU that the driver no longer lists stays listed as down.
-        settling_seconds: How long utilization and power are ignored after NVML was opened on a GPU
-            without persistence mode: waking it reads as load.
+        enumeration_interval_seconds: Interval between device enumerations, to detect hotplug and
+            MIG changes.
+        retry_first_seconds: Delay before the first retry of a failed driver; doubles each time.
+        retry_longest_seconds: Maximum delay between retries of a failed driver.
+        unknown_errors_before_reopening: Consecutive samples with only unknown errors from a device
+            before NVML is shut down and reopened.
+        abandon_after_seconds: Time to wait for a hung call before a new thread tries the device.
+        abandoned_threads_maximum: Maximum number of hung threads abandoned per device; after that
+            it stays down until one returns.
+        lost_retention_seconds: How long a GPU that the driver no longer lists is reported as down.
+        settling_seconds: How long utilization and power are ignored after NVML is opened on a GPU
+            without persistence mode, since waking the GPU reads as load.
             Source: nvidia-smi on an L40S without persistence: 100% and 145 W with no process.
-        gpm_shortest_seconds: The shortest time between two GPM samples; a MIG instance needs 0.1 s.
+        gpm_shortest_seconds: Minimum time between two GPM samples; a MIG instance needs 0.1 s.
             Source: NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.
-        gpm_overshoot_ratio: How far above 1 a GPM ratio is taken for 1; beyond it is invalid.
+        gpm_overshoot_ratio: Amount by which a GPM ratio may exceed 1 and be read as 1, not as
+            invalid.
             Source: DCGM issue 152: SM activity slightly above 100% on MIG.
-        suspect_busy_ratio: Busy share from which GPM readings of 0 are ignored.
+        suspect_busy_ratio: Utilization from which GPM readings of 0 are ignored as invalid.
             Source: dcgm-exporter#662: profiling values silently 0 while utilization is not
-        disabled_collectors: Collectors that are off; pcie_throughput blocks for 20 ms per direction
-            and is needed only where there is no GPM.
+        disabled_collectors: Disabled collectors. pcie_throughput blocks for 20 ms per direction and
+            is needed only where GPM is unavailable.
     """
 
     deadline_seconds: float = setting(0.8, within=(0.01, 60.0))

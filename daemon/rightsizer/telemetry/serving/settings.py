@@ -28,19 +28,19 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServingEndpoint:
-    """One engine's page of metrics, and whose GPUs it is about.
+    """Metrics endpoint of one serving engine, and the GPUs it runs on.
 
     Raises:
         ValueError: `url` is not an address.
 
     Attributes:
-        url: Address of one engine's own metrics, never of a service in front of several; /metrics
-            where it has no path.
-        engine: Which engine it is; auto to recognize it by its metrics.
-        gpus: The GPUs that it runs on, by uuid or index; empty to find them by its owner.
-        workload: Shell pattern of its owner's name; empty for any.
-        namespace: Shell pattern of its owner's namespace; empty for any.
-        pod: Shell pattern of its pod's name; empty for any.
+        url: Metrics address of one engine, never of a service that balances several; a missing path
+            means /metrics.
+        engine: Engine type; auto to detect it from its metrics.
+        gpus: GPUs that the engine runs on, by uuid or index; empty to find them by owner.
+        workload: Shell pattern of the owning workload's name; empty for any.
+        namespace: Shell pattern of the owning workload's namespace; empty for any.
+        pod: Shell pattern of the pod's name; empty for any.
     """
 
     url: str = setting(MISSING)
@@ -77,19 +77,19 @@ class ServingEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ServingTelemetrySettings:
-    """Serving engines whose queue, cache and latency are read; none unless listed.
+    """Serving engines whose queue, cache and latency are read.
 
     Raises:
         ValueError: two endpoints have the same address.
 
     Attributes:
-        endpoints: The engines of this node, one entry a page of metrics.
-        interval_seconds: Time between two reads of an engine.
+        endpoints: Serving engines of this node, one entry per metrics page.
+        interval_seconds: Time between two scrapes of an engine.
             Source: twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read
-        timeout_seconds: How long an engine may take to answer.
-        hold_intervals: Intervals for which the last page stays valid.
+        timeout_seconds: Time limit for an engine to answer.
+        hold_intervals: Number of intervals for which the last page stays valid.
             Source: docs/definitions.md, states: slower signals hold for two of their own intervals
-        page_maximum_bytes: The largest page that is read.
+        page_maximum_bytes: Maximum size of a metrics page; a larger one is rejected.
             Source: twenty histograms of sixteen data-parallel engines are 0.9 MB
     """
 
