@@ -1,4 +1,4 @@
-"""The estate that the fleet is tested against: its time adds up, and two of them are the same."""
+"""Generated fleet of the tests: its states sum to its time, and generation is deterministic."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ STATES = "rightsizer_state_seconds_total"
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """The small estate, past its gap and its restarts."""
+    """The small fleet, after its gap and its restarts."""
     return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
 
 
@@ -43,9 +43,9 @@ def last_values(runs: Iterator[Run], name: str) -> dict[tuple[tuple[str, str], .
 
 
 def test_there_are_a_hundred_gpus_and_a_smaller_estate() -> None:
-    """The large one is what the promise is about; the small one fits into a test.
+    """The large fleet has the promised size; the small one fits into a test.
 
-    Eight more of each came in the last hours.
+    Eight more GPUs of each joined in the last hours.
     """
     assert LARGE.size == 100 + 8
     assert SMALL.size == 48 + 8
@@ -53,7 +53,7 @@ def test_there_are_a_hundred_gpus_and_a_smaller_estate() -> None:
 
 @pytest.mark.parametrize("layout", [SMALL, LARGE], ids=lambda layout: layout.name)
 def test_every_fault_is_planted_somewhere(layout: Layout) -> None:
-    """Both estates have all of them, and healthy workloads beside."""
+    """Both fleets contain every fault, and healthy workloads too."""
     assert planted_in(layout, Metrics.OWN) == PLANTED
     faulty = {subject for planted in PLANTED for subject in planted.subjects}
     assert {job.name for job in layout.jobs} - faulty
@@ -69,7 +69,7 @@ def test_states_sum_to_the_time_of_the_agent(life: Life) -> None:
 
 
 def test_counters_only_grow_but_where_the_agent_began_anew(life: Life) -> None:
-    """A restart sets them to 0, on the nodes that had one, and nothing else does."""
+    """An agent's restart resets counters to 0; nothing else does."""
     counters, before, shrunk = Counters(), dict[tuple[str, object], float](), set[str]()
     for first, last in stretches(life):
         for run in own_runs(life, counters, first, last):
@@ -84,14 +84,14 @@ def test_counters_only_grow_but_where_the_agent_began_anew(life: Life) -> None:
 
 
 def test_a_node_is_away_for_a_day(life: Life) -> None:
-    """No one has seen it then, and its GPUs have no samples."""
+    """The node is not scraped for that day: its GPUs have no samples."""
     gpu = next(gpu for gpu in life.gpus if gpu.machine.name == "serve-2")
     assert not pieces(life, gpu, 5 * SLOTS, 6 * SLOTS)
     assert pieces(life, gpu, 6 * SLOTS, 7 * SLOTS)
 
 
 def test_some_machines_came_in_the_last_hours(life: Life) -> None:
-    """No one knows of them before: neither their GPUs nor who would put pods there."""
+    """Neither their GPUs nor owners of pods on them appear earlier."""
     late = [gpu for gpu in life.gpus if gpu.machine.pool == "burst"]
     assert {part.first for gpu in late for part in gpu.parts} == {life.slots - 2 * 12}
     for first, there in ((life.slots - 25, False), (life.slots - 24, True)):
@@ -100,7 +100,7 @@ def test_some_machines_came_in_the_last_hours(life: Life) -> None:
 
 
 def test_pods_are_replaced_and_workloads_stay(life: Life) -> None:
-    """A deployment's pods have new names every few days, under the same key."""
+    """A deployment's pods get new names every few days; the workload's key stays."""
     gpu = next(gpu for gpu in life.gpus if gpu.parts[0].character == "chat-api")
     pods = {part.pod for part in gpu.parts}
     assert len(pods) == -(-DAYS // 3)
@@ -108,7 +108,7 @@ def test_pods_are_replaced_and_workloads_stay(life: Life) -> None:
 
 
 def test_a_pool_grows_by_a_gpu_every_other_day(life: Life) -> None:
-    """Its tenants come one after the other."""
+    """Its tenants arrive one after another."""
     first = [
         next(part.first for part in gpu.parts if part.job)
         for gpu in life.gpus
@@ -120,7 +120,7 @@ def test_a_pool_grows_by_a_gpu_every_other_day(life: Life) -> None:
 
 
 def test_stretches_meet_the_blocks_of_prometheus(life: Life) -> None:
-    """They follow one another without a gap, and none crosses a block's end."""
+    """Intervals are contiguous, and none crosses the end of a Prometheus block."""
     found = list(stretches(life))
     assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
     assert (found[0][0], found[-1][1]) == (0, life.slots)
@@ -131,7 +131,7 @@ def test_stretches_meet_the_blocks_of_prometheus(life: Life) -> None:
 
 
 def test_a_life_is_the_same_however_it_is_cut(life: Life) -> None:
-    """Counters go on from stretch to stretch as if it were one."""
+    """Counters continue from interval to interval as if the history were generated at once."""
     whole = last_values(own_runs(life, Counters(), 0, 300), STATES)
     counters = Counters()
     parts: dict[tuple[tuple[str, str], ...], float] = {}
@@ -141,7 +141,7 @@ def test_a_life_is_the_same_however_it_is_cut(life: Life) -> None:
 
 
 def test_our_metrics_are_those_of_the_table(life: Life) -> None:
-    """Names and labels as the agent exports them, and those that a scrape adds."""
+    """Names and labels are those that the agent exports, plus those that a scrape adds."""
     for run in own_runs(life, Counters(), 0, 12):
         stem = run.name
         for ending in ("_bucket", "_sum", "_count"):
@@ -152,7 +152,7 @@ def test_our_metrics_are_those_of_the_table(life: Life) -> None:
 
 
 def test_rules_keep_what_prometheus_would_have_recorded(life: Life) -> None:
-    """The growth of each slot adds up to the counter's; scrapes are there for the last day."""
+    """Increases of the slots sum to the counter's; raw scrapes exist for the last day."""
     end = life.slots
     recorded: dict[str, float] = {}
     for run in own_runs(life, Counters(), 0, SLOTS, records=True):
@@ -179,7 +179,7 @@ def test_dcgm_exporters_spell_their_labels_differently(
     is_exported: bool,  # noqa: FBT001 - pytest passes parameters by name.
     labels: set[str],
 ) -> None:
-    """All of them are to be had."""
+    """Every generation of label names occurs."""
     runs = dcgm_runs(life, Counters(), 0, 12, spelling=spelling, is_exported=is_exported)
     pods = [run for run in runs if ("instance", "serve-1:9400") in run.labels]
     assert pods
@@ -187,7 +187,7 @@ def test_dcgm_exporters_spell_their_labels_differently(
 
 
 def test_profiling_fields_can_be_off(life: Life) -> None:
-    """Many exporters have none; here only Hopper has them at all."""
+    """Many exporters export none; here only Hopper GPUs have them."""
     every = {run.name for run in dcgm_runs(life, Counters(), 0, 12)}
     basic = {run.name for run in dcgm_runs(life, Counters(), 0, 12, has_profiling=False)}
     assert every > basic
@@ -196,7 +196,7 @@ def test_profiling_fields_can_be_off(life: Life) -> None:
 
 
 def test_work_waits_for_a_place(life: Life) -> None:
-    """Its pods are pending at the end, and were not there at the beginning."""
+    """Its pods are pending at the end and did not exist at the beginning."""
     pending = ("phase", "Pending")
     early = [run for run in kube_runs(life, 0, SLOTS) if pending in run.labels]
     late = [run for run in kube_runs(life, life.slots - 1, life.slots) if pending in run.labels]
@@ -207,14 +207,14 @@ def test_work_waits_for_a_place(life: Life) -> None:
 
 
 def test_all_that_waits_has_a_truth() -> None:
-    """One each, in both estates."""
+    """Each waiting workload has exactly one expected result, in both fleets."""
     for layout in (SMALL, LARGE):
         keys = [each.key for each in planted_waits(layout, Metrics.OWN)]
         assert sorted(keys) == sorted([each.key for each in PENDING[layout.name]] + [*QUEUED])
 
 
 def test_findings_of_waiting_work_are_compared_with_the_truth() -> None:
-    """Found, missed and wrong: a node, a wait or a step that is not so is as bad as none."""
+    """A wrong node, wait or step counts as much as a missing one."""
     anywhere = {
         "key": "kubernetes:newcomers/try-out",
         "pool": "",
@@ -238,7 +238,7 @@ def test_findings_of_waiting_work_are_compared_with_the_truth() -> None:
 
 @pytest.mark.parametrize("metrics", list(Metrics))
 def test_no_sample_is_written_twice(life: Life, metrics: Metrics) -> None:
-    """Two samples of a series at one time would be refused, or taken for a duplicate scrape."""
+    """Two samples of a series at one time would be rejected or taken for a duplicate scrape."""
     own = partial(own_runs, life, Counters(), records=metrics is Metrics.RULES)
     source = partial(dcgm_runs, life, Counters()) if metrics is Metrics.DCGM else own
     for first, last in ((0, 300), (life.slots - 300, life.slots)):
@@ -254,7 +254,7 @@ def test_no_sample_is_written_twice(life: Life, metrics: Metrics) -> None:
 def test_promtool_takes_all_that_is_written(
     life: Life, source: Callable[[Life, Counters, int, int], Iterator[Run]], tmp_path: Path
 ) -> None:
-    """Names, labels, times: nothing of it is refused, and nothing gets lost."""
+    """Names, labels and times are valid: nothing is rejected or lost."""
     text = "".join(open_metrics(life, source(life, Counters(), 0, 2)))
     (tmp_path / "samples").write_text(f"{text}# EOF\n")
     made = ("tsdb", "create-blocks-from", "openmetrics", tmp_path / "samples", tmp_path / "data")
@@ -264,7 +264,7 @@ def test_promtool_takes_all_that_is_written(
 
 
 def test_texts_say_the_same_to_both_stores(life: Life) -> None:
-    """As many samples, in seconds for the one and milliseconds for the other."""
+    """Both have the same samples, in seconds for one store and milliseconds for the other."""
     run = Run("a_total", (("uuid", "x"), ("empty", "")), 3, (1.0, 2.5))
     times = [START + 4 * STEP_SECONDS, START + 5 * STEP_SECONDS]
     assert "".join(open_metrics(life, [run])) == (
@@ -277,7 +277,7 @@ def test_texts_say_the_same_to_both_stores(life: Life) -> None:
 
 
 def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
-    """What counts grows evenly from slot to slot; what does not stays where it is."""
+    """Counters grow evenly from slot to slot; gauges stay constant."""
     first = life.fine_from
     counter = Run("a_total", (), first, (15.0, 15.0), 10.0)
     text = "".join(open_metrics(life, [counter, Run("b_ratio", (), first, (0.5,))]))
@@ -289,9 +289,9 @@ def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
 
 
 def test_constant_series_is_written_sparsely_before_the_last_day(life: Life) -> None:
-    """The last sample is always among them; of the last day there is one a slot.
+    """The last sample is always included, and the last day has one sample a slot.
 
-    Counters are told at each scrape then, as exporters do: of one sample nothing grows.
+    Counters of that day are written at each scrape, as exporters do: one sample has no increase.
     """
     run = Run("a_total", (), 4, (7.0, 7.0, 7.0), 7.0, is_steady=True)
     gauge = Run("b_info", (), life.slots - 3, (1.0, 1.0, 1.0), is_steady=True)
@@ -304,12 +304,12 @@ def test_constant_series_is_written_sparsely_before_the_last_day(life: Life) -> 
 
 
 def finding(workload: str | None, *reasons: str) -> Mapping[str, object]:
-    """A complaint as far as the truth looks at it."""
+    """Finding, reduced to what is compared with the expected results."""
     return {"workload": workload, "reasons": list(reasons)}
 
 
 def test_findings_are_compared_with_the_truth() -> None:
-    """Found, missed and wrong; of what is not planted some may be said, and some not."""
+    """Reports found, missed and wrong ones; some unplanted findings are allowed, others are not."""
     said = [
         finding("slurm:stall", "HiddenStall"),
         {**finding(None, "IdleEmpty"), "rule": "idle_pool", "summary": "spare: nobody is there"},
@@ -324,6 +324,6 @@ def test_findings_are_compared_with_the_truth() -> None:
 
 
 def test_two_lives_are_the_same() -> None:
-    """Nothing in it is left to chance."""
+    """Generation is deterministic."""
     one, other = (live(SMALL, 1, START, tick_seconds=300, variants=1) for _ in range(2))
     assert list(own_runs(one, Counters(), 0, 24)) == list(own_runs(other, Counters(), 0, 24))

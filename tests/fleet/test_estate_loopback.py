@@ -1,4 +1,4 @@
-"""The loopback store of the benchmark: the true shape, of the devices that are asked for."""
+"""The benchmark's loopback store answers in the shape of a real one, for the queried devices."""
 
 import json
 from typing import Any, Final
@@ -13,7 +13,7 @@ HOUR: Final = 3600
 
 
 def ranged(promql: str) -> list[dict[str, Any]]:
-    """The series of a day by the hour."""
+    """Hourly series of a day."""
     document = {"query": [promql], "start": ["3600"], "end": ["86400"], "step": [str(HOUR)]}
     found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query_range", document))[
         "data"
@@ -22,7 +22,7 @@ def ranged(promql: str) -> list[dict[str, Any]]:
 
 
 def instant(promql: str) -> list[dict[str, Any]]:
-    """The series at a moment."""
+    """Series at one moment."""
     document = {"query": [promql], "time": ["86400"]}
     found: list[dict[str, Any]] = json.loads(answer(ESTATE, "/api/v1/query", document))["data"][
         "result"
@@ -31,7 +31,7 @@ def instant(promql: str) -> list[dict[str, Any]]:
 
 
 def test_states_of_an_hour_sum_to_it() -> None:
-    """Of the devices that the question names, and of no other, at each step of it."""
+    """Only queried devices are answered, and their states sum to the hour at each step."""
     increase = f'increase(rightsizer_state_seconds_total{{uuid=~"{TWO}"}}[3600000ms])'
     series = ranged(f"round(max by (uuid, state) ({increase}), 0.001) > 0")
     assert {each["metric"]["uuid"] for each in series} == set(ESTATE.uuids[3:5])
@@ -44,7 +44,7 @@ def test_states_of_an_hour_sum_to_it() -> None:
 
 
 def test_figures_of_one_question_are_told_apart() -> None:
-    """Several metrics in one question come back with their names."""
+    """Several metrics in one query are returned with their names."""
     parts = (
         f'label_replace(round(max by (uuid) (avg_over_time({name}{{uuid=~"{TWO}"}}[1h])), 1), '
         f'"figure", "{figure}", "", "")'
@@ -59,7 +59,7 @@ def test_figures_of_one_question_are_told_apart() -> None:
 
 
 def test_devices_and_their_holders_are_known() -> None:
-    """Without a name in the question there are all of them; four GPUs make a job."""
+    """A query without names returns all devices; four GPUs make a job."""
     devices = instant("max by (uuid, gpu, model) (rightsizer_device_info)")
     assert [each["metric"]["uuid"] for each in devices] == list(ESTATE.uuids)
     assert len(instant("max by (workload) (rightsizer_workload_info)")) == 5
@@ -68,12 +68,12 @@ def test_devices_and_their_holders_are_known() -> None:
 
 
 def test_samples_are_as_far_apart_in_every_hour() -> None:
-    """The probe reads days by five minutes for it."""
+    """The probe then reads days at five-minute steps."""
     (found,) = ranged('max(count_over_time(rightsizer_device_up{uuid="x"}[3600s]))')
     assert {value for _, value in found["values"]} == {"240"}
 
 
 def test_it_has_nothing_else() -> None:
-    """Other sources find nothing, and take nothing for an answer."""
+    """Queries of other sources are answered with an empty result."""
     assert not instant("max by (UUID) (DCGM_FI_DEV_GPU_UTIL)")
     assert not ranged("max by (uuid) (uuid:rightsizer_used_seconds:increase5m)")

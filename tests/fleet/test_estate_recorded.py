@@ -1,4 +1,4 @@
-"""The generated estate with dcgm-exporter alone, read from recorded series and from samples."""
+"""dcgm-exporter alone: recorded series and samples give the same answers on a generated fleet."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,14 +19,14 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import rules_text
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
 DAYS: Final = 3
-"""The last has a sample a minute and is read by five; the one before is read by the hour."""
+"""The last day has a sample a minute and is read by five minutes, the one before by the hour."""
 NODES: Final = frozenset({"train-3", "batch-1", "serve-1", "dev-1", "spare-1"})
-"""Of each kind of work one; promtool takes its time for every GPU."""
+"""One node of each kind of work; promtool needs time for every GPU."""
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
-    """By what was read."""
+    """Answers, by recorded series and by samples."""
     machines = tuple(each for each in SMALL.machines if each.name in NODES)
     life: Life = live(replace(SMALL, machines=machines), DAYS, START, tick_seconds=300, variants=1)
     metrics = {run.name for run in dcgm_runs(life, Counters(), 0, 1)}
@@ -40,7 +40,7 @@ def answers() -> dict[str, Answer]:
 
 
 def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
-    """The probe says so."""
+    """The probe reports that recorded series are used."""
     for name, answer in answers.items():
         (source,) = (e for e in answer.document["sources"] if e["source"] == "dcgm-exporter")
         assert any("recorded" in each for each in source["can"]) == (name == "recorded")
@@ -48,7 +48,7 @@ def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
 
 
 def test_judgements_are_the_same(answers: dict[str, Answer]) -> None:
-    """Ids, reasons and actions of complaints; teams' hours and energy to 3% of all they held."""
+    """IDs, reasons and actions are equal, teams' hours and energy within 3% of all held."""
     raw, recorded = answers["raw"], answers["recorded"]
     both, one = same_verdicts(raw.findings, recorded.findings)
     assert one == frozenset()

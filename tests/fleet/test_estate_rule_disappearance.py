@@ -1,4 +1,4 @@
-"""What was there and is not any more is told, with since when."""
+"""Devices and nodes that disappeared are reported, with the time of disappearance."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +21,12 @@ from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.workload import WorkloadKind
 
 NODES: Final = ("node-0", "node-1", "node-2", "node-3")
-"""The last one is in no list of Kubernetes any more."""
+"""Node that Kubernetes no longer lists."""
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The verdicts of a day's look at a real store, by key."""
+    """The verdicts of a one-day run on a real store, by key."""
     past = EstatePast()
 
     def device(number: int, *phases: Phase) -> None:
@@ -39,7 +39,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     device(2, Phase(0, 6, BUSY))
     device(3, Phase(0, 6, EMPTY))
     device(4, Phase(0, 12, BUSY), Phase(12, 24, unprofiled(BUSY)))
-    device(5, Phase(0, 4, BUSY), Phase(4, 24, EMPTY))  # It idles, and is read as before.
+    device(5, Phase(0, 4, BUSY), Phase(4, 24, EMPTY))  # It idles, and is still read.
     device(6, Phase(0, 6, BUSY))
     device(7, Phase(0, 6, BUSY))
     for node in NODES[:3]:
@@ -57,7 +57,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 @pytest.mark.prometheus
 def test_device_that_disappeared_from_a_store_is_named(found: dict[str, dict[str, Any]]) -> None:
-    """A node that Kubernetes has still, one of its GPUs, and an exporter's profiling."""
+    """Covers a node that Kubernetes still lists, one of its GPUs, and an exporter's profiling."""
     pool_name = f"pool/{'H100-SXM5-80GB'}"
     assert found.keys() == {"node/node-0", "node/node-1", pool_name}
     gone, silent, fields = (found[key] for key in ("node/node-0", "node/node-1", pool_name))
@@ -73,7 +73,7 @@ def test_device_that_disappeared_from_a_store_is_named(found: dict[str, dict[str
 
 
 def lost(node: str, at: int, hours: float, **facts: Any) -> LostDevice:
-    """A GPU of pool `p` that was seen last so many hours before the view's end."""
+    """A GPU of pool `p`, last seen the given number of hours before the view's end."""
     device = pool("p", steady(0.0), nodes=1).devices[0]
     own = replace(device.device, uuid=f"GPU-{node}-lost{at}", index=at)
     more = {"scheduler": WorkloadKind.KUBERNETES, **facts}
@@ -97,19 +97,19 @@ def judged(*gone: LostDevice, listed: bool = True) -> dict[str, Finding]:
 
 
 def test_nothing_that_is_lost_is_well() -> None:
-    """A verdict for the pool, so that advice on it can close."""
+    """A healthy pool has a verdict too, so that a recommendation on it can close."""
     (found,) = judged().values()
     assert found.abstained is None
     assert not found.is_actionable
 
 
 def test_a_reboot_is_no_loss() -> None:
-    """It takes minutes."""
+    """Absence of some minutes is not reported."""
     assert judged(lost("away", 0, 1.0)).keys() == {"pool/p"}
 
 
 def test_a_node_without_a_list_of_nodes_may_have_been_given_back() -> None:
-    """It is a finding, and not sure enough for advice."""
+    """It is a finding, but with too little confidence for a recommendation."""
     found = judged(lost("away", 0, 48.0, scheduler=None), listed=False)["node/away"]
     assert found.is_actionable
     assert found.confidence < RULE.conduct().minimum_confidence_ratio
@@ -117,12 +117,12 @@ def test_a_node_without_a_list_of_nodes_may_have_been_given_back() -> None:
 
 
 def test_a_node_that_its_scheduler_let_go_is_missed_by_no_one() -> None:
-    """An autoscaler takes nodes away each evening."""
+    """Nodes that an autoscaler removes each evening are not reported."""
     assert judged(lost("away", 0, 48.0, scheduler=None)).keys() == {"pool/p"}
 
 
 def test_another_gpu_in_the_slot_replaces_the_one_that_is_gone() -> None:
-    """A board was changed."""
+    """A replaced board is not reported as missing."""
     assert judged(lost("p-0", 3, 48.0)).keys() == {"pool/p"}
     found = judged(lost("p-0", 8, 48.0))["node/p-0"]
     assert found.reasons == (Reason.HARDWARE_UNHEALTHY,)
@@ -131,7 +131,7 @@ def test_another_gpu_in_the_slot_replaces_the_one_that_is_gone() -> None:
 
 
 def test_many_silent_nodes_are_one_finding() -> None:
-    """They have one cause, and a list of a hundred is not read."""
+    """They have one cause, and no one reads a list of a hundred."""
     found = judged(*(lost(f"n-{at}", 0, 30.0) for at in range(12)))
     assert found.keys() == {"pool/p", "nodes/p"}
     assert found["nodes/p"].summary.startswith("12 nodes of p (n-0, n-1, ")

@@ -1,4 +1,4 @@
-"""An empty node is one line, and so are the empty GPUs of a pool's other nodes."""
+"""An empty node is one finding, and so are the empty GPUs on a pool's other nodes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ END = view([]).end
 def judged(
     empty: Mapping[str, float], waiting: tuple[WaitingWork, ...] = (), nodes: int = 4
 ) -> dict[str, Finding]:
-    """The verdicts on pool `p` of eight GPUs a node, by key; `empty` has hours by uuid."""
+    """The verdicts by key for pool `p` with eight GPUs a node; `empty` has empty hours by UUID."""
     here: FleetPool = pool("p", steady(0.0), nodes=nodes, free={})
     since = {uuid: END - round(hours * HOUR) for uuid, hours in empty.items()}
     of = replace(view([here], waiting=waiting), empty=since)
@@ -33,7 +33,7 @@ def node(at: int, hours: float = 192.0, count: int = 8) -> dict[str, float]:
 
 
 def test_an_empty_node_is_one_line() -> None:
-    """With since when, what it is worth, and how to drain it."""
+    """It has the start of the empty time, the savings, and how to drain the node."""
     found = judged(node(1))
     assert found.keys() == {"node/p-1", "pool/p"}
     assert not found["pool/p"].is_actionable
@@ -47,7 +47,7 @@ def test_an_empty_node_is_one_line() -> None:
 
 
 def test_empty_gpus_beside_others_are_one_line_a_pool() -> None:
-    """Their names are in the evidence."""
+    """The evidence names the GPUs."""
     found = judged(node(0, 30.0, 3) | node(2, 100.0, 2))
     assert found.keys() == {"pool/p"}
     line = found["pool/p"]
@@ -60,7 +60,7 @@ def test_empty_gpus_beside_others_are_one_line_a_pool() -> None:
 
 
 def test_gpu_empty_for_an_hour_is_no_finding() -> None:
-    """Nor what work waits for."""
+    """Neither is a GPU for which work waits."""
     assert not judged(node(1, 3.0))["pool/p"].is_actionable
     waiting = (WaitingWork("ml/next", "p", 8.0),)
     assert not judged(node(1), waiting)["pool/p"].is_actionable
@@ -75,7 +75,7 @@ def test_many_empty_nodes_are_one_line() -> None:
 
 
 def test_since_when_a_gpu_is_empty_is_by_its_state_and_by_its_holder() -> None:
-    """Two days of which the first was at work; who left later was there until then."""
+    """A GPU is empty since its last work or its last holder's end, whichever is later."""
     days = SubjectDays(
         SummedDay(frame, DemandSettings())
         for frame in (

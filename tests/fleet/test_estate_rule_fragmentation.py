@@ -1,4 +1,4 @@
-"""The rule of free GPUs that lie on too many nodes."""
+"""Fragmentation rule: free GPUs that are spread over too many nodes."""
 
 from dataclasses import replace
 
@@ -22,12 +22,12 @@ def judged(of: FleetView) -> Finding:
 
 
 def service(name: str, node: str, gpus: int) -> FleetWorkload:
-    """Work that may be moved."""
+    """Workload that may be moved."""
     return work(name, "parts", {node: gpus}, compute=0.8)
 
 
 def test_the_smallest_moves_that_make_room_are_named() -> None:
-    """One piece of two GPUs goes where two are free."""
+    """A piece of two GPUs moves to where two are free."""
     here = [service("api", "parts-0", 2), service("big", "parts-2", 6)]
     found = judged(view([PARTS], here, [NEXT]))
     assert found.action is Action.MOVE_GPUS
@@ -44,7 +44,7 @@ def test_the_smallest_moves_that_make_room_are_named() -> None:
 
 
 def test_jobs_that_were_seen_are_enough_to_tell() -> None:
-    """What ran here once comes again; it is less urgent than what waits."""
+    """Past jobs are likely to return; they are less urgent than waiting ones."""
     job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
     found = judged(view([PARTS], [job, service("api", "parts-0", 2)]))
     assert found.is_actionable
@@ -53,7 +53,7 @@ def test_jobs_that_were_seen_are_enough_to_tell() -> None:
 
 
 def test_training_is_not_interrupted_for_it() -> None:
-    """Without anything that may be moved, only the scheduler is told."""
+    """Without any movable workload, only a change of the scheduler is recommended."""
     job = work("train", "parts", {"parts-0": 2}, WorkloadClass.BATCH)
     found = judged(view([PARTS], [job], [NEXT]))
     assert found.action is Action.NONE
@@ -63,7 +63,7 @@ def test_training_is_not_interrupted_for_it() -> None:
 
 
 def test_slurm_packs_its_own_way() -> None:
-    """By what the pool's work is."""
+    """The action depends on the scheduler of the pool's workloads."""
     job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM)
     found = judged(view([PARTS], [job], [NEXT]))
     assert "CR_Pack_Nodes" in found.instructions[-1].text
@@ -84,20 +84,20 @@ def test_request_too_large_for_the_free_gpus_is_no_fragmentation(waiting: Waitin
 
 
 def test_brief_fragmentation_is_no_finding() -> None:
-    """Scattered just now, and whole for most of the hours."""
+    """GPUs that are scattered now but were contiguous most of the time are not reported."""
     whole = {node: hours(steady(4.0 if node == "parts-0" else 0.0)) for node in FREE}
     found = judged(view([replace(PARTS, node_free=whole)], (), [NEXT]))
     assert not found.is_actionable
 
 
 def test_nodes_that_nobody_saw_say_nothing() -> None:
-    """Which of them were free is not known."""
+    """It is unknown which of their GPUs were free."""
     found = judged(view([replace(PARTS, node_free={})], (), [NEXT]))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
 
 
 def test_nobody_misses_what_was_never_needed() -> None:
-    """A pool that is too large is told by another rule; unless work waits."""
+    """Unneeded GPUs are another rule's finding, unless work waits."""
     large = pool("parts", steady(14.0), free=dict.fromkeys(FREE, 3))
     job = work("train", "parts", {"parts-3": 4}, WorkloadClass.BATCH)
     assert not judged(view([large], [job])).is_actionable
@@ -105,7 +105,7 @@ def test_nobody_misses_what_was_never_needed() -> None:
 
 
 def test_a_job_larger_than_a_node_wants_whole_nodes() -> None:
-    """Sixteen GPUs take eight on each of two."""
+    """A job of sixteen GPUs takes eight on each of two nodes."""
     free = dict.fromkeys(FREE, 4)
     wide = WaitingWork("ml/wide", "parts", 16.0)
     found = judged(view([pool("parts", steady(16.0), free=free)], (), [wide]))

@@ -1,4 +1,4 @@
-"""The rule of pools with GPUs that no one ever needed."""
+"""Idle pool rule: GPUs of a pool that were never needed."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
 
 
 def test_gpus_never_needed_can_be_removed() -> None:
-    """With a margin, and as whole nodes where that is possible."""
+    """A margin is kept, and whole nodes are removed where possible."""
     found = judged(pool("spare", restless(8, 16), nodes=5))
     assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_COUNT_OVERPROVISIONED,)
@@ -38,7 +38,7 @@ def test_gpus_never_needed_can_be_removed() -> None:
 
 
 def test_a_pool_that_is_all_empty_is_released() -> None:
-    """Idle, not merely too large."""
+    """The finding is an idle pool, not an oversized one."""
     found = judged(pool("empty", steady(0.0), nodes=2))
     assert found.kind is FindingKind.IDLE
     assert found.reasons == (Reason.IDLE_EMPTY,)
@@ -48,28 +48,28 @@ def test_a_pool_that_is_all_empty_is_released() -> None:
 
 
 def test_the_peak_within_the_hour_counts() -> None:
-    """A mean of little says nothing of the moment at which all were held."""
+    """An hour's mean does not show the moment at which all GPUs were held."""
     quiet = pool("bursts", steady(2.0))
     burst = replace(quiet, held_peak=hours(lambda hour: 31.0 if hour == 100 else 2.0))
     assert not judged(burst).is_actionable
 
 
 def test_a_little_room_is_no_waste() -> None:
-    """Less than a tenth of the pool is what it keeps for a busy day."""
+    """Less than a tenth of the pool is kept as reserve for busy days."""
     found = judged(pool("busy", restless(20, 27)))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "busy: 27 of its 32 GPUs were held at once."
 
 
 def test_work_that_waits_needs_what_is_there() -> None:
-    """Never too large while someone asks for more."""
+    """A pool is never oversized while work waits for it."""
     one = pool("spare", restless(8, 16))
     assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_actionable
     assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_actionable
 
 
 def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
-    """Had it wanted one that has a whole node free, it would be there."""
+    """Such work could already run in a pool that has a whole node free."""
     anywhere = WaitingWork("ml/next", "", 8.0)
     roomy = pool("spare", restless(8, 16))
     assert judged(view([roomy], waiting=[anywhere])).is_actionable
@@ -78,7 +78,7 @@ def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
 
 
 def test_growing_pool_is_not_reduced() -> None:
-    """Half of it was never held, and in a month all of it will be."""
+    """Half of it was never held, but within a month all of it will be."""
     assert not judged(pool("filling", growing(10.0, 1.0))).is_actionable
 
 
@@ -91,7 +91,7 @@ def test_a_history_shorter_than_a_week_says_nothing(days: float) -> None:
 
 
 def test_hours_of_the_week_that_were_never_seen_say_nothing() -> None:
-    """Two weeks of which no Monday is known."""
+    """The two weeks contain no known Monday."""
 
     def course(hour: int) -> float | None:
         return None if hour // 24 % 7 in (4, 5) else 4.0
@@ -101,18 +101,18 @@ def test_hours_of_the_week_that_were_never_seen_say_nothing() -> None:
 
 
 def test_a_pool_that_is_half_unseen_says_nothing() -> None:
-    """What was not seen may have been a peak."""
+    """Unseen time may have had a peak."""
     found = judged(pool("holes", lambda hour: 4.0 if hour % 3 else None, days=28))
     assert found.abstained == "only 67% of the span is known"
 
 
 def test_a_pool_without_gpus_says_nothing() -> None:
-    """They have all gone."""
+    """The pool's GPUs have all disappeared."""
     assert judged(pool("gone", steady(0.0), nodes=0)).abstained == "it has no GPU now"
 
 
 def test_slurm_drains_its_own_way() -> None:
-    """By what the pool's work is."""
+    """The action depends on the scheduler of the pool's workloads."""
     job = work("job", "spare", {"spare-0": 8}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM)
     assert job.case.workload != workload()
     found = judged(view([pool("spare", restless(8, 16))], [job]))
@@ -120,7 +120,7 @@ def test_slurm_drains_its_own_way() -> None:
 
 
 def test_the_id_survives_a_gpu_more_or_less() -> None:
-    """Targets of large pools are told in twentieths."""
+    """Targets of large pools are rounded to twentieths."""
     one = judged(pool("large", restless(100, 390, seed=3), nodes=100))
     other = judged(pool("large", restless(100, 393, seed=3), nodes=100))
     assert one.id == other.id
@@ -128,7 +128,7 @@ def test_the_id_survives_a_gpu_more_or_less() -> None:
 
 
 def test_gpus_held_now_are_not_removed() -> None:
-    """The hours may be older than what the store says of this moment."""
+    """The hours may be older than the store's present state."""
     one = pool("spare", steady(2.0))
     now = replace(one, free_by_node=dict.fromkeys(one.size_by_node, 1))
     assert spare_of(now, SpareSettings()).keep == 28

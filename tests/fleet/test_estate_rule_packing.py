@@ -1,4 +1,4 @@
-"""The rule of small workloads that would do with fewer GPUs between them."""
+"""Packing rule: small workloads that could share fewer GPUs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,13 +24,13 @@ def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) 
 
 
 def notebook(at: int, **facts: Any) -> FleetWorkload:
-    """A small one, on a GPU of its own."""
+    """A small notebook on a GPU of its own."""
     usual: dict[str, Any] = {"compute": 0.2, "memory": 0.2, "first": at}
     return work(f"nb-{at}", "small", {"small-0": 1}, NOTEBOOK, **usual | facts)
 
 
 def test_the_plan_names_who_goes_with_whom() -> None:
-    """Side by side, for they work at the same hours; as few GPUs as the sums allow."""
+    """Workloads active at the same hours share side by side, on as few GPUs as the sums allow."""
     found = judged(map(notebook, range(4)))
     assert found.action is Action.SHARE_MPS
     assert found.summary == (
@@ -57,7 +57,7 @@ def test_those_that_never_work_at_once_take_turns() -> None:
 
 
 def test_strangers_are_kept_apart_by_slices() -> None:
-    """A fault of one must not end another owner's."""
+    """MIG isolates workloads of different owners from each other's faults."""
     found = judged([notebook(at, namespace=f"team-{at}") for at in range(3)])
     assert found.action is Action.SHARE_MIG
     assert found.reasons == (Reason.SHARING_CANDIDATE_MIG,)
@@ -66,7 +66,7 @@ def test_strangers_are_kept_apart_by_slices() -> None:
 
 
 def test_slurm_gives_out_parts_its_own_way() -> None:
-    """By what the pool's work is."""
+    """The action depends on the scheduler of the pool's workloads."""
     found = judged([notebook(at, kind=WorkloadKind.SLURM) for at in range(2)])
     assert "--gres=mps:50" in found.instructions[0].text
 
@@ -81,12 +81,12 @@ def test_slurm_gives_out_parts_its_own_way() -> None:
     ids=["preallocating", "half unknown", "idle"],
 )
 def test_workload_not_known_to_fit_keeps_its_gpu(facts: dict[str, Any]) -> None:
-    """Memory held is not memory needed; what is unknown may be much; who is idle shares nothing."""
+    """Held memory is not needed memory, unknown need may be large, and idle work shares nothing."""
     assert not judged([notebook(at, **facts) for at in range(4)]).is_actionable
 
 
 def test_workload_with_two_gpus_keeps_them() -> None:
-    """Only what fits one GPU at all times is small."""
+    """Only a workload that fits one GPU at all times is small."""
     wide = [
         work(f"x-{at}", "small", {"small-0": 2}, NOTEBOOK, compute=0.2, first=2 * at)
         for at in range(3)
@@ -96,7 +96,7 @@ def test_workload_with_two_gpus_keeps_them() -> None:
 
 @pytest.mark.parametrize("workload_class", [WorkloadClass.BATCH, WorkloadClass.STANDBY])
 def test_batch_is_never_packed(workload_class: WorkloadClass) -> None:
-    """It would only run longer."""
+    """Sharing would only make it run longer."""
     jobs = [
         work(f"j-{at}", "small", {"small-0": 1}, workload_class, compute=0.1, memory=0.1, first=at)
         for at in range(4)
@@ -105,7 +105,7 @@ def test_batch_is_never_packed(workload_class: WorkloadClass) -> None:
 
 
 def test_without_a_class_nothing_is_said() -> None:
-    """A policy states it."""
+    """The reason recommends stating the class in a policy."""
     unknown = [
         work(f"u-{at}", "small", {"small-0": 1}, WorkloadClass.UNKNOWN, compute=0.1, first=at)
         for at in range(4)
@@ -114,17 +114,17 @@ def test_without_a_class_nothing_is_said() -> None:
 
 
 def test_two_on_one_gpu_share_already() -> None:
-    """Its size is not one workload's affair."""
+    """The load of a shared GPU is not that of one workload."""
     assert not judged([notebook(0), replace_name(notebook(0))]).is_actionable
 
 
 def replace_name(of: FleetWorkload) -> FleetWorkload:
-    """Someone else on the same GPU."""
+    """Another workload on the same GPU."""
     return replace(of, case=replace(of.case, key="web/other"))
 
 
 def test_workload_under_pressure_is_not_packed() -> None:
-    """Never over while under."""
+    """A workload is never oversized while it is undersized."""
     pressed = [
         replace(
             each,
@@ -141,12 +141,12 @@ def test_workload_under_pressure_is_not_packed() -> None:
 
 
 def test_nothing_is_packed_while_work_waits() -> None:
-    """Never over while someone asks for more."""
+    """A pool is never oversized while work waits for it."""
     assert not judged(map(notebook, range(4)), [WaitingWork("ml/x", "small", 1.0)]).is_actionable
 
 
 def test_little_telemetry_is_little_confidence() -> None:
-    """Utilization alone says next to nothing of what is needed."""
+    """Utilization alone hardly shows how much is needed."""
     basic = used(0.2, 0.2)
     basic = replace(basic, tiers={Tier.BASIC: basic.known})
     found = judged([notebook(at, windows=[basic]) for at in range(4)])
@@ -155,6 +155,6 @@ def test_little_telemetry_is_little_confidence() -> None:
 
 
 def test_risk_is_told_of_each_gpu() -> None:
-    """Two weeks of hours in which the sum never was too much."""
+    """It is based on two weeks of hours in which the sum never exceeded the GPU."""
     (option,) = judged(map(notebook, range(4))).options
     assert option.risk is Risk.VERY_LOW

@@ -1,4 +1,4 @@
-"""Planted estates: exactly what was planted is found, and nothing else by any rule."""
+"""Planted fleets: exactly the planted faults are found, by all rules together."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -32,12 +32,12 @@ BATCH, NOTEBOOK = WorkloadClass.BATCH, WorkloadClass.NOTEBOOK
 
 
 def spare() -> FleetView:
-    """Half of a pool that no one ever asked for."""
+    """Half of a pool that was never requested."""
     return view([pool("spare", restless(8, 16))])
 
 
 def empty() -> FleetView:
-    """A pool that no one ever asked for."""
+    """A pool that was never requested."""
     return view([pool("empty", steady(0.0), nodes=2)])
 
 
@@ -47,7 +47,7 @@ def daily() -> FleetView:
 
 
 def filling() -> FleetView:
-    """A pool of which more is held every day."""
+    """A pool whose held share grows every day."""
     return view([pool("filling", growing(30.0, 1.5), nodes=8)])
 
 
@@ -92,7 +92,7 @@ def replicas() -> FleetView:
 
 
 def dear() -> FleetView:
-    """A light service on an H100, and cheaper GPUs that no one needs."""
+    """A light service on an H100, and cheaper GPUs that are free."""
     return view(
         [
             pool("dear", steady(8.0), nodes=1),
@@ -106,7 +106,7 @@ def dear() -> FleetView:
 
 
 def slow_node() -> FleetView:
-    """Two jobs over three nodes each, both of which wait for the GPUs of one node."""
+    """Two jobs over three nodes each; both wait for the GPUs of the same node."""
     works = used(0.5, 0.6, 1.0)
     works = replace(works, conditions={Condition.RANK_IMBALANCE: works.known})
     waits = replace(works, states={State.HIDDEN_STALL: works.known})
@@ -125,7 +125,7 @@ def slow_node() -> FleetView:
 
 
 def apart() -> FleetView:
-    """A job of eight on two nodes, and a node that has room for it."""
+    """A job of eight GPUs on two nodes, and a node with room for it."""
     free = {"apart-0": 4, "apart-1": 0, "apart-2": 0, "apart-3": 0}
     return view(
         [pool("apart", restless(30, 32), free=free)],
@@ -148,12 +148,12 @@ PLANTED = [
 
 
 def test_a_healthy_estate_gives_no_complaint() -> None:
-    """Full pools, jobs on whole nodes, services that fill their GPUs."""
+    """The fleet has full pools, jobs on whole nodes, and services that fill their GPUs."""
     assert complaints(healthy()) == {}
 
 
 def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
-    """What is well is told too, so that advice can close."""
+    """Healthy ones get verdicts too, so that recommendations can close."""
     found = findings(healthy())
     pools = {f"pool/{each.name}" for each in healthy().pools}
     works = {each.case.key for each in healthy().workloads}
@@ -167,18 +167,18 @@ def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
 def test_planted_waste_alone_is_found(
     plant: object, expected: AbstractSet[tuple[str, str]]
 ) -> None:
-    """Whatever else the estate is used for."""
+    """The rest of the fleet's workloads add no finding."""
     assert callable(plant)
     assert set(complaints(beside(healthy(), plant()))) == expected
 
 
 def test_all_of_them_at_once_are_told_apart() -> None:
-    """Troubles of one pool are not those of another."""
+    """Faults of one pool are not attributed to another."""
     whole = healthy()
     for plant, _ in PLANTED:
         whole = beside(whole, plant())
     expected = {each for _, plants in PLANTED for each in plants}
-    # The three cheap GPUs that are left go to the notebooks too, as far as they reach.
+    # The three remaining cheap GPUs go to the notebooks, as far as they suffice.
     also = {("wrong_gpu_type", "web/nb-0"), ("wrong_gpu_type", "web/nb-1")}
     assert set(complaints(whole)) == expected | also
 
@@ -214,7 +214,7 @@ def test_each_finding_says_what_it_is() -> None:
 
 
 def test_no_finding_names_more_devices_than_a_row_holds() -> None:
-    """A pool may have thousands."""
+    """A pool may have thousands of devices."""
     large = view([pool("large", restless(300, 600), nodes=100)])
     (found,) = complaints(large).values()
     assert len(found.devices) == 64
@@ -222,7 +222,7 @@ def test_no_finding_names_more_devices_than_a_row_holds() -> None:
 
 
 def test_no_over_while_work_waits() -> None:
-    """Whatever was never needed is needed now."""
+    """GPUs that were never needed before are needed now."""
     for plant, _ in PLANTED:
         estate = plant()
         waiting = [WaitingWork("ml/next", each.name, 3.0) for each in estate.pools]
@@ -232,7 +232,7 @@ def test_no_over_while_work_waits() -> None:
 
 
 def test_savings_are_intervals_that_name_their_prices() -> None:
-    """And none where the pool's board has no price; energy of a pool was never measured."""
+    """A pool whose board has no price has none; energy of a pool is not measured."""
     (found,) = complaints(spare()).values()
     assert found.savings.gpus_low == found.savings.gpus_high == 14.0
     assert found.savings.dollars_per_hour_low == pytest.approx(14 * 3.6)

@@ -1,4 +1,4 @@
-"""The rule of pools whose held GPUs follow the day."""
+"""Pool autoscaling rule: pools whose held GPUs follow a daily cycle."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
 
 
 def test_nodes_come_and_go_with_the_day() -> None:
-    """What it would have saved and missed is reckoned on the recorded days."""
+    """Savings and shortfall are computed on the recorded days."""
     found = judged(pool("daily", by_day(60.0, 14.0), nodes=8))
     assert found.action is Action.AUTOSCALE
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
@@ -36,7 +36,7 @@ def test_nodes_come_and_go_with_the_day() -> None:
 
 
 def test_only_what_stood_empty_is_saved_for_certain() -> None:
-    """Work that lies on every node keeps them all until someone packs it."""
+    """Workloads spread over every node keep all nodes until they are packed."""
     packed = judged(pool("daily", by_day(60.0, 14.0), nodes=8))
     spread = {f"daily-{node}": 1 for node in range(8)}
     thin = judged(pool("daily", by_day(60.0, 14.0), nodes=8, free=spread))
@@ -47,7 +47,7 @@ def test_only_what_stood_empty_is_saved_for_certain() -> None:
 
 
 def test_a_weekend_is_a_cycle_of_its_own() -> None:
-    """Days of the week are told apart once two weeks were seen."""
+    """Days of the week are distinguished once two weeks are known."""
 
     def course(hour: int) -> float:
         return 14.0 if hour // 24 % 7 in (1, 2, 3) else 60.0  # Friday to Sunday.
@@ -59,31 +59,31 @@ def test_a_weekend_is_a_cycle_of_its_own() -> None:
 
 @pytest.mark.parametrize("held", [steady(60.0), restless(14, 60)])
 def test_load_without_a_daily_cycle_gets_no_schedule(held: object) -> None:
-    """Steady load, and load without a cycle."""
+    """Covers steady load and varying load without a cycle."""
     assert not judged(pool("flat", held, nodes=8)).is_actionable  # type: ignore[arg-type]
 
 
 def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
-    """A load that comes and goes gets a schedule, not fewer GPUs; it says both."""
+    """A pool with a diurnal load gets a schedule that also omits nodes that were never needed."""
     found = judged(pool("daily", by_day(60.0, 14.0), nodes=16))
     assert found.summary.startswith("daily: diurnal load; 4 to 10 nodes instead of 16 ")
 
 
 def test_nothing_goes_while_work_waits() -> None:
-    """It would come back at once."""
+    """A removed node would be added back at once."""
     waiting = [WaitingWork("ml/next", "daily", 8.0)]
     assert not judged(view([pool("daily", by_day(60.0, 14.0), nodes=8)], (), waiting)).is_actionable
 
 
 def test_one_node_has_nothing_to_scale() -> None:
-    """It is there or the service is not."""
+    """A single node is either present or the service is not."""
     assert (
         judged(pool("one", by_day(8.0, 1.0), nodes=1)).summary == "one: one node is all it needs."
     )
 
 
 def test_nodes_of_several_sizes_are_not_counted() -> None:
-    """Their number says little."""
+    """Their count says little about capacity."""
     mixed = pool("mixed", by_day(60.0, 14.0), nodes=8)
     sizes = dict(mixed.size_by_node) | {"mixed-0": 4}
     found = judged(replace(mixed, size_by_node=sizes))
@@ -91,13 +91,13 @@ def test_nodes_of_several_sizes_are_not_counted() -> None:
 
 
 def test_less_than_a_week_says_nothing() -> None:
-    """A cycle of the day may be one of the week."""
+    """A daily cycle may be a weekly one."""
     found = judged(view([pool("new", by_day(60.0, 14.0), nodes=8, days=4)], days=4))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
 
 
 def test_slurm_suspends_nodes() -> None:
-    """By what the pool's work is."""
+    """The action depends on the scheduler of the pool's workloads."""
     job = work("job", "daily", {"daily-0": 8}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM)
     found = judged(view([pool("daily", by_day(60.0, 14.0), nodes=8)], [job]))
     assert "SuspendTime=" in found.instructions[1].text

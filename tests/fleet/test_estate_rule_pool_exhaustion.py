@@ -1,4 +1,4 @@
-"""The rule of pools that fill up."""
+"""Pool exhaustion rule: pools that fill up."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
 
 
 def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
-    """An interval of days, from the slope's own."""
+    """The interval of days is derived from the slope's interval."""
     noise = restless(0, 4)
 
     def course(hour: int) -> float:
@@ -34,7 +34,7 @@ def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
 
 
 def test_an_end_within_two_weeks_is_urgent() -> None:
-    """No one has new GPUs sooner."""
+    """New GPUs take longer than that to procure."""
     assert judged(pool("soon", growing(40.0, 1.5), nodes=8)).severity is Severity.CRITICAL
     assert judged(pool("later", growing(20.0, 1.0), nodes=8)).severity is Severity.LOW
 
@@ -45,18 +45,18 @@ def test_an_end_within_two_weeks_is_urgent() -> None:
     ids=["full", "restless", "shrinking", "slow"],
 )
 def test_pool_not_growing_to_its_end_has_no_forecast(held: object) -> None:
-    """Nor what takes longer than the horizon."""
+    """Neither does a pool that fills up after the horizon."""
     assert not judged(pool("steady", held, nodes=8)).is_actionable  # type: ignore[arg-type]
 
 
 def test_less_than_a_week_is_too_little() -> None:
-    """Its end would be a trend."""
+    """A weekend would look like a trend."""
     found = judged(view([pool("new", growing(20.0, 3.0), nodes=8, days=5)], days=5))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
 
 
 def test_work_that_waits_is_evidence() -> None:
-    """It says that the end is there for some already."""
+    """For some workloads the pool is exhausted already."""
     waiting = [WaitingWork("ml/next", "filling", 16.0)]
     found = judged(view([pool("filling", growing(30.0, 1.5), nodes=8)], (), waiting))
     assert found.evidence["waiting_gpus"] == 16.0

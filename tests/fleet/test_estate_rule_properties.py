@@ -1,4 +1,4 @@
-"""What holds of all rules of the estate, whatever they are shown."""
+"""Properties of all fleet rules, for any input."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -29,7 +29,7 @@ def course_of(shape: tuple[int, int, int, int]) -> Any:
 
 
 def estate(shape: tuple[int, int, int, int], small: int, compute: float) -> FleetView:
-    """A pool that follows the day, one of small work, and one that is spare."""
+    """A pool with a daily cycle, one of small workloads, and a spare one."""
     works = [
         work(
             f"s-{at}",
@@ -52,7 +52,7 @@ def estate(shape: tuple[int, int, int, int], small: int, compute: float) -> Flee
 
 
 def shuffled(of: FleetView, random: Random) -> FleetView:
-    """The same in another order."""
+    """The same values in another order."""
 
     def mixed(given: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(random.sample(given, len(given)))
@@ -75,20 +75,20 @@ def shuffled(of: FleetView, random: Random) -> FleetView:
 def test_the_order_of_things_is_none_of_a_verdict(
     shape: tuple[int, int, int, int], small: int, compute: float, random: Random
 ) -> None:
-    """Pools, devices, nodes and workloads come as the store gives them."""
+    """Stores return pools, devices, nodes and workloads in any order."""
     of = estate(shape, small, compute)
     assert findings(shuffled(of, random)) == findings(of)
 
 
 def longer(of: HourlySeries, unknown: int) -> HourlySeries:
-    """Hours of which nothing is known after those that are."""
+    """Unknown hours appended to the known ones."""
     return HourlySeries(of.start, [*of.values, *[None] * unknown])
 
 
 @settings(max_examples=15)
 @given(shapes, st.integers(1, 14 * 24))
 def test_unknown_hours_create_no_advice(shape: tuple[int, int, int, int], unknown: int) -> None:
-    """They are no idle ones."""
+    """Unknown hours do not count as idle."""
     of = estate(shape, 4, 0.2)
     pools = tuple(
         replace(
@@ -120,7 +120,7 @@ def test_unknown_hours_create_no_advice(shape: tuple[int, int, int, int], unknow
     st.integers(0, 32),
 )
 def test_more_load_never_frees_more_gpus(values: list[int | None], at: int, more: int) -> None:
-    """Whatever was held, had more been held there would be no more to spare."""
+    """If more had been held, no more GPUs would be spare."""
     one = pool("any", lambda hour: values[hour % len(values)], days=2)
     held = list(one.held_peak.values)
     held[at] = min(32.0, (held[at] or 0.0) + more)
@@ -133,7 +133,7 @@ def test_more_load_never_frees_more_gpus(values: list[int | None], at: int, more
 @settings(max_examples=10)
 @given(st.floats(0.05, 0.5), st.integers(2, 8))
 def test_packing_places_nobody_twice(compute: float, small: int) -> None:
-    """In whatever ways they share."""
+    """This holds for every way of sharing."""
     found = findings(estate((8, 8, 0, 24), small, compute))["packing", "pool/small"]
     together = found.evidence.get("together", [])
     assert isinstance(together, list)
@@ -142,7 +142,7 @@ def test_packing_places_nobody_twice(compute: float, small: int) -> None:
 
 
 def test_an_estate_of_which_nothing_is_known_gets_no_advice() -> None:
-    """Every rule abstains, or has nothing to complain of."""
+    """Every rule abstains or finds no problem."""
     dark = pool("dark", lambda _: None)
     nothing = hours(lambda _: None)
     job = work("job", "dark", {"dark-0": 1}, WorkloadClass.NOTEBOOK, compute=lambda _: None)
@@ -151,19 +151,19 @@ def test_an_estate_of_which_nothing_is_known_gets_no_advice() -> None:
 
 
 def test_an_empty_estate_has_no_verdicts() -> None:
-    """Nothing was found in the store."""
+    """The store has no devices."""
     assert findings(view([])) == {}
 
 
 def test_the_registry_names_every_rule_once() -> None:
-    """Configuration, documentation and the ledger go by the name."""
+    """Configuration, documentation and ledger refer to rules by name."""
     names = [rule.name for rule in FLEET_RULES]
     assert len(names) == len(set(names)) == 11
 
 
 @pytest.mark.parametrize("rule", FLEET_RULES, ids=lambda rule: rule.name)
 def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> None:
-    """And the conduct's spans lie within one another."""
+    """The spans of the opening policy lie within one another."""
 
     def bare(of: Any) -> list[str]:
         found, known = [], bounds_of(type(of))
@@ -184,7 +184,7 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
 
 
 def test_every_finding_names_a_known_risk_and_reason() -> None:
-    """For the words of every form."""
+    """Labels of every output exist for it."""
     for found in complaints(estate((30, 4, 8, 12), 6, 0.2)).values():
         assert found.reasons[0] in Reason
         assert found.risk in Risk

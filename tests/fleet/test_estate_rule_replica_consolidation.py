@@ -1,4 +1,4 @@
-"""The rule of services that keep light replicas of each other's size."""
+"""Replica consolidation rule: services that keep light replicas of similar size."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,13 +23,13 @@ def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) 
 
 
 def service(at: int, count: int = 2, **facts: Any) -> FleetWorkload:
-    """A light one, whose replicas have a GPU each."""
+    """A light service with a GPU for each replica."""
     usual: dict[str, Any] = {"compute": 0.1, "memory": 0.15, "board": L4, "first": 2 * at}
     return work(f"api-{at}", "twins", {"twins-0": count}, **usual | facts)
 
 
 def test_replicas_of_several_services_lie_on_the_same_gpus() -> None:
-    """Their number stays, and so does what it is kept for."""
+    """The number of replicas, and so their redundancy, stays."""
     found = judged(map(service, range(4)))
     assert found.action is Action.SHARE_MPS
     assert found.summary == (
@@ -40,7 +40,7 @@ def test_replicas_of_several_services_lie_on_the_same_gpus() -> None:
 
 
 def test_the_service_with_most_replicas_decides() -> None:
-    """Three and two fit on three."""
+    """Three replicas and two fit on three GPUs."""
     found = judged([service(0, 3), service(2, 2)])
     assert found.evidence["gpus_freed"] == 2
 
@@ -57,17 +57,17 @@ def test_the_service_with_most_replicas_decides() -> None:
     ids=["batch", "preallocating", "busy", "full", "unknown"],
 )
 def test_replica_that_does_not_fit_stays(facts: dict[str, Any]) -> None:
-    """Or is not known to."""
+    """Neither does one that is not known to fit."""
     assert not judged([service(at, **facts) for at in range(4)]).is_actionable
 
 
 def test_strangers_stay_apart() -> None:
-    """Nothing keeps them from one another without walls."""
+    """Time-sharing does not isolate workloads of different owners."""
     assert not judged([service(at, namespace=f"n-{at}") for at in range(4)]).is_actionable
 
 
 def test_parts_of_one_model_are_no_replicas() -> None:
-    """What they exchange over NVLink is known, or might be much."""
+    """They exchange data over NVLink, or may do so."""
     talking = used(0.1, 0.15)
     talking = replace(
         talking,
@@ -84,5 +84,5 @@ def test_parts_of_one_model_are_no_replicas() -> None:
 
 
 def test_nothing_moves_while_work_waits() -> None:
-    """Never over while someone asks for more."""
+    """A pool is never oversized while work waits for it."""
     assert not judged(map(service, range(4)), [WaitingWork("ml/x", "twins", 1.0)]).is_actionable

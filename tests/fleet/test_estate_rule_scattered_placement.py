@@ -1,4 +1,4 @@
-"""The rule of jobs on more nodes than they need."""
+"""Scattered placement rule: jobs on more nodes than they need."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def judged(nodes: dict[str, int], free: dict[str, int], **facts: Any) -> Finding
 
 
 def test_a_job_goes_where_it_fits() -> None:
-    """Its own GPUs count as free, so that it moves as little as may be."""
+    """The job's own GPUs count as free, so that as little as possible moves."""
     found = judged({"apart-0": 4, "apart-1": 4}, {"apart-0": 4, "apart-2": 8})
     assert found.reasons == (Reason.NVLINK_ABSENT,)
     assert found.action is Action.MOVE_GPUS
@@ -34,7 +34,7 @@ def test_a_job_goes_where_it_fits() -> None:
 
 
 def test_several_nodes_may_be_the_fewest() -> None:
-    """Sixteen GPUs on two nodes of eight; on four they are scattered."""
+    """Sixteen GPUs on two nodes of eight are compact; on four nodes they are scattered."""
     assert not judged({"apart-0": 8, "apart-1": 8}, {}).is_actionable
     four = {f"apart-{at}": 4 for at in range(4)}
     found = judged(four, four)
@@ -42,7 +42,7 @@ def test_several_nodes_may_be_the_fewest() -> None:
 
 
 def test_without_room_nobody_moves() -> None:
-    """It is scattered, and stays so until something ends."""
+    """The job is scattered, and stays so until another workload ends."""
     found = judged({"apart-0": 4, "apart-1": 4}, {"apart-0": 3, "apart-1": 3})
     assert not found.is_actionable
     assert found.summary == "On 2 nodes instead of 1; no fewer have room for it now."
@@ -50,13 +50,13 @@ def test_without_room_nobody_moves() -> None:
 
 @pytest.mark.parametrize("workload_class", [WorkloadClass.SERVING, WorkloadClass.NOTEBOOK])
 def test_replicas_lie_apart_on_purpose(workload_class: WorkloadClass) -> None:
-    """A node that fails takes one of them."""
+    """Spread replicas survive the failure of a node."""
     found = judged({"apart-0": 1, "apart-1": 1}, {"apart-0": 1}, workload_class=workload_class)
     assert not found.is_actionable
 
 
 def test_an_unknown_class_is_an_abstention() -> None:
-    """It may be a service."""
+    """The workload may be a service."""
     found = judged(
         {"apart-0": 1, "apart-1": 1}, {"apart-0": 1}, workload_class=WorkloadClass.UNKNOWN
     )
@@ -64,7 +64,7 @@ def test_an_unknown_class_is_an_abstention() -> None:
 
 
 def test_a_minute_says_nothing() -> None:
-    """It may be starting."""
+    """The job may be starting."""
     found = judged(
         {"apart-0": 1, "apart-1": 1}, {"apart-0": 1}, windows=[window_of(seconds=30.0)] * 2
     )
@@ -72,12 +72,12 @@ def test_a_minute_says_nothing() -> None:
 
 
 def test_a_pool_that_is_not_known_says_nothing() -> None:
-    """How many a node holds is not known."""
+    """The number of GPUs a node is unknown."""
     found = judged({"x-0": 1, "x-1": 1}, {}, where="elsewhere")
     assert not found.is_actionable
 
 
 def test_slurm_asks_for_nodes() -> None:
-    """By the owner's kind."""
+    """The action depends on the kind of owner."""
     found = judged({"apart-0": 4, "apart-1": 4}, {"apart-0": 4}, kind=WorkloadKind.SLURM)
     assert found.instructions[0].text == "#SBATCH --nodes=1\n#SBATCH --gpus=8\n"

@@ -1,4 +1,4 @@
-"""The rule of nodes that are the slow ones of several jobs."""
+"""Straggler rule: nodes that are the slowest of several jobs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ def judged(works: Iterable[FleetWorkload]) -> Finding:
 
 
 def job(at: int, slow: str | None, each: int = 2) -> FleetWorkload:
-    """A job over three nodes of which one is waited for."""
+    """A job over three nodes, one of which makes the others wait."""
     windows: list[Window] = []
     for node in NODES:
         windows.extend([WORKS if node in (slow, None) else WAITS] * each)
@@ -34,7 +34,7 @@ def job(at: int, slow: str | None, each: int = 2) -> FleetWorkload:
 
 
 def test_a_node_that_is_waited_for_in_several_jobs_is_named() -> None:
-    """With its GPUs, and how to compare it."""
+    """The finding has the node's GPUs, and how to compare it."""
     found = judged([job(0, "lag-1"), job(1, "lag-1"), job(2, None)])
     assert found.reasons == (Reason.RANK_IMBALANCE,)
     assert found.action is Action.INVESTIGATE_STRAGGLER
@@ -45,19 +45,19 @@ def test_a_node_that_is_waited_for_in_several_jobs_is_named() -> None:
 
 
 def test_one_job_is_that_jobs_affair() -> None:
-    """The rule of one job's GPUs says it already."""
+    """The rule on a single job's GPUs reports it already."""
     assert not judged([job(0, "lag-1"), job(1, None)]).is_actionable
 
 
 def test_different_nodes_in_different_jobs_are_no_slow_node() -> None:
-    """Each job has its own odd rank."""
+    """Each job has a slow rank of its own."""
     found = judged([job(0, "lag-0"), job(1, "lag-1")])
     assert not found.is_actionable
     assert found.evidence["jobs_by_node"] == {"lag-0": ["web/job-0"], "lag-1": ["web/job-1"]}
 
 
 def test_jobs_of_one_node_say_nothing_of_nodes() -> None:
-    """All that they compare is of the same node."""
+    """Such jobs compare only GPUs of the same node."""
     alone = [
         work(
             f"one-{at}",

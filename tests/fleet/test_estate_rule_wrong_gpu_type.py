@@ -1,4 +1,4 @@
-"""The rule of work on dear boards that cheaper ones, which stand empty, would hold."""
+"""GPU type rule: work on expensive boards that would fit free, cheaper ones."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -33,7 +33,7 @@ def light(at: int = 0, **facts: Any) -> FleetWorkload:
 
 
 def test_light_work_moves_to_what_stands_empty() -> None:
-    """The price of both boards is what it saves."""
+    """The savings are the difference of the boards' prices."""
     (found,) = judged([light()]).values()
     assert found.action is Action.CHANGE_GPU_TYPE
     assert found.summary == (
@@ -45,7 +45,7 @@ def test_light_work_moves_to_what_stands_empty() -> None:
 
 
 def test_no_gpu_is_promised_twice() -> None:
-    """Three are spare, and five would like them."""
+    """Three GPUs are free for five candidates."""
     found = judged([light(at) for at in range(5)])
     assert sum(each.is_actionable for each in found.values()) == 3
     assert found["web/light-4"].summary.startswith("A cheaper board would do; those that stand")
@@ -63,12 +63,12 @@ def test_no_gpu_is_promised_twice() -> None:
     ids=["batch", "unknown class", "busy", "full", "preallocating"],
 )
 def test_workload_that_needs_its_board_keeps_it(facts: dict[str, Any]) -> None:
-    """A job would only run longer, and what is not known is not guessed."""
+    """A batch job would only run longer, and unknown need is not estimated."""
     assert not any(each.is_actionable for each in judged([light(**facts)]).values())
 
 
 def test_an_unknown_class_is_an_abstention() -> None:
-    """A policy states it."""
+    """The reason recommends stating the class in a policy."""
     (found,) = judged([light(workload_class=WorkloadClass.UNKNOWN)]).values()
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
@@ -85,17 +85,17 @@ def test_an_unknown_class_is_an_abstention() -> None:
     ids=["full", "filling", "no cheaper", "new", "mixed"],
 )
 def test_there_must_be_room_that_lasts(cheap: FleetPool) -> None:
-    """No one moves to what is gone tomorrow."""
+    """GPUs that were free only for a while are no target."""
     assert not any(each.is_actionable for each in judged([light()], cheap).values())
 
 
 def test_room_that_is_waited_for_is_none() -> None:
-    """Others come first."""
+    """Waiting work has priority on those GPUs."""
     waiting = [WaitingWork("ml/next", "cheap", 2.0)]
     assert not any(each.is_actionable for each in judged([light()], CHEAP, waiting).values())
 
 
 def test_slurm_asks_for_the_other_partition() -> None:
-    """By the owner's kind."""
+    """The action depends on the kind of owner."""
     (found,) = judged([light(kind=WorkloadKind.SLURM)]).values()
     assert found.instructions[0].text == "#SBATCH --partition=cheap\n"

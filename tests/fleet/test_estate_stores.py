@@ -1,4 +1,4 @@
-"""The estate in real stores: they answer with the sums that it was made of."""
+"""The generated fleet in real stores: queries return the generated sums."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,14 +22,14 @@ STATES: Final = "rightsizer_state_seconds_total"
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """Two days of the small estate."""
-    # What the present is judged by is as fine as in life; a whole day of it is most of the work.
+    """Two days of the small fleet."""
+    # The present is as fine as in production; a whole such day would be most of the work.
     return replace(live(SMALL, DAYS, START, tick_seconds=300, variants=1), fine_hours=1)
 
 
 @pytest.fixture(scope="module")
 def stores(life: Life) -> Iterator[dict[str, Prometheus]]:
-    """Each of them, filled with the same."""
+    """Both stores, filled with the same data."""
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(filled(life, *sources_of(life, Metrics.OWN)))
@@ -39,12 +39,12 @@ def stores(life: Life) -> Iterator[dict[str, Prometheus]]:
 
 @pytest.fixture(params=STORES)
 def store(stores: dict[str, Prometheus], request: pytest.FixtureRequest) -> Prometheus:
-    """One after the other."""
+    """Each store in turn."""
     return stores[request.param]
 
 
 def at_end(store: Prometheus, life: Life, promql: str) -> dict[str, float]:
-    """The answer at the end of the estate's life, by its only label."""
+    """Values at the end of the fleet's data, by their only label."""
     data = store.get("query", query=promql, time=str(life.end))
     return {
         next(iter(series["metric"].values()), ""): float(series["value"][1])
@@ -53,13 +53,13 @@ def at_end(store: Prometheus, life: Life, promql: str) -> dict[str, float]:
 
 
 def test_all_devices_are_there(store: Prometheus, life: Life) -> None:
-    """With their boards and nodes."""
+    """Devices have their boards and nodes."""
     found = at_end(store, life, "count by (instance) (rightsizer_device_info)")
     assert found == {f"{each.name}:19400": len(each.gpus) for each in SMALL.machines}
 
 
 def test_a_day_of_states_is_a_day(store: Prometheus, life: Life) -> None:
-    """Of every device that was there all the time, to the second."""
+    """States of every device that was present all day sum to the day, to the second."""
     states = f'{STATES}{{instance!~"burst.*"}}'
     found = at_end(store, life, f"sum by (uuid) (increase({states}[1d]))")
     assert len(found) == sum(gpu.parts[0].first == 0 for gpu in life.gpus)
@@ -77,7 +77,7 @@ def test_planted_time_is_there(store: Prometheus, life: Life) -> None:
 
 
 def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
-    """From pods over their replica sets to deployments."""
+    """Pods resolve through replica sets to deployments."""
     sets = 'count by (owner_name) (kube_replicaset_owner{owner_kind="Deployment"})'
     assert at_end(store, life, sets)["chat-api"] == 1
     pods = 'count by (owner_kind) (kube_pod_owner{pod=~"chat-api-.*"})'
@@ -85,9 +85,9 @@ def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
 
 
 def test_both_stores_give_the_same_advice(stores: dict[str, Prometheus], life: Life) -> None:
-    """One read by two processes, the other by one.
+    """One store is read by two processes, the other by one.
 
-    Ids hold the finding and the rounded target; reasons, actions and the queue are beside.
+    IDs contain the finding and the rounded target; reasons, actions and the queue are compared too.
     """
     first, second = (
         ask_fleet(store.url, life.end, settings={"lookback": f"{DAYS - 1}d", "workers": workers})

@@ -1,7 +1,7 @@
-"""Our agents' metrics read back from a real Prometheus: what the accounts themselves know.
+"""Metrics of our agents, read back from a real Prometheus, equal the agents' own accounts.
 
-Nodes live for two hours and are scraped. One Prometheus has the scrapes; another nothing but what
-our recording rules have made of them; a VictoriaMetrics has the scrapes too.
+Nodes live for two hours and are scraped. One Prometheus has the scrapes; another only the series of
+our recording rules; a VictoriaMetrics has the scrapes too.
 """
 
 import math
@@ -33,37 +33,37 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 SCENARIOS = ("eight-gpu-node", "l4-pair", "a100-mig")
 LOOKBACK = 3 * DAY
 FIVE_MINUTES = 370.0
-"""Rules are evaluated some seconds after a stretch ends, for the first time when it has samples."""
+"""Rules are evaluated some seconds after an interval ends, first when it has samples."""
 SHARE = 0.02
-"""A mean of scrapes is not that of all seconds."""
+"""Tolerance: a mean of scrapes differs from that of all seconds."""
 
 
 @dataclass(frozen=True)
 class SourceResult:
-    """What a source says of a store, and how far its times may be off."""
+    """Result of a source on a store, and the tolerance of its times."""
 
     report: SourceReport
     estate: FleetInventory
     days: dict[Nanoseconds, FleetDay]
     both: FleetDay
-    """The day before and this one, read at once by the hour."""
+    """This day and the one before, read at once by the hour."""
     off_seconds: float
-    """Scrapes are not at the ends of a stretch; what a rule recorded is up to its interval off."""
+    """Scrapes miss the ends of an interval; recorded values are late by up to an interval."""
 
     def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> DayFrame:
-        """A device's day."""
+        """Track of a device's day."""
         return self.days[step].frames[uuid]
 
 
 @pytest.fixture(scope="module")
 def nodes() -> tuple[ScrapedDay, ...]:
-    """A node of each kind of telemetry."""
+    """A node of each telemetry tier."""
     return tuple(scraped_day(name, f"n{at}") for at, name in enumerate(SCENARIOS))
 
 
 @pytest.fixture(scope="module")
 def stores(nodes: tuple[ScrapedDay, ...]) -> dict[str, SourceResult]:
-    """What is told over the scrapes, and over the recorded series alone."""
+    """Stores of scrapes, and of recorded series alone."""
     scrapes = "".join(node.text for node in nodes)
     with prometheus_server(scrape_config(), past=f"{scrapes}# EOF\n") as raw:
         rules = recorded(raw)
@@ -77,7 +77,7 @@ def stores(nodes: tuple[ScrapedDay, ...]) -> dict[str, SourceResult]:
 
 @pytest.fixture(params=["scrapes", "rules", "victoria"])
 def result(stores: dict[str, SourceResult], request: pytest.FixtureRequest) -> SourceResult:
-    """Each in turn."""
+    """Each result in turn."""
     return stores[request.param]
 
 
@@ -98,7 +98,7 @@ def _read(url: str, off_seconds: float) -> SourceResult:
 
 
 def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
-    """By device and stretch, what the agent's own accounts have."""
+    """The agent's own accounts, by device and interval."""
     grid = Grid(NUMBER, step)
     for node in nodes:
         for device in node.devices:
@@ -115,7 +115,7 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
 def test_all_devices_with_states_have_a_day(
     nodes: tuple[ScrapedDay, ...], result: SourceResult
 ) -> None:
-    """GPUs that are divided have none of their own, their instances have."""
+    """Partitioned GPUs have none; their MIG instances have."""
     expected = {uuid for uuid, _, _ in truths(nodes, COARSE_STEP)}
     assert result.days[COARSE_STEP].frames.keys() == expected
     assert any(uuid.startswith("MIG-") for uuid in expected)
@@ -123,14 +123,14 @@ def test_all_devices_with_states_have_a_day(
 
 @pytest.mark.parametrize("step", [COARSE_STEP, FINE_STEP])
 def test_states_of_a_stretch_sum_to_its_length(result: SourceResult, step: Nanoseconds) -> None:
-    """Unknown is what is left, where the device was there; nothing is said of other stretches."""
+    """Unknown is the rest of the time the device was present; other intervals have no states."""
     for track in result.days[step].frames.values():
         states = [
             column for name, column in track.columns.items() if kind_of(name) is ColumnKind.STATE
         ]
         sums = [sum(parts) for parts in zip(*states, strict=True)]
         there = [total for total in sums if not math.isnan(total)]
-        # What is recorded once in five minutes begins with the second of them.
+        # Values recorded every five minutes begin with the second interval.
         assert len(there) in {(LAST - START) // step, (LAST - START) // step - 1}
         assert there == pytest.approx([seconds(step)] * len(there), abs=0.01)
 
@@ -148,7 +148,7 @@ def test_states_of_a_stretch_sum_to_its_length(result: SourceResult, step: Nanos
 def test_seconds_are_the_accounts_own(
     nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult], kind: str, step: Nanoseconds
 ) -> None:
-    """By state, condition and cause, and those used; within what scrapes and rules leave open."""
+    """Seconds by state, condition and cause, and used ones, agree within scrape and rule errors."""
     result, seen = stores[kind], set()
     for uuid, place, window in truths(nodes, step):
         for column, expected in _seconds(window).items():
@@ -171,7 +171,7 @@ def _seconds(window: Window) -> dict[str, float]:
 
 
 def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
-    """What was drawn, and what of it while idle, within what is not read of the hours' ends."""
+    """Energy drawn in all and while idle agrees within the unread time at the hours' ends."""
     for uuid, window in wholes(nodes):
         columns = result.track(uuid).columns
         slack = 2 * result.off_seconds * window.energy_joules / seconds(LAST - START) + 10
@@ -190,13 +190,13 @@ def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sourc
 def test_means_are_the_accounts_own(
     nodes: tuple[ScrapedDay, ...], result: SourceResult, measure: Measure
 ) -> None:
-    """By the hour, as shares of the device: a scrape in a minute is not every second of it."""
+    """Hourly means are shares of the device; a scrape a minute does not see every second."""
     compared = 0
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = result.track(uuid).columns
         truth = _mean(window, measure)
         if truth is None or ColumnKind.MEAN.column(measure) not in columns:
-            # What stands for the compute of MIG instances, and links of what has none.
+            # Substitutes for the compute of MIG instances, and for links of devices without any.
             continue
         unit = 80 * 2.0**30 if measure is Measure.MEMORY_BYTES else 1.0
         found = columns[ColumnKind.MEAN.column(measure)][place] / unit
@@ -208,13 +208,13 @@ def test_means_are_the_accounts_own(
 def test_peaks_are_what_scrapes_have_seen(
     nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
 ) -> None:
-    """At least the mean, and no more than the largest reading that there was."""
+    """They are at least the mean and at most the largest reading."""
     result = stores["scrapes"]
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = result.track(uuid).columns
         bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
         if ColumnKind.TIER.column(Tier.PROFILING) not in columns:
-            # The busiest second and that of the highest draw are taken for the same.
+            # The busiest second and the one of the highest draw are taken for the same.
             bounds.add(Measure.COMPUTE)
         for measure in set(Measure) - bounds:
             series = window.blocks.series(measure)
@@ -228,7 +228,7 @@ def test_peaks_are_what_scrapes_have_seen(
 
 
 def test_bounds_of_compute_hold(result: SourceResult) -> None:
-    """The lower is never above the upper."""
+    """The lower bound never exceeds the upper."""
     for track in result.days[FINE_STEP].frames.values():
         lower = track.columns.get(ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST))
         if lower is not None:
@@ -246,7 +246,7 @@ def _mean(window: Window, measure: Measure) -> float | None:
 
 
 def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
-    """By device, both hours."""
+    """Both whole hours, by device."""
     for node in nodes:
         for device in node.devices:
             if not device.has_mig_instances:
@@ -254,7 +254,7 @@ def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
 
 
 def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
-    """The upper end of all known seconds; never below what was, by more than a scrape misses."""
+    """Upper bounds over known seconds are below the truth by at most what a scrape misses."""
     signals = {
         Resource.COMPUTE: Signal.SM_WORK,
         Resource.MEMORY_BANDWIDTH: Signal.DRAM_ACTIVE,
@@ -274,7 +274,7 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sou
 
 
 def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
-    """By what was there to be read, for all the known time."""
+    """The tier follows from the exported metrics, for all known time."""
     for node in nodes:
         for each in node.latest.devices:
             if each.device.uuid in result.days[COARSE_STEP].frames:
@@ -294,7 +294,7 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: Source
 def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
     result: SourceResult,
 ) -> None:
-    """Hour by hour, with their holders; what a day ends with is known where it was there then."""
+    """Hours and holders agree; a day's last values are known where the device was present."""
     day, both = result.days[COARSE_STEP], result.both
     assert both.frames.keys() == day.frames.keys()
     for uuid, mine in both.frames.items():
@@ -303,7 +303,7 @@ def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
         assert theirs.columns.keys() >= mine.columns.keys()
         for column, values in mine.columns.items():
             expected = [math.nan] * 24 + list(theirs.columns[column])
-            if not math.isnan(sum(values[:24])):  # A sum that begins with nothing is 0.
+            if not math.isnan(sum(values[:24])):  # The sum of an empty sequence is 0.
                 expected[:24] = [0.0] * 24
             assert list(values) == pytest.approx(expected, rel=1e-6, nan_ok=True), column
         assert mine.demands.keys() == theirs.demands.keys()
@@ -315,7 +315,7 @@ def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
 
 
 def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
-    """At the end each device has the holders that its agent says, with their parts and classes."""
+    """At the end each device has the agent's holders, with their shares and classes."""
     for node in nodes:
         for each in node.latest.devices:
             uuid = each.device.uuid
@@ -334,7 +334,7 @@ def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], result: Sourc
 
 
 def test_parts_of_a_stretch_are_at_most_all(result: SourceResult) -> None:
-    """However many held a device one after the other."""
+    """They sum to at most 1, however many workloads held the device in turn."""
     for day in result.days.values():
         for parts in day.holdings.values():
             for place in range(288):
@@ -345,7 +345,7 @@ def test_parts_of_a_stretch_are_at_most_all(result: SourceResult) -> None:
 def test_estate_is_what_the_agents_say(
     nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
 ) -> None:
-    """Devices as their agents have them, by node, with the demands that their needs come from."""
+    """Devices are as their agents see them, by node, with the demand behind their needs."""
     estate = stores["scrapes"].estate
     for node in nodes:
         for each in node.latest.devices:
@@ -371,14 +371,14 @@ def test_estate_is_what_the_agents_say(
 
 
 def test_recorded_devices_are_found_without_scrapes(stores: dict[str, SourceResult]) -> None:
-    """When the scrapes are gone the rules still say who was there."""
+    """Recording rules still list the devices after the scrapes have expired."""
     assert stores["rules"].estate.devices.keys() == stores["scrapes"].estate.devices.keys()
 
 
 def test_probe_says_what_there_is(
     nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
 ) -> None:
-    """How many devices, how dense, how far back, and what follows."""
+    """The report has the number of devices, density, age, and what can be concluded."""
     report = stores["scrapes"].report
     assert report.source == "rightsizer"
     assert report.devices == sum(len(node.devices) for node in nodes)
@@ -401,7 +401,7 @@ def test_probe_says_what_there_is(
 
 
 def test_probe_finds_recording_rules(stores: dict[str, SourceResult]) -> None:
-    """Without scrapes of the present nothing is said of now."""
+    """Without scrapes of the present nothing is concluded about now."""
     report = stores["rules"].report
     assert any("recording rules" in each for each in report.can)
     assert any("no `rightsizer_state_seconds_total` now" in each for each in report.cannot)

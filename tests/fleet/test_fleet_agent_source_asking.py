@@ -1,4 +1,4 @@
-"""What the source of our agents asks of a store, and for which time."""
+"""Queries of the agent source: metrics, and time ranges."""
 
 import math
 from collections.abc import Sequence
@@ -30,23 +30,23 @@ RECEIVE, TRANSMIT = (
     ("rightsizer_pcie_transmit_bytes_per_second"),
 )
 STRETCHES: Final = 100
-"""That the device was there for, of the 288 of the day."""
+"""Intervals of the day's 288 at which the device was present."""
 
 
 @dataclass
 class UntilNow:
-    """A store that knows one device's states until some moment, and nothing else."""
+    """Store that knows one device's states until some moment, and nothing else."""
 
     asked: list[tuple[str, int]] = field(default_factory=list)
-    """Question and end."""
+    """Queries with their end."""
 
     @property
     def use(self) -> StoreUse:
-        """No one looks."""
+        """Not counted."""
         return StoreUse()
 
     def range(self, promql: str, start: int, end: int, step: int) -> Sequence[SampledSeries]:
-        """States, each stretch as a whole."""
+        """States that fill each interval."""
         self.asked.append((promql, end))
         if "state_seconds" not in promql:
             return ()
@@ -55,13 +55,13 @@ class UntilNow:
         return [SampledSeries(labels, times, np.full(STRETCHES, step / 1e9))]
 
     def instant(self, promql: str, time: int) -> Sequence[SampledSeries]:
-        """Nothing."""
+        """No series."""
         self.asked.append((promql, time))
         return ()
 
 
 def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
-    """What was there is known by the states; the rest of the day is unknown, and kept so."""
+    """States show how long the device was present; the rest of the day is unknown."""
     store, grid = UntilNow(), Grid(FIRST_DAY, FINE_STEP)
     found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
     ends = {end for promql, end in store.asked if "state_seconds" not in promql}
@@ -73,7 +73,7 @@ def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
 
 
 def test_joules_are_asked_for_of_idle_time_alone() -> None:
-    """No rule looks at those of another cause."""
+    """No rule uses the energy of other causes."""
     store = UntilNow()
     DayReader(store, NAMES, [estate_device(0)], Grid(FIRST_DAY, FINE_STEP), UsageSettings()).read()
     (asked,) = [promql for promql, _ in store.asked if "waste_joules" in promql]
@@ -85,7 +85,7 @@ def test_joules_are_asked_for_of_idle_time_alone() -> None:
     [({RECEIVE, TRANSMIT}, {RECEIVE, TRANSMIT}), ({RECEIVE}, {RECEIVE}), ({TRANSMIT}, {TRANSMIT})],
 )
 def test_of_a_link_the_busier_direction_is_asked_for(names: set[str], read: set[str]) -> None:
-    """As one series, of which the store takes the larger; or the one that is exported."""
+    """The store computes the maximum as one series, or returns the exported one."""
     asked = figures.LINKS[0].promql(names, {"uuid": ("GPU-0",)}, COARSE_STEP)
     assert asked is not None
     assert asked.startswith("round(max by (uuid) (")
@@ -94,7 +94,7 @@ def test_of_a_link_the_busier_direction_is_asked_for(names: set[str], read: set[
 
 
 def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
-    """Where an agent did not yet tell of its limits, nothing is known of them."""
+    """An agent of a version without limits leaves them unknown."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 2)
     known = np.array([[3600.0] * 30 + [1800.0] * 18])
     labels = {"uuid": "GPU-0", "resource": "compute", "figure": "saturated"}

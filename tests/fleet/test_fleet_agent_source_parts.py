@@ -1,4 +1,4 @@
-"""The parts of the source of our agents' metrics that need no store."""
+"""Parts of the agent source that need no store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FIGURES = (
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
-    """Each has a form without recording rules and one with, by names that exist."""
+    """Each measure has an expression with and one without recording rules, of existing names."""
     groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
     rules = {rule["record"] for group in groups for rule in group["rules"]}
     names = [name for expression in figure.expressions for name in expression.names]
@@ -69,7 +69,7 @@ def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
 
 @given(hours=HOURS)
 def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
-    """Whether there is one for every stretch, for some in a row, or for a few."""
+    """This holds for samples at every interval, at contiguous ones, and at a few."""
     times = [GRID.start + (hour + 1) * GRID.step for hour in hours]
     (column,) = placed([SampledSeries({}, np.array(times, int), np.array(hours, float))], GRID)
     assert {place for place, value in enumerate(column) if not math.isnan(value)} == set(hours)
@@ -77,7 +77,7 @@ def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
 
 
 def test_samples_of_another_day_are_left_out() -> None:
-    """A sample at the very beginning is the day before's."""
+    """A sample at the day's very beginning belongs to the day before."""
     times = [GRID.start, GRID.start + GRID.step, GRID.end, GRID.end + GRID.step]
     (column,) = placed([SampledSeries({}, np.array(times), np.arange(1.0, 5.0))], GRID, 0.0)
     assert list(column) == [2.0] + [0.0] * 22 + [3.0]
@@ -85,7 +85,7 @@ def test_samples_of_another_day_are_left_out() -> None:
 
 @given(data=st.data())
 def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
-    """Whatever a store extrapolates, and however much of the stretch was seen."""
+    """The store may extrapolate, and the interval may be known in part only."""
     part = st.lists(st.floats(0, 2000), min_size=24, max_size=24)
     states = {
         state.value: np.array([data.draw(part)])
@@ -107,7 +107,7 @@ def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
     peaks=st.lists(SHARES, min_size=24, max_size=24),
 )
 def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> None:
-    """However the seconds of a bucket are spread, it has as many as the store says."""
+    """Buckets keep the seconds of the store, however they are spread."""
     edges = np.cumsum([counts], axis=1)
     known = np.full((1, 24), 3600.0)
     (demands,) = demands_of({"sm_work": edges}, {Measure.COMPUTE: np.array([peaks])}, known, 0.6)
@@ -120,7 +120,7 @@ def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> 
 def test_power_weighs_busy_time_as_an_upper_bound(
     pairs: list[tuple[float, float]], share: float
 ) -> None:
-    """Without profiling: no quantile is below that of the products themselves."""
+    """Without profiling no quantile is below that of the true products."""
     truth, busy, power = Histogram(), Histogram(), Histogram()
     for time, draw in pairs:
         truth.add(time * min(1.0, draw / 0.6), 1.0)
@@ -131,7 +131,7 @@ def test_power_weighs_busy_time_as_an_upper_bound(
         for name, histogram in (("busy", busy), ("power", power))
     }
     found = demands_of(buckets, {}, np.zeros((1, 24)), 0.6)[0][Resource.COMPUTE]
-    # A bucket's seconds are spread evenly, so that its end alone is known.
+    # A bucket's seconds are spread evenly, so that only its end is known.
     edge = next(
         each for each in BUCKET_EDGES if found.cumulative()[_bin(each)] >= share * found.total - 1
     )
@@ -140,14 +140,14 @@ def test_power_weighs_busy_time_as_an_upper_bound(
 
 
 def test_memory_is_known_by_its_peaks() -> None:
-    """To a percent, and for the known time alone."""
+    """Peaks are rounded to a percent, over known time only."""
     peaks = {Measure.MEMORY: np.array([[0.734, 0.9, math.nan]])}
     found = demands_of({}, peaks, np.array([[60.0, 0.0, math.nan]]), 0.6)
     assert found == [{Resource.MEMORY: Histogram({74: 60e9})}]
 
 
 def columns_of(**means: list[float]) -> dict[str, list[float]]:
-    """Mean columns of a device that was known for all of a day, from means by the hour."""
+    """Mean columns of a device known for a whole day, from hourly means."""
     whole = {name: np.array([values * 24]) for name, values in means.items()}
     presence = presence_of({"productive": np.full((1, 24), 3600.0)}, GRID)
     used = {"seconds": whole.pop("used")} if "used" in whole else {}
@@ -158,7 +158,7 @@ def columns_of(**means: list[float]) -> dict[str, list[float]]:
 
 
 def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() -> None:
-    """The least of the three; a device that is busy at a low draw computes little."""
+    """The least of three bounds applies; a device that is busy at low power computes little."""
     name = ColumnKind.MEAN.column(Measure.COMPUTE)
     assert columns_of(busy=[0.9])[name][0] == pytest.approx(0.9)
     assert columns_of(busy=[0.9], power=[0.3])[name][0] == pytest.approx(0.5)
@@ -169,7 +169,7 @@ def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() ->
 def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
     moments: list[tuple[float, float]],
 ) -> None:
-    """No moment's product is above it, and the busy share alone is never less."""
+    """No moment's product exceeds the product of peaks, nor the busy share alone."""
     busy, power = (max(each) for each in zip(*moments, strict=True))
     whole = np.ones((1, GRID.count))
     presence = presence_of({"productive": 3600.0 * whole}, GRID)
@@ -183,7 +183,7 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
 
 
 def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
-    """Of what is achievable, and never more than was used."""
+    """The bound is a share of the achievable rate, and never exceeds the use."""
     lower, device = ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST), gpu()
     given_all = {"busy": [1.0], "sm_work": [0.6], "tensor": [0.3], "clock": [0.5]}
     expected = 0.3 / device.achievable_compute_ratio * 0.5
@@ -193,7 +193,7 @@ def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
 
 
 def test_unknown_means_stay_unknown() -> None:
-    """They are neither 0 nor all of a resource."""
+    """They are neither 0 nor the whole resource."""
     columns = columns_of(busy=[0.5], sm_work=[math.nan], memory_bytes=[math.nan], dram=[math.nan])
     for measure in (Measure.MEMORY, Measure.MEMORY_BYTES, Measure.MEMORY_BANDWIDTH):
         assert all(math.isnan(value) for value in columns[ColumnKind.MEAN.column(measure)])
@@ -202,7 +202,7 @@ def test_unknown_means_stay_unknown() -> None:
 
 @given(data=st.data())
 def test_parts_of_holders_are_runs_that_sum_to_one(data: st.DataObject) -> None:
-    """Every stretch in which someone held it is in one run of his."""
+    """Each interval with a holder is in exactly one of that holder's runs."""
     part = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=24, max_size=24)
     shares = {key: data.draw(part) for key in ("slurm:1", "slurm:2")}
     found = held(np.array([*shares.values()]), [workload_by_key(key) for key in shares])
@@ -228,14 +228,14 @@ def test_parts_of_holders_are_runs_that_sum_to_one(data: st.DataObject) -> None:
 def test_keys_say_who_a_workload_is(
     key: str, kind: WorkloadKind, namespace: str, name: str
 ) -> None:
-    """Where nothing else is kept of those days."""
+    """Days without other metadata are resolved by the key."""
     found = workload_by_key(key)
     assert (found.key, found.kind, found.namespace, found.name) == (key, kind, namespace, name)
     assert (found.workload_class is WorkloadClass.BATCH) == (kind is WorkloadKind.SLURM)
 
 
 def test_own_labels_go_before_those_of_the_scrape() -> None:
-    """Kubernetes discovery puts the agent's own namespace and pod on all that it scrapes."""
+    """Kubernetes discovery adds the agent's own namespace and pod to every series."""
     found = workload_of(
         {
             "workload": "kubernetes:ml/train",
@@ -253,7 +253,7 @@ def test_own_labels_go_before_those_of_the_scrape() -> None:
 
 @pytest.mark.parametrize("risk", [*RISK_BOUNDS])
 def test_risks_are_those_that_agents_export(risk: Risk) -> None:
-    """By their bounds; without one it is not known."""
+    """A series without a bound has unknown risk."""
     labels = {"id": "a", "instance": "n"}
     advice = [SampledSeries(labels, np.zeros(1, int), np.ones(1))]
     bound = SampledSeries(

@@ -1,4 +1,4 @@
-"""What the probe of our agents' metrics warns of, over a real Prometheus."""
+"""Warnings of the probe of our agents' metrics, over a real Prometheus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +22,13 @@ LAST_READ = "rightsizer_device_last_sample_timestamp_seconds"
 
 
 def series(name: str, labels: str, value: float, every_seconds: int = 60) -> str:
-    """The samples of an hour until now."""
+    """The samples of the last hour."""
     ends, end = range(0, 3601, every_seconds), EPOCH // SECOND
     return "".join(f"{name}{{{labels}}} {value} {end + at}\n" for at in ends)
 
 
 def device(number: int, *, job: str = "rightsizer", behind: float = 0.0, **more: str) -> str:
-    """An hour of a device that is up, as one job scraped it."""
+    """An hour of a responding device, as one job scraped it."""
     extra = "".join(f',{name}="{value}"' for name, value in more.items())
     labels = f'job="{job}",instance="n{number}:19400",uuid="GPU-{number}"{extra}'
     begin = EPOCH // SECOND
@@ -45,7 +45,7 @@ def device(number: int, *, job: str = "rightsizer", behind: float = 0.0, **more:
 
 @contextmanager
 def store_and_source(past: str) -> Iterator[tuple[PrometheusStore, AgentSource]]:
-    """A store with a past, and the source."""
+    """A store with data, and the source on it."""
     with prometheus_server(scrape_config(), past=f"{past}# EOF\n") as server:
         store = PrometheusStore(StoreSettings(url=server.url))
         try:
@@ -55,13 +55,13 @@ def store_and_source(past: str) -> Iterator[tuple[PrometheusStore, AgentSource]]
 
 
 def probed(past: str) -> SourceReport:
-    """What a probe says of a store with a past."""
+    """Result of the probe on a store with data."""
     with store_and_source(past) as (store, source):
         return source.probe(store, NOW, DAY)
 
 
 def test_nothing_at_all_is_told() -> None:
-    """A store of other things is no error."""
+    """A store without our metrics is reported, not an error."""
     report = probed(series("up", 'job="node"', 1))
     assert report.devices == 0
     assert report.oldest is None
@@ -69,7 +69,7 @@ def test_nothing_at_all_is_told() -> None:
 
 
 def test_devices_that_are_scraped_twice_are_told_and_counted_once() -> None:
-    """With the label that tells the two apart."""
+    """The warning has the label that distinguishes the two."""
     report = probed(device(0) + device(0, job="again") + device(1))
     assert report.devices == 2
     (warning,) = report.warnings
@@ -78,7 +78,7 @@ def test_devices_that_are_scraped_twice_are_told_and_counted_once() -> None:
 
 
 def test_duplicates_do_not_count_twice_in_a_day() -> None:
-    """Neither do the replicas of a highly available pair, whose scrapes are not at one time."""
+    """Replicas of a highly available pair, which scrape at different times, count once too."""
     past = device(0)
     for replica in "ab":
         past += device(0, replica=replica)
@@ -96,26 +96,26 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
 
 
 def test_clocks_ahead_of_the_store_are_told() -> None:
-    """By how much, so that someone can tell a zone from a drift."""
+    """The amount distinguishes a wrong time zone from a drift."""
     (warning,) = probed(device(0, behind=-3600.0) + device(1)).warnings
     assert "the clocks of the nodes of 1 devices are ahead of the store's by up to 1 h" in warning
 
 
 def test_readings_that_are_old_are_told() -> None:
-    """An agent that stalls, or a clock that is behind; the store cannot tell which."""
+    """The agent stalls, or its clock is behind; the store cannot distinguish the two."""
     (warning,) = probed(device(0, behind=900.0) + device(1)).warnings
     assert warning.startswith("the last readings of 1 devices are up to 15 min older")
 
 
 def test_devices_that_do_not_answer_are_told() -> None:
-    """Their age is no further matter."""
+    """The age of their readings is not reported in addition."""
     past = device(1) + series("rightsizer_device_up", 'instance="n0:19400",uuid="GPU-0"', 0)
     (warning,) = probed(past).warnings
     assert warning == "1 devices do not answer their agents: their last hours are unknown"
 
 
 def test_agents_of_several_versions_are_told() -> None:
-    """The most frequent first."""
+    """The most frequent version comes first."""
     past = device(0) + "".join(
         series("rightsizer_build_info", f'instance="n{at}:19400",version="{version}"', 1)
         for at, version in enumerate(("1.1.0", "1.0.0", "1.1.0"))
@@ -125,7 +125,7 @@ def test_agents_of_several_versions_are_told() -> None:
 
 
 def test_scrapes_that_are_far_apart_are_told() -> None:
-    """They miss what is short."""
+    """Short events are missed."""
     labels = 'instance="n0:19400",uuid="GPU-0"'
     past = series("rightsizer_device_up", labels, 1, every_seconds=240)
     past += series("rightsizer_used_seconds_total", labels, 1, every_seconds=240)
@@ -134,7 +134,7 @@ def test_scrapes_that_are_far_apart_are_told() -> None:
 
 
 def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
-    """They give it the same id, for the workload and the action are the same."""
+    """Workload and action are equal, so that both recommendations have the same ID."""
     past = ""
     for node, confidence in (("n0", 0.9), ("n1", 0.7)):
         labels = f'instance="{node}:19400",id="a1"'
@@ -161,7 +161,7 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
 
 
 def test_advice_of_the_fleet_itself_is_not_a_nodes_advice() -> None:
-    """It would take its own advice for that of a node, and tell no one of it any more."""
+    """The fleet must not suppress its own recommendation as one that a node exports."""
     past = ""
     for at, source_name in (("n0:19400", "nvml"), ("fleet:19400", "fleet")):
         labels = f'job="rightsizer",instance="{at}"'
@@ -174,7 +174,7 @@ def test_advice_of_the_fleet_itself_is_not_a_nodes_advice() -> None:
 
 
 def test_labels_of_the_scrape_name_node_and_pool() -> None:
-    """The node's label goes before the address of the agent's pod."""
+    """The node's own label takes precedence over the address of the agent's pod."""
     past = device(0, node="worker-7", pool="train", cluster="paris") + device(1)
     with store_and_source(past) as (store, source):
         assert source.fleet == FleetSettings()
@@ -185,7 +185,7 @@ def test_labels_of_the_scrape_name_node_and_pool() -> None:
 
 
 def test_recorded_series_that_are_missing_are_told() -> None:
-    """A ruler has refused one group of rules and taken another."""
+    """A ruler may have rejected one group of rules and accepted another."""
     labels = 'job="rightsizer",instance="n0:19400",uuid="GPU-0"'
     past = device(0)
     for name in (

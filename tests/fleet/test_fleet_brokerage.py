@@ -1,4 +1,4 @@
-"""Waiting work against what is free and what could be: in turn, once, and the cheapest first."""
+"""Waiting work is offered free and releasable GPUs: in queue order, each once, cheapest first."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,13 +20,13 @@ from rightsizer.model.device import MigInstance
 from rightsizer.model.finding import Action, Savings
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
-ROUNDED = 1e-5  # Each offer is told to six places.
+ROUNDED = 1e-5  # Offers are compared to six decimal places.
 
 
 def a_pool(
     name: str, free: Mapping[str, int], *, nodes: int = 2, each: int = 8, days: float = DAYS
 ) -> FleetPool:
-    """A pool with so many GPUs free on some of its nodes."""
+    """A pool with the given number of free GPUs on some of its nodes."""
     return pool(name, steady(1.0), nodes=nodes, each=each, free=free, days=days)
 
 
@@ -40,7 +40,7 @@ def with_memory(of: FleetPool, gibibytes: float) -> FleetPool:
 
 
 def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
-    """Advice to let go of all that a workload holds."""
+    """Recommendation to release all that a workload holds."""
     fields: dict[str, Any] = {
         "devices": tuple(each.uuid for each in workload.case.devices),
         **facts,
@@ -49,17 +49,17 @@ def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
 
 
 def outcomes(served: WaitingOutcome) -> list[tuple[str, float, bool, dict[str, float]]]:
-    """Pool, GPUs, whether now, and nodes of each offer."""
+    """Pool, GPUs, whether available now, and nodes of each offer."""
     return [(each.pool, each.gpus, each.is_now, dict(each.nodes)) for each in served.offers]
 
 
 def steps(offer: PoolOffer) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What is to be done first: action, advice, about whom."""
+    """Required steps: action, recommendation, workload."""
     return [(str(each.action), each.advice, each.workloads) for each in offer.steps]
 
 
 def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
-    """The fullest node with room, so that a whole one stays whole."""
+    """The fullest node with room is used, so that whole nodes stay whole."""
     here = a_pool("a", {"a-0": 8, "a-1": 3})
     (found,) = place_waiting(view([here], waiting=[WaitingWork("w", "a", 4.0, gpus_each=2.0)]), [])
 
@@ -68,7 +68,7 @@ def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
 
 
 def test_longest_waiting_comes_first_and_no_gpu_is_promised_twice() -> None:
-    """Who does not tell comes last."""
+    """Workloads of unknown waiting time come last."""
     here = a_pool("a", {"a-0": 4})
     waiting = [
         WaitingWork("silent", "a", 2.0, None, 1.0),
@@ -85,7 +85,7 @@ def test_longest_waiting_comes_first_and_no_gpu_is_promised_twice() -> None:
 
 
 def test_the_own_pool_comes_first_then_the_smallest_gpus_that_hold_it() -> None:
-    """More of the same tells how much memory is needed."""
+    """Other workloads of the same kind show how much memory is needed."""
     own = with_memory(a_pool("own", {"own-0": 1}), 80)
     large, small, tiny = (
         with_memory(a_pool(name, {f"{name}-0": 1}), size)
@@ -101,7 +101,7 @@ def test_the_own_pool_comes_first_then_the_smallest_gpus_that_hold_it() -> None:
 
 
 def test_work_of_unknown_need_stays_off_gpus_smaller_than_its_own() -> None:
-    """The one who asked for a pool of 80 GiB may need them."""
+    """A request for a pool of 80 GiB GPUs may need that memory."""
     own = with_memory(a_pool("own", {}), 80)
     small = with_memory(a_pool("small", {"small-0": 8}), 48)
     (found,) = place_waiting(
@@ -113,7 +113,7 @@ def test_work_of_unknown_need_stays_off_gpus_smaller_than_its_own() -> None:
 
 
 def test_a_scheduler_gets_its_own_nodes_alone() -> None:
-    """A Slurm queue does not run on what Kubernetes hands out."""
+    """A Slurm queue cannot use nodes of Kubernetes."""
     pods = a_pool("pods", {"pods-0": 4})
     jobs = a_pool("jobs", {"jobs-0": 4})
     workloads = [
@@ -131,7 +131,7 @@ def test_a_scheduler_gets_its_own_nodes_alone() -> None:
 
 
 def test_idle_work_is_let_go_where_nothing_is_free() -> None:
-    """What to do first is told by the advice that says it."""
+    """Their release is the first step."""
     here = a_pool("a", {})
     holder = work("nb", "a", {"a-0": 2}, WorkloadClass.NOTEBOOK)
     waiting = WaitingWork("w", "a", 2.0, gpus_each=2.0)
@@ -143,7 +143,7 @@ def test_idle_work_is_let_go_where_nothing_is_free() -> None:
 
 
 def test_of_steps_the_one_that_disturbs_least_comes_first() -> None:
-    """A notebook is opened again; a job may lose what it has done."""
+    """A notebook is reopened easily; a job may lose its progress."""
     here = a_pool("a", {})
     job = work("job", "a", {"a-0": 2}, WorkloadClass.BATCH)
     notebook = work("nb", "a", {"a-1": 2}, WorkloadClass.NOTEBOOK)
@@ -155,7 +155,7 @@ def test_of_steps_the_one_that_disturbs_least_comes_first() -> None:
 
 
 def test_of_equal_steps_the_longest_idle_comes_first() -> None:
-    """By GPU-hours that were held for nothing."""
+    """The order is by GPU-hours that were held idle."""
     here = a_pool("a", {})
     some = work("some", "a", {"a-0": 1}, WorkloadClass.NOTEBOOK)
     more = work("more", "a", {"a-1": 2}, WorkloadClass.NOTEBOOK)
@@ -167,7 +167,7 @@ def test_of_equal_steps_the_longest_idle_comes_first() -> None:
 
 
 def test_one_step_serves_several() -> None:
-    """It is told of each, and what it frees is promised once."""
+    """It is listed for each, and the GPUs it frees are offered once."""
     here = a_pool("a", {})
     holder = work("nb", "a", {"a-0": 3}, WorkloadClass.NOTEBOOK)
     waiting = [WaitingWork("x", "a", 1.0, 9.0, 1.0), WaitingWork("y", "a", 4.0, 1.0, 1.0)]
@@ -178,7 +178,7 @@ def test_one_step_serves_several() -> None:
 
 
 def test_moves_make_room_on_one_node_where_gpus_are_scattered() -> None:
-    """A service is started elsewhere; no advice needs to say it."""
+    """A service is restarted elsewhere; no recommendation is needed for that."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     service = work("api", "a", {"a-0": 2})
     waiting = WaitingWork("w", "a", 4.0, gpus_each=4.0)
@@ -190,7 +190,7 @@ def test_moves_make_room_on_one_node_where_gpus_are_scattered() -> None:
 
 
 def test_target_of_a_move_is_no_longer_free() -> None:
-    """The next in line does not get it."""
+    """The next in the queue does not get it."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     service = work("api", "a", {"a-0": 2})
     waiting = [WaitingWork("w", "a", 4.0, 9.0, 4.0), WaitingWork("next", "a", 2.0, 1.0, 1.0)]
@@ -200,7 +200,7 @@ def test_target_of_a_move_is_no_longer_free() -> None:
 
 
 def test_jobs_are_not_moved() -> None:
-    """They would begin again."""
+    """Moved jobs would start over."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     job = work("job", "a", {"a-0": 2}, WorkloadClass.BATCH)
     (found,) = place_waiting(view([here], [job], [WaitingWork("w", "a", 4.0, gpus_each=4.0)]), [])
@@ -209,7 +209,7 @@ def test_jobs_are_not_moved() -> None:
 
 
 def test_more_than_is_needed_is_given_back_but_for_one() -> None:
-    """As much as the advice says that it saves at least."""
+    """The number is the recommendation's lower bound of the savings."""
     here = a_pool("a", {})
     service = work("api", "a", {"a-0": 4})
     fewer = idle(service, "abc", action=Action.REDUCE_REPLICAS, savings=Savings(2.7, 3.5))
@@ -219,7 +219,7 @@ def test_more_than_is_needed_is_given_back_but_for_one() -> None:
 
 
 def test_small_work_that_would_share_frees_all_gpus_but_one() -> None:
-    """Each but the first is moved, and only where the risk is low."""
+    """All but the first are moved, and only where the risk is low."""
     here = a_pool("a", {})
     small = [work(name, "a", {"a-0": 1}, first=at) for at, name in enumerate("xyz")]
     keys = [each.case.key for each in small]
@@ -239,7 +239,7 @@ def test_small_work_that_would_share_frees_all_gpus_but_one() -> None:
 
 @pytest.mark.parametrize("change", ["not yet", "shared", "autoscaled"])
 def test_uncertain_release_is_not_counted(change: str) -> None:
-    """Advice that may not open, a GPU that others hold too, and a schedule."""
+    """Covers recommendations that may not open, GPUs with further holders, and schedules."""
     here = a_pool("a", {})
     holder, beside = work("nb", "a", {"a-0": 1}), work("other", "a", {"a-0": 1})
     advice = idle(holder, "abc")
@@ -253,7 +253,7 @@ def test_uncertain_release_is_not_counted(change: str) -> None:
 
 
 def advised(seen: FleetView) -> list[Judgement]:
-    """What the estate's own rules complain of, as it would open."""
+    """Findings of the fleet's own rules, as recommendations."""
     return [
         Judgement(each, key, OpeningPolicy(), may_open=True, still_holds=True)
         for (_, key), each in complaints(seen).items()
@@ -261,7 +261,7 @@ def advised(seen: FleetView) -> list[Judgement]:
 
 
 def test_the_rules_own_advice_on_small_work_makes_room() -> None:
-    """Four notebooks on one GPU leave three, to work of a pool that has none."""
+    """Four notebooks on one GPU leave three, for work of a pool that has none free."""
     names = [f"nb-{at}" for at in range(4)]
     small = [
         work(name, "a", {"a-0": 1}, WorkloadClass.NOTEBOOK, compute=0.2, memory=0.2, first=at)
@@ -278,7 +278,7 @@ def test_the_rules_own_advice_on_small_work_makes_room() -> None:
 
 
 def test_the_rules_own_advice_on_services_that_might_share_promises_nothing() -> None:
-    """How many GPUs they would leave at least, no one says."""
+    """It has no lower bound of the GPUs freed."""
     light = [
         work(f"api-{at}", "a", {"a-0": 2}, compute=0.1, memory=0.15, board=L4, first=2 * at)
         for at in range(4)
@@ -307,7 +307,7 @@ def test_parts_of_a_gpu_share_one_and_are_never_of_two() -> None:
 
 @st.composite
 def estates(draw: st.DrawFn) -> tuple[FleetView, list[Judgement]]:
-    """Two pools of small nodes, holders of a few GPUs of them, and work that waits."""
+    """Two pools of small nodes, holders of a few GPUs, and waiting work."""
     pools, workloads, advice = [], [], []
     for name in ("a", "b"):
         free: dict[str, int] = {}
@@ -356,7 +356,7 @@ def _sum(offers: Iterable[PoolOffer], *, is_now: bool) -> Counter[str]:
 def test_no_more_is_promised_than_is_free_or_freed(
     estate: tuple[FleetView, list[Judgement]],
 ) -> None:
-    """On every node, over all that waits; and no one gets more than it asks for."""
+    """This holds on every node over all waiting work, and no request gets more than it asks for."""
     seen, advice = estate
     found = place_waiting(seen, advice)
     offers = [offer for each in found for offer in each.offers]
@@ -381,7 +381,7 @@ def test_no_more_is_promised_than_is_free_or_freed(
 
 @given(estates())
 def test_each_workload_is_asked_once(estate: tuple[FleetView, list[Judgement]]) -> None:
-    """No one is moved and let go, or moved twice; and what is freed is what it held."""
+    """No workload is both moved and released, or moved twice; only held GPUs are freed."""
     seen, advice = estate
     offers = [offer for each in place_waiting(seen, advice) for offer in each.offers]
     done = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}
@@ -394,7 +394,7 @@ def test_each_workload_is_asked_once(estate: tuple[FleetView, list[Judgement]]) 
 
 
 def test_an_instance_frees_no_whole_gpu() -> None:
-    """Who lets go of a seventh leaves six to others."""
+    """Releasing a seventh leaves the other six to others."""
     here = a_pool("a", {})
     holder = work("nb", "a", {"a-0": 1})
     part = MigInstance("GPU-a-0-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)

@@ -1,4 +1,4 @@
-"""Cases from kept days: their time adds up, their order is theirs, and gaps advise nothing."""
+"""Cases from cached days: states sum to the span, order is stable, gaps yield no recommendation."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NOW = (FIRST_DAY + 4) * DAY
 GAP = 10 * MINUTE
 JOB, OTHER = workload("job"), workload("other", WorkloadClass.SERVING)
 Holder = tuple[Workload, int, int, float]
-"""Who, from which hour to which since the first day, and with which share."""
+"""Workload, its first and last hour since the first day, and its share."""
 
 
 def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HoldingRow]:
-    """By device, oldest first, an hour a stretch."""
+    """Rows by device, oldest first, in hourly intervals."""
     found = []
     for uuid, each in sorted(holders.items()):
         for who, start, end, share in each:
@@ -51,7 +51,7 @@ def cases_of(
     holders: Mapping[str, Sequence[Holder]],
     now: Nanoseconds = NOW,
 ) -> FleetCases:
-    """The cases of all that was held or is there."""
+    """Cases of everything held or present."""
     devices = {uuid: estate_device(int(uuid[4:])) for uuid in days}
     rows = rows_of(holders)
     found = occupancy_of(devices, rows, now, GAP)
@@ -62,7 +62,7 @@ def cases_of(
 
 
 def four_days(*numbers: int, **facts: object) -> dict[str, list[DayFrame]]:
-    """Of some GPUs."""
+    """Four days of some GPUs."""
     days = [day_frame(FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
     return {f"GPU-{number}": days for number in numbers}
 
@@ -75,7 +75,7 @@ def four_days(*numbers: int, **facts: object) -> dict[str, list[DayFrame]]:
 def test_the_states_of_a_window_sum_to_its_span(
     found: list[DayFrame], start: int, length: int
 ) -> None:
-    """From the first hour of which anything is known; days that are not kept are unknown."""
+    """The span begins with the first known hour; days that are not cached are unknown."""
     ordered = sorted(found, key=lambda each: each.grid.day)
     days = SubjectDays(SummedDay(each, DemandSettings()) for each in ordered)
     since = FIRST_DAY * DAY + start * HOUR
@@ -87,7 +87,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 
 
 def test_fine_days_are_answered_exactly() -> None:
-    """A span of ten minutes has ten minutes."""
+    """A span of ten minutes has exactly ten minutes."""
     days = SubjectDays([SummedDay(day_frame(FIRST_DAY, FINE_STEP), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
     assert window.known == 10 * MINUTE
@@ -95,7 +95,7 @@ def test_fine_days_are_answered_exactly() -> None:
 
 
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
-    """Each with its mean and its peak."""
+    """Each block has the hour's mean and its peak."""
     days = SubjectDays([SummedDay(day_frame(FIRST_DAY, busy=0.5), DemandSettings())])
     blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
@@ -105,7 +105,7 @@ def test_an_hour_stands_for_its_twelve_blocks() -> None:
 
 
 def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
-    """As where an agent did not run."""
+    """This is the case where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
     days = SubjectDays([SummedDay(day_frame(FIRST_DAY, known=gap), DemandSettings())])
     starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
@@ -113,7 +113,7 @@ def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
 
 
 def test_a_stretch_is_never_longer_than_it_is() -> None:
-    """`increase` extrapolates beyond it; what is too much is taken off all its states alike."""
+    """`increase` extrapolates beyond it; all states of the interval are scaled down alike."""
     long = day_frame(FIRST_DAY)
     columns = {**long.columns}
     for column, values in columns.items():
@@ -124,7 +124,7 @@ def test_a_stretch_is_never_longer_than_it_is() -> None:
 
 
 def test_demand_is_of_the_active_time() -> None:
-    """Idle time is what lies lowest of a distribution that is exported."""
+    """Idle time is the lowest part of an exported distribution."""
     found = day_frame(FIRST_DAY)
     half = array("f", [1800.0] * 24)
     columns = {**found.columns, "state:productive": half, "state:idle_held": half}
@@ -136,7 +136,7 @@ def test_demand_is_of_the_active_time() -> None:
 
 
 def test_devices_of_a_workload_are_a_case() -> None:
-    """Those that it holds now; one that no one holds is a case of its own."""
+    """A workload's current devices make one case; each device without a holder is its own."""
     cases = cases_of(
         four_days(0, 1, 2),
         {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 96, 1.0)]},
@@ -151,7 +151,7 @@ def test_devices_of_a_workload_are_a_case() -> None:
 
 
 def test_windows_reach_back_to_when_the_holder_came() -> None:
-    """What another did before is not held against it; its own past goes over all devices."""
+    """Use by earlier holders is not attributed to it; its own past spans all its devices."""
     cases = cases_of(
         four_days(0, 1),
         {"GPU-0": [(OTHER, 0, 40, 1.0), (JOB, 40, 96, 1.0)], "GPU-1": [(JOB, 0, 40, 1.0)]},
@@ -167,14 +167,14 @@ def test_windows_reach_back_to_when_the_holder_came() -> None:
 
 @pytest.mark.parametrize(("away", "since"), [(0, 0), (1, 0), (2, 52)])
 def test_a_short_absence_is_none(away: int, since: int) -> None:
-    """Not for longer than what can be told by the hour."""
+    """An absence of one step of an hourly day does not end a tenure."""
     cases = cases_of(four_days(0), {"GPU-0": [(JOB, 0, 50, 1.0), (JOB, 50 + away, 96, 1.0)]})
     (job,) = cases.cases(4 * DAY)
     assert job.windows[0].start == FIRST_DAY * DAY + since * HOUR
 
 
 def test_nobody_left_while_nothing_was_known() -> None:
-    """A gap of the telemetry is no end of a tenure."""
+    """A gap of the telemetry does not end a tenure."""
     gap = [1.0] * 2 + [0.0] * 10 + [1.0] * 12
     days = [day_frame(FIRST_DAY), day_frame(FIRST_DAY + 1, known=gap)]
     cases = cases_of(
@@ -185,7 +185,7 @@ def test_nobody_left_while_nothing_was_known() -> None:
 
 
 def test_a_device_that_is_silent_is_no_case() -> None:
-    """It has gone, or its node has; what it did stays in its workload's past."""
+    """It or its node has gone; its past stays in its workload's history."""
     gone = [day_frame(FIRST_DAY + day) for day in range(2)]
     cases = cases_of(
         four_days(0) | {"GPU-1": gone}, {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 48, 1.0)]}
@@ -199,7 +199,7 @@ def test_a_device_that_is_silent_is_no_case() -> None:
 @given(st.permutations(range(3)))
 @settings(max_examples=6)
 def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
-    """Every verdict stays, however the store gives its series."""
+    """Every verdict is independent of the order of the store's series."""
     holders = {f"GPU-{each}": [(JOB, 0, 96, 1.0)] for each in range(2)}
     idle = {2: State.IDLE_EMPTY}
     days: dict[str, list[DayFrame]] = {}
@@ -222,7 +222,7 @@ def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
 def test_time_that_becomes_unknown_advises_nothing_new(
     state: State, busy: float, memory: float, known: list[bool]
 ) -> None:
-    """What is said of a load that never changes is said of less of it, or not at all."""
+    """A finding on constant load covers less time, or is not made."""
     holders = {"GPU-0": [(JOB, 0, 48, 1.0)]}
     now = (FIRST_DAY + 2) * DAY
     facts = {"state": state, "busy": busy, "memory": memory}
@@ -236,7 +236,7 @@ def test_time_that_becomes_unknown_advises_nothing_new(
 
 
 def complaints(cases: FleetCases) -> set[tuple[str, str]]:
-    """Which rules complain of what."""
+    """Key and rule of every finding."""
     return {
         (each.workload or each.devices[0], each.rule)
         for each in findings(cases.cases(2 * DAY))
@@ -245,7 +245,7 @@ def complaints(cases: FleetCases) -> set[tuple[str, str]]:
 
 
 def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
-    """Every rule abstains, or has nothing to complain of."""
+    """Every rule abstains or finds no problem."""
     days = [day_frame(FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
     unknown = {ColumnKind.STATE.column(State.UNKNOWN): array("f", [3600.0] * 24)}
     there = [DayFrame.of(each.grid, each.columns | unknown) for each in days]

@@ -1,4 +1,4 @@
-"""The same life of a node, once through its accounts and once through a store's days."""
+"""The same node history, once through its accounts and once through a store's days."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ TICK = 10 * MINUTE // 2
 
 @dataclass(frozen=True)
 class Life:
-    """What was posted, and what a store would have of it."""
+    """Posted readings, and what a store would have of them."""
 
     accounts: NodeAccounts
     workloads: dict[str, Workload]
     seen: dict[str, list[tuple[Nanoseconds, str, float]]]
-    """By device, when who was seen with which share."""
+    """Holders with their shares over time, by device."""
     frames: dict[tuple[str, Grid], DayFrame] = field(default_factory=dict)
 
     def frame(self, uuid: str, grid: Grid) -> DayFrame:
@@ -53,7 +53,7 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """Two days and two hours of eight GPUs with one trouble each."""
+    """Two days and two hours of eight GPUs with one fault each."""
     accounts = NodeAccounts()
     source = SimulatedSource(
         load_scenario("eight-gpu-node", built_in()),
@@ -73,7 +73,7 @@ def life() -> Life:
 
 
 def fleet_cases(life: Life, step: Nanoseconds) -> FleetCases:
-    """The same through tracks: the first day by a step, what follows by five minutes."""
+    """The same cases by tracks: the first day at a given step, the rest by five minutes."""
     grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
     devices = {each.uuid: FleetDevice(each, "node", "pool") for each in life.accounts.devices}
     frames = {uuid: [life.frame(uuid, grid) for grid in grids] for uuid in devices}
@@ -92,7 +92,7 @@ def fleet_cases(life: Life, step: Nanoseconds) -> FleetCases:
 def held_rows(
     uuid: str, grid: Grid, seen: Iterable[tuple[Nanoseconds, str, float]]
 ) -> list[HoldingRow]:
-    """Stretches next to one another are one row."""
+    """Adjacent intervals become one row."""
     places = sorted(
         {
             (key, share, (time - grid.start - 1) // grid.step)
@@ -111,22 +111,22 @@ def held_rows(
 
 
 def verdicts(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Judgement]:
-    """By key and rule."""
+    """Verdicts by key and rule."""
     return {(each.key, each.finding.rule): each for each in judgements}
 
 
 def said(finding: Finding) -> tuple[object, ...]:
-    """What must be the same wherever it was found; the id stands for the rounded target."""
+    """Values that must be equal in both; the ID covers the rounded target."""
     complaint = (finding.id,) if finding.is_actionable else ()
     return (finding.kind, finding.reasons, finding.action, *complaint)
 
 
 @pytest.mark.parametrize("step", [FINE_STEP, COARSE_STEP])
 def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> None:
-    """Findings, reasons, actions, rounded targets, and whether it may become advice."""
+    """Findings, reasons, actions, rounded targets and eligibility for a recommendation agree."""
 
     def unread(case: Case) -> Node:
-        """A node of which only a history is known, as an estate's often is."""
+        """A node with its history only, as is common in fleets."""
         return Node(readings={each.uuid: Reading(each.uuid, 0, {}) for each in case.devices})
 
     node = verdicts(
@@ -144,7 +144,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
 
 def test_windows_are_those_of_the_node(life: Life) -> None:
-    """State by state to the second, over a day that ends now."""
+    """They agree state by state to the second, over a day that ends now."""
     node = {each.key: each for each in life.accounts.snapshot(NOW).cases(DAY)}
     fleet = {each.key: each for each in fleet_cases(life, FINE_STEP).cases(DAY)}
     for key, case in node.items():

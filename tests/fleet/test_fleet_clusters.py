@@ -1,4 +1,4 @@
-"""Two clusters of one store that name nodes, pods and workloads alike are never mixed."""
+"""Two clusters of one store with equal names of nodes, pods and workloads are never mixed."""
 
 import re
 from array import array
@@ -31,14 +31,14 @@ CHAT: Final = "kubernetes:production/chat-api"
 STYLES: Final = {
     "cluster": Metrics.OWN,
     "k8s_cluster": Metrics.DCGM,
-    # What a Thanos or a Prometheus calls its own series by.
+    # External labels that a Thanos or a Prometheus adds to its series.
     "region": Metrics.OWN,
 }
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Prometheus]:
-    """Both clusters in each style, which a label of its own tells apart for the test."""
+    """Both clusters in each style; a label of the test distinguishes the styles."""
     sources, lives = [], []
     for layout in (EAST, WEST):
         life = live(layout, DAYS, START, tick_seconds=300, variants=1)
@@ -57,7 +57,7 @@ def server() -> Iterator[Prometheus]:
 def document(
     server: Prometheus, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, Any]:
-    """What the command answers, with every verdict."""
+    """The command's answer, with every verdict."""
     style = request.param
     own = {"cluster_label": style} if style == "region" else {}
     settings = {"matchers": f'style="{style}"', "lookback": f"{DAYS - 1}d", **own}
@@ -66,7 +66,7 @@ def document(
 
 
 def test_each_cluster_has_its_own_sums(document: dict[str, Any]) -> None:
-    """GPUs, pools and workloads by cluster come to those of all."""
+    """GPUs, pools and workloads by cluster sum to the totals."""
     clusters = {each["name"]: each for each in document["clusters"]}
     assert {name: each["gpus"] for name, each in clusters.items()} == {"east": 6, "west": 3}
     assert {name: each["workloads"] for name, each in clusters.items()} == {"east": 2, "west": 2}
@@ -83,7 +83,7 @@ def test_each_cluster_has_its_own_sums(document: dict[str, Any]) -> None:
 
 
 def test_no_verdict_is_about_two_clusters(document: dict[str, Any]) -> None:
-    """Its devices are those of the cluster in its key."""
+    """Devices of a verdict belong to the cluster in its key."""
     found = [each for each in document["findings"] if each["devices"]]
     assert {each["key"].partition("/")[0] for each in found} >= {"east", "west"}
     for each in found:
@@ -94,7 +94,7 @@ def test_no_verdict_is_about_two_clusters(document: dict[str, Any]) -> None:
 
 
 def test_a_service_is_judged_by_its_own_cluster(document: dict[str, Any]) -> None:
-    """It does nothing in one of them, and works in the other."""
+    """It idles in one cluster and works in the other."""
     idle = {each["key"]: each for each in document["findings"] if each["rule"] == "idle"}
     assert idle[f"west/{CHAT}"]["reasons"] == ["IdleHeld"]
     assert len(idle[f"west/{CHAT}"]["devices"]) == 2
@@ -102,7 +102,7 @@ def test_a_service_is_judged_by_its_own_cluster(document: dict[str, Any]) -> Non
 
 
 def test_work_is_offered_no_node_of_another_cluster(document: dict[str, Any]) -> None:
-    """What waits in one stays there, though the other has free GPUs of its board."""
+    """Work waiting in one cluster stays there, though the other has free GPUs of its board."""
     (each,) = (each for each in document["waiting_work"] if each["key"].endswith("/summarize"))
     assert (each["cluster"], each["key"]) == ("west", "west/kubernetes:production/summarize")
     assert {offer["pool"] for offer in each["offers"]} <= {"west/serve"}
@@ -112,14 +112,14 @@ def test_work_is_offered_no_node_of_another_cluster(document: dict[str, Any]) ->
 
 
 def test_teams_are_those_of_a_cluster(document: dict[str, Any]) -> None:
-    """The same team has a row in each."""
+    """The same team has a row for each cluster."""
     rows = {(each["cluster"], each["team"]): each["held_gpu_hours"] for each in document["teams"]}
     assert rows["east", "chat"] == pytest.approx(rows["west", "chat"], rel=0.01)
     assert ("east", "search") in rows
 
 
 def test_sources_are_told_by_cluster(document: dict[str, Any]) -> None:
-    """Devices of each, and none twice."""
+    """Each cluster's devices are counted, none twice."""
     devices = {}
     for each in document["sources"]:
         devices[each["cluster"]] = devices.get(each["cluster"], 0) + each["devices"]
@@ -130,7 +130,7 @@ def test_sources_are_told_by_cluster(document: dict[str, Any]) -> None:
 def test_shards_that_are_merged_answer_as_a_single_look(
     server: Prometheus, tmp_path: Path, document: dict[str, Any]
 ) -> None:
-    """Row by row, whichever clusters are in which; each shard has its own cache and ledger."""
+    """Rows are equal for any assignment of clusters; each shard has its own cache and ledger."""
     settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
     config = configured(tmp_path, server.url, **settings)
     parts = [
@@ -152,7 +152,7 @@ def test_shards_that_are_merged_answer_as_a_single_look(
 
 
 def _nearly(value: Any) -> Any:
-    """The same numbers, however they were summed."""
+    """Equal numbers, up to the order of summation."""
     if isinstance(value, dict):
         return {key: _nearly(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -161,7 +161,7 @@ def _nearly(value: Any) -> Any:
 
 
 def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path) -> None:
-    """Beside the pools, whose names begin with it."""
+    """There are also rows of the pools, whose names begin with the cluster."""
     settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
     config = configured(tmp_path, server.url, **settings)
     said = asked_in_process(config, "--at", str(END), "--html", str(tmp_path / "page.html")).out
@@ -173,7 +173,7 @@ def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path)
 
 
 def test_a_fleet_of_one_cluster_keeps_plain_names(server: Prometheus) -> None:
-    """What is the only cluster of a store is known by name, and nothing has to select it."""
+    """The only cluster of a store needs no selector."""
     with_one = PrometheusStore(StoreSettings(url=server.url), 'style="cluster",cluster="east"')
     clusters, warnings = clusters_in(with_one, "", END * 10**9, 86400 * 10**9)
     assert clusters == (Cluster("east"),)
@@ -181,7 +181,7 @@ def test_a_fleet_of_one_cluster_keeps_plain_names(server: Prometheus) -> None:
 
 
 def test_series_of_no_cluster_are_one_of_their_own(server: Prometheus) -> None:
-    """Matchers exclude each other, whatever labels series have beside."""
+    """Matchers are mutually exclusive, whatever other labels series have."""
     store = PrometheusStore(StoreSettings(url=server.url), 'style=~"cluster|region"')
     clusters, _ = clusters_in(store, "", END * 10**9, 86400 * 10**9)
     assert clusters == (
@@ -192,7 +192,7 @@ def test_series_of_no_cluster_are_one_of_their_own(server: Prometheus) -> None:
 
 
 class Federated:
-    """A Mimir that is asked for two tenants, each with a cluster of the same name."""
+    """A Mimir that is queried for two tenants, each with a cluster of the same name."""
 
     def range(self, *_: object) -> list[SampledSeries]:
         """Its devices."""
@@ -202,12 +202,12 @@ class Federated:
         ]
 
     def instant(self, *_: object) -> list[SampledSeries]:
-        """A scheduler that no one has labelled."""
+        """A scheduler without a cluster label."""
         return [SampledSeries({"__tenant_id__": "a"}, (1,), array("d", [1.0]))]
 
 
 def test_tenants_have_clusters_of_their_own() -> None:
-    """The name has both, and what cannot be told is left out and said."""
+    """Names contain both; what cannot be attributed is left out and reported."""
     clusters, warnings = clusters_in(Federated(), "", END * 10**9, 86400 * 10**9)
     assert [(each.name, each.matchers) for each in clusters] == [
         ("a/prod", '__tenant_id__="a",cluster="prod"'),

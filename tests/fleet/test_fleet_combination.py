@@ -1,4 +1,4 @@
-"""Devices together: sums at the same moments, in any order, and never more than they were."""
+"""Devices combined: sums of the same moments, in any order, never more than the truth."""
 
 import math
 from itertools import permutations
@@ -23,14 +23,14 @@ BUSY_MEAN, BUSY_PEAK = ColumnKind.MEAN.column(Measure.BUSY), ColumnKind.PEAK.col
 def part(
     found: DayFrame, first: int = 0, last: int | None = None, share: float = 1.0
 ) -> DevicePart:
-    """A device's day, or some of it."""
+    """A device's day, or a part of it."""
     return DevicePart(
         found, found.grid, first, found.grid.count - 1 if last is None else last, share
     )
 
 
 def values(frame: DayFrame, column: str) -> list[float]:
-    """A column that is there."""
+    """A column that must be present."""
     found = frame.column(column)
     assert found is not None
     return list(found)
@@ -41,7 +41,7 @@ def values(frame: DayFrame, column: str) -> list[float]:
 def test_the_order_of_devices_does_not_matter(
     one: DayFrame, other: DayFrame, third: DayFrame
 ) -> None:
-    """The same sums, but for the last bit of a float."""
+    """Sums are equal up to float rounding."""
     same_day = [DayFrame.of(one.grid, each.columns) for each in (one, other, third)]
     found = [combined([part(each) for each in order]) for order in permutations(same_day)]
     for frame in found[1:]:
@@ -53,7 +53,7 @@ def test_the_order_of_devices_does_not_matter(
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5))
 @settings(max_examples=15)
 def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]) -> None:
-    """And is never less than any device's own excess above the means."""
+    """It is also at least each device's own excess above the sum of the means."""
     parts = [part(day_frame(FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
     frame = combined(parts)
     mean, peak = values(frame, BUSY_MEAN)[3], values(frame, BUSY_PEAK)[3]
@@ -64,7 +64,7 @@ def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]
 
 
 def test_a_shared_device_counts_by_its_share() -> None:
-    """Of its seconds, and of what was used of it."""
+    """Its seconds and its use are both scaled."""
     frame = combined([part(day_frame(FIRST_DAY, busy=0.8), share=0.25)])
     assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE))[0] == pytest.approx(900.0)
     assert values(frame, BUSY_MEAN)[0] == pytest.approx(0.2)
@@ -72,7 +72,7 @@ def test_a_shared_device_counts_by_its_share() -> None:
 
 
 def test_a_device_counts_only_while_it_is_held() -> None:
-    """Before and after, nothing is known of the workload, and it has no time."""
+    """Before and after, the workload has no time and nothing is known of it."""
     frame = combined([part(day_frame(FIRST_DAY), 6, 11)])
     assert values(frame, DEVICES) == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
     assert [math.isnan(each) for each in values(frame, BUSY_MEAN)] == [
@@ -84,7 +84,7 @@ def test_a_device_counts_only_while_it_is_held() -> None:
 
 
 def test_a_measure_is_known_only_where_it_is_of_all() -> None:
-    """What adds up does so over those that are known; the rest of the time is unknown."""
+    """Sums cover moments known for all devices; the rest is unknown."""
     gap = [1.0] * 12 + [0.0] * 12
     frame = combined([part(day_frame(FIRST_DAY)), part(day_frame(FIRST_DAY, known=gap))])
     assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
@@ -95,7 +95,7 @@ def test_a_measure_is_known_only_where_it_is_of_all() -> None:
 
 
 def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
-    """A scheduler gave it away, and no one measured it."""
+    """It was allocated, but not measured."""
     grid = Grid(FIRST_DAY, COARSE_STEP)
     frame = combined([part(day_frame(FIRST_DAY)), DevicePart(None, grid, 0, 23)])
     assert values(frame, DEVICES) == [2.0] * 24
@@ -104,7 +104,7 @@ def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
 
 
 def test_days_of_different_steps_meet_by_the_hour() -> None:
-    """The same seconds and means; the largest peak."""
+    """Seconds and means are kept; the peak is the largest."""
     fine, coarse = day_frame(FIRST_DAY, FINE_STEP, busy=0.2), day_frame(FIRST_DAY, busy=0.6)
     frame = combined([part(fine), part(coarse)])
     assert frame.grid.step == COARSE_STEP
@@ -113,6 +113,6 @@ def test_days_of_different_steps_meet_by_the_hour() -> None:
 
 
 def test_a_whole_device_alone_is_taken_as_it_is() -> None:
-    """Most workloads have one device; nothing is copied for them."""
+    """Most workloads have one device, for which nothing is copied."""
     whole = part(day_frame(FIRST_DAY))
     assert combined([whole]) is whole.frame

@@ -1,4 +1,4 @@
-"""Agents and dcgm-exporters in one estate: each device once, the agent's word first."""
+"""Agents and dcgm-exporters in one fleet: each device once, agents preferred."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ SLICE: Final = mig_instance(built_in().get("H100-SXM5-80GB"), "1g.10gb", gpu(1),
 
 
 class Agents:
-    """A source that watches a whole GPU and an instance by its own uuid."""
+    """A source that watches a whole GPU and a MIG instance with a UUID of its own."""
 
     name = "rightsizer"
 
@@ -50,7 +50,7 @@ class Agents:
 
 
 def past() -> EstatePast:
-    """The same two, and one that no agent watches."""
+    """The same two devices, and one without an agent."""
     found = EstatePast()
     found.device([Phase(20, 24, BUSY)], UUID=gpu(0), modelName=H100)
     part = {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb"}
@@ -60,7 +60,7 @@ def past() -> EstatePast:
 
 
 def test_each_device_has_one_source() -> None:
-    """An instance is the same by its uuid and by its place on its GPU."""
+    """A MIG instance is matched by its UUID and by its place on its GPU."""
     composite = CompositeSource([Agents(), DcgmExporterSource()])
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
@@ -75,7 +75,7 @@ def test_each_device_has_one_source() -> None:
 
 
 def test_only_the_wanted_sources_are_asked() -> None:
-    """As an operator says."""
+    """The operator selects the sources."""
     settings = FleetSettings(sources=("dcgm-exporter",))
     composite = CompositeSource([Agents(), DcgmExporterSource()], settings)
     with stored(past()) as store:

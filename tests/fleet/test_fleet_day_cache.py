@@ -1,4 +1,4 @@
-"""The day_cache keeps a shard's day whole or not at all, and gives up what is broken or old."""
+"""`DayCache` stores a shard's day atomically, and discards what is broken or old."""
 
 import sqlite3
 from contextlib import closing
@@ -38,7 +38,7 @@ def day_of(
 
 
 def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
-    """Tracks, holdings, workloads and the mark that it was read."""
+    """Covers tracks, holdings, workloads and the mark of a completed read."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         found = day_cache.frames(UUIDS, FIRST_DAY, FIRST_DAY)
@@ -56,7 +56,7 @@ def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
 
 
 def test_days_that_were_kept_without_queues_are_read_again(tmp_path: Path) -> None:
-    """They stay until then; days of agents, which have them, stay as they are."""
+    """They are usable until then; days of agents, which have queues, stay valid."""
     path = tmp_path / "fleet.db"
     with DayCache(path) as day_cache:
         day_cache.put(day_of())
@@ -70,7 +70,7 @@ def test_days_that_were_kept_without_queues_are_read_again(tmp_path: Path) -> No
 
 
 def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    """Nothing is there twice, whichever step it was read by."""
+    """Nothing is stored twice, whichever step the day was read by."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         day_cache.put(day_of(step=FINE_STEP))
@@ -80,7 +80,7 @@ def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -
 
 
 def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
-    """Neither its tracks nor its mark."""
+    """Neither its tracks nor its mark are stored."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         broken = day_of(step=FINE_STEP)
@@ -100,7 +100,7 @@ def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> N
 
 
 def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
-    """A reader sees what was kept meanwhile; a second writer is refused."""
+    """Readers see the state before the write; a second writer is refused."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         with DayCache(tmp_path / "fleet.db", read_only=True) as reader:
@@ -111,7 +111,7 @@ def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
-    """All can be read again, so that work goes on with an empty one."""
+    """All its data can be read again, so that work continues with an empty cache."""
     path = tmp_path / "fleet.db"
     path.write_bytes(b"no database " * 1000)
     with DayCache(path) as day_cache:
@@ -121,7 +121,7 @@ def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
-    """What it told counts as unknown; the other days stay."""
+    """Its device counts as unknown; the other days stay."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         day_cache.put(day_of(FIRST_DAY + 1))
@@ -132,7 +132,7 @@ def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
-    """Each is read, the one who asks for any of them has them, and they go away with the last."""
+    """Each counts as read, a query for any returns them, and they are evicted with the last."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 3)
     columns = {
         column: np.tile(values, 3)
@@ -158,7 +158,7 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
 
 
 def test_old_days_are_evicted(tmp_path: Path) -> None:
-    """With its marks, its holders, and the workloads that no one names any more."""
+    """So are their marks, their holders, and workloads that no day refers to any more."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         assert day_cache.forget(FIRST_DAY + 1) == 2

@@ -1,4 +1,4 @@
-"""A track as bytes: nothing that counts is lost, and what is no track is refused."""
+"""Tracks as bytes: encoding loses nothing significant, and invalid bytes are rejected."""
 
 import math
 import random
@@ -17,23 +17,23 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 _LOSS = {ColumnKind.MEAN: 2.0**-10, ColumnKind.PEAK: 2.0**-10}
 _SECONDS_LOSS = 2.0**-15
 _NOTHING = 1e-30
-"""What is less has no mantissa any more."""
+"""Values below it underflow the mantissa."""
 
 
 def read_back(found: DayFrame) -> DayFrame:
-    """Written and read."""
+    """Encoded and decoded again."""
     return unpack(found.grid, pack(found))
 
 
 def test_the_dictionary_belongs_to_the_version() -> None:
-    """Days of former programs are packed with it: a new resource or state must not join it."""
+    """Packed days depend on it: a new resource or state must not be added to it."""
     assert zlib.crc32(day_codec._DICTIONARY) == 140434214
 
 
 @given(day_frames())
 @settings(max_examples=12)
 def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
-    """Seconds to a sixteenth of an hour's, measures to a thousandth, what is unknown unknown."""
+    """Seconds are exact to 1/16 of an hour's, measures to a thousandth; unknown stays unknown."""
     back = read_back(found)
     assert back.columns.keys() == found.columns.keys()
     for column, values in found.columns.items():
@@ -49,7 +49,7 @@ def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
 @given(day_frames())
 @settings(max_examples=12)
 def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
-    """What is rounded off a peak would be missing where it is needed."""
+    """Peaks are rounded up: sizing would lack what is rounded off."""
     back = read_back(found)
     for column, values in found.columns.items():
         if kind_of(column) is ColumnKind.PEAK:
@@ -60,7 +60,7 @@ def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
 @given(day_frames())
 @settings(max_examples=12)
 def test_decoded_day_encodes_to_the_same_bytes(found: DayFrame) -> None:
-    """Rounding happens once; keeping a day again changes nothing."""
+    """Rounding happens once; storing a day again changes nothing."""
     data = pack(found)
     assert pack(unpack(found.grid, data)) == data
 
@@ -68,7 +68,7 @@ def test_decoded_day_encodes_to_the_same_bytes(found: DayFrame) -> None:
 @given(day_frames())
 @settings(max_examples=6)
 def test_distributions_come_back(found: DayFrame) -> None:
-    """With their bins, and their weights to what a float holds."""
+    """Bins are exact, and weights to float precision."""
     back = read_back(found)
     assert back.demands.keys() == found.demands.keys()
     for resource, histogram in found.demands.items():
@@ -78,7 +78,7 @@ def test_distributions_come_back(found: DayFrame) -> None:
 
 @pytest.mark.parametrize(("step", "most"), [(COARSE_STEP, 1500), (FINE_STEP, 8000)])
 def test_a_day_is_small(step: int, most: int) -> None:
-    """A day by the hour takes a kilobyte and a half at most, one by five minutes eight."""
+    """An hourly day takes at most 1.5 kB, one of five-minute steps 8 kB."""
     chance = random.Random(7)
     grid = Grid(FIRST_DAY, step)
     parts = [chance.choice([1.0, 1.0, 0.7]) for _ in range(grid.count)]
@@ -87,13 +87,13 @@ def test_a_day_is_small(step: int, most: int) -> None:
 
 @given(st.binary(max_size=60))
 def test_invalid_track_is_refused(data: bytes) -> None:
-    """Whatever stands there instead, it is told as a value that is wrong."""
+    """Any invalid bytes raise `ValueError`."""
     with pytest.raises(ValueError, match="track"):
         unpack(Grid(FIRST_DAY, COARSE_STEP), data)
 
 
 def test_a_track_of_another_grid_is_refused() -> None:
-    """An hourly day is not read as one of five minutes."""
+    """An hourly day is not decoded as one of five minutes."""
     data = pack(day_frame(FIRST_DAY))
     with pytest.raises(ValueError, match="track"):
         unpack(Grid(FIRST_DAY, FINE_STEP), data)

@@ -1,4 +1,4 @@
-"""Days of dcgm-exporter in columns: what the node agent's accounting says of each interval."""
+"""Columnar days of dcgm-exporter equal the node agent's accounting of each interval."""
 
 import math
 from random import Random
@@ -58,7 +58,7 @@ HOLDERS: Final = (
 
 
 def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceReadings]:
-    """Days with all that may be seen and missing, in stretches of any length."""
+    """Days with every combination of present and missing signals, in runs of any length."""
     shape = len(DEVICES), grid.count
 
     def column(levels: tuple[float, ...], gaps: float = 0.1) -> Any:
@@ -73,8 +73,8 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
         return found
 
     signals = [signal for signal in LEVELS if chance.random() < 0.8]
-    # Utilization is there throughout, or not at all: what a device draws at rest is learned before
-    # it is known that its counters are dead.
+    # Utilization is known throughout, or not at all: idle power is learned before it is known that
+    # the counters are dead.
     gaps = {Signal.GPU_BUSY: 0.0}
     means = {signal: column(LEVELS[signal], gaps.get(signal, 0.1)) for signal in signals}
     if chance.random() < 0.5:
@@ -115,7 +115,7 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
 @given(st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
 def test_days_are_those_that_the_agent_s_accounting_gives(step: int, seed: int) -> None:
-    """Whatever is seen or missing: the same seconds, joules, means and peaks of every interval."""
+    """Seconds, joules, means and peaks of every interval agree, whichever signals are missing."""
     grid = Grid(20_600, step)
     watched, read = drawn_readings(Random(seed), grid)
     expected = scalar_days(watched, read, EntrySettings())

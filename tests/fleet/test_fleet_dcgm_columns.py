@@ -1,4 +1,4 @@
-"""What must always hold of answers on a grid, of holders' shares, and of reasons."""
+"""Invariants of columns on a grid, of holders' shares, and of throttle reasons."""
 
 import math
 import pickle
@@ -39,13 +39,13 @@ COUNTS: Final = st.lists(st.integers(0, 20), min_size=288, max_size=288)
 
 
 def series(values: list[float], **labels: str) -> SampledSeries:
-    """Values from the first stretch on."""
+    """Values from the first interval on."""
     times = YESTERDAY.start + STEP * np.arange(1, len(values) + 1)
     return SampledSeries({"UUID": gpu(0), **labels}, times, np.array(values))
 
 
 def workload(name: str) -> Workload:
-    """A workload of a name."""
+    """A workload with the given name."""
     return Workload(f"kubernetes:a/{name}", WorkloadKind.KUBERNETES, name)
 
 
@@ -61,7 +61,7 @@ WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder
 
 @given(COUNTS, COUNTS, COUNTS)
 def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: list[int]) -> None:
-    """In no stretch, however samples are spread over holders and over no one."""
+    """This holds in every interval, however samples are spread over holders and free time."""
     columns = (np.array(each, float) for each in (one, two, nobody))
     presence = ExporterPresence(dict(zip(HOLDERS, columns, strict=True)))
     shares = [0.0] * 288
@@ -74,7 +74,7 @@ def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: lis
 
 @given(COUNTS, COUNTS)
 def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> None:
-    """However many samples there are; and there is none without samples."""
+    """Known time is also 0 without samples."""
     presence = ExporterPresence(
         {holder: np.array(each, float) for holder, each in zip(HOLDERS, (one, two), strict=False)}
     )
@@ -96,7 +96,7 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
     ],
 )
 def test_regular_scrapes_leave_nothing_unknown(day: list[int], known: list[float]) -> None:
-    """Those that are missed now and then do."""
+    """Time is unknown only where scrapes are missed."""
     presence = ExporterPresence({None: np.array(day, float)})
     found = presence.known_seconds(YESTERDAY, 60.0)
     assert list(found[-len(known) :]) == known
@@ -104,7 +104,7 @@ def test_regular_scrapes_leave_nothing_unknown(day: list[int], known: list[float
 
 @given(st.integers(0, 287), st.integers(1, 255), st.integers(0, 255))
 def test_a_mask_of_two_values_has_its_exact_share(part: int, most: int, least: int) -> None:
-    """The mean tells for how much of the stretch the larger one held."""
+    """The mean shows for how much of the interval the larger value was set."""
     low, high = sorted((most, least))
     share = part / 287
     mean = share * high + (1 - share) * low
@@ -114,7 +114,7 @@ def test_a_mask_of_two_values_has_its_exact_share(part: int, most: int, least: i
 
 
 def test_of_two_scrapes_the_larger_value_counts() -> None:
-    """And what only one of them has is not lost."""
+    """Values that only one scrape has are kept."""
     found = by_device([series([1.0, 5.0]), series([3.0, 2.0, 7.0], gpu="0")], YESTERDAY, ROWS)
     assert list(found[0, :3]) == [3.0, 5.0, 7.0]
 
@@ -128,7 +128,7 @@ def test_reading_of_the_card_is_not_its_instances() -> None:
 
 
 def test_blanks_are_unknown() -> None:
-    """A mean with one of DCGM's blanks among its samples says nothing."""
+    """A mean with one of DCGM's blank values among its samples is unknown."""
     read = by_device([series([50.0, 9.2e18 / 10])], YESTERDAY, ROWS)
     (column,) = plausible_values(read, UTIL, Signal.GPU_BUSY)
     assert column[0] == 0.5
@@ -136,13 +136,13 @@ def test_blanks_are_unknown() -> None:
 
 
 def test_a_counter_that_died_is_not_preferred() -> None:
-    """Where it reads 0 and the driver says otherwise."""
+    """The driver's utilization is used where the counter reads 0 and the driver disagrees."""
     better, other = np.array([0.0, 0.7, math.nan, 0.0]), np.array([0.9, 0.9, 0.4, 0.1])
     assert list(together(better, other, alive)) == [0.9, 0.7, 0.4, 0.0]
 
 
 def test_two_pods_of_one_device_share_it() -> None:
-    """Time slices: equal parts, for no one says what each takes."""
+    """Time slices get equal shares, because their use is not measured."""
     counts = [
         series([10.0], pod="one-0", namespace="a"),
         series([10.0], pod="two-0", namespace="a"),
@@ -152,7 +152,7 @@ def test_two_pods_of_one_device_share_it() -> None:
 
 
 def test_short_jobs_do_not_take_the_time_between_them() -> None:
-    """No stretch is anyone's whole: no one's samples are still of a time of their own."""
+    """Samples without a pod show time that no job held."""
     counts = [series([9.0, 11.0]), series([11.0, 9.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
     assert not found.has_own_series
@@ -160,7 +160,7 @@ def test_short_jobs_do_not_take_the_time_between_them() -> None:
 
 
 def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
-    """While its pods' series are of the same time."""
+    """Its own series and the pods' series cover the same time."""
     counts = [series([20.0]), series([20.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
     assert found.has_own_series
@@ -168,7 +168,7 @@ def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
 
 
 def test_the_exporter_s_own_pod_holds_nothing() -> None:
-    """Where a scrape writes it into `pod`, whatever it is called."""
+    """A scrape may write it into `pod`, whatever its name."""
     own = {"job": "gpu", "pod": "metrics-x", "namespace": "ops"}
     names = HolderNames.seen_in([{**own, "exported_pod": "llm-0"}])
     assert names.holder(own) is None
@@ -178,7 +178,7 @@ def test_the_exporter_s_own_pod_holds_nothing() -> None:
 
 
 def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
-    """Exporters without the host's network call themselves by their pod's name."""
+    """Exporters without the host's network report their pod's name as the host."""
     labels = {"Hostname": "dcgm-exporter-sn5rp", "instance": "10.0.0.7:9400"}
     assert node_of(labels, {"dcgm-exporter-sn5rp": "node-a"}) == "node-a"
     assert node_of(labels, {}) == "10.0.0.7"
@@ -186,7 +186,7 @@ def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
 
 
 def test_metrics_tell_the_tier() -> None:
-    """In names of any age."""
+    """Names of all exporter versions are recognized."""
     assert tier_of_metrics({"dcgm_gpu_utilization", "dcgm_power_usage"}) is Tier.POWER
     assert tier_of_metrics({"dcgm_fi_prof_sm_active"}) is Tier.PROFILING
     assert tier_of_metrics({"DCGM_FI_DEV_GPU_UTIL"}) is Tier.BASIC
@@ -195,6 +195,6 @@ def test_metrics_tell_the_tier() -> None:
 
 
 def test_a_source_goes_to_other_processes() -> None:
-    """With all that it was made with."""
+    """A source is picklable with all its parameters."""
     source = pickle.loads(pickle.dumps(DcgmExporterSource(books=EntrySettings())))
     assert source.name == "dcgm-exporter"

@@ -1,4 +1,4 @@
-"""What is said where dcgm-exporter exports its default counters, and nothing else is there."""
+"""Findings of a store with nothing but dcgm-exporter's default counters."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,7 +41,7 @@ FALLEN, WORN, TRANSCODER, WELL, ONE, OTHER, PICTURES = range(7)
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], FleetJudge]]:
-    """A day of seven GPUs of four nodes, and the judge that looked at it."""
+    """A day of seven GPUs on four nodes, and the judge that evaluated it."""
     past = EstatePast()
 
     def device(number: int, *phases: Phase) -> None:
@@ -99,7 +99,7 @@ def findings(answer: dict[str, Any], rule: str) -> list[dict[str, Any]]:
 def test_unmeasured_metric_makes_the_rule_abstain(
     answer: tuple[dict[str, Any], FleetJudge], rule: str, metric: str
 ) -> None:
-    """The rule abstains, and names a metric that would tell."""
+    """The reason names a metric that would provide the measurement."""
     assert answer[0]["verdicts"][rule]["well"] == 0
     assert findings(answer[0], rule)
     for each in findings(answer[0], rule):
@@ -109,7 +109,7 @@ def test_unmeasured_metric_makes_the_rule_abstain(
 def test_the_text_names_the_metrics_that_would_tell(
     answer: tuple[dict[str, Any], FleetJudge],
 ) -> None:
-    """Beside the rules that would say nothing."""
+    """They stand beside the rules that need them."""
     text = " ".join(fleet_text(answer[0]).split())
     assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS or" in text
     assert "rightsizer_io_pressure_ratio: storage_bound" in text
@@ -118,7 +118,7 @@ def test_the_text_names_the_metrics_that_would_tell(
 def test_broken_hardware_is_named_with_its_node(
     answer: tuple[dict[str, Any], FleetJudge],
 ) -> None:
-    """By the counters that every exporter has, whether or not anything holds the GPU."""
+    """Every exporter has these counters; the GPU may be free or held."""
     bad = {
         each["culprits"][0]: each["summary"]
         for each in findings(answer[0], "hardware_unhealthy")
@@ -132,7 +132,7 @@ def test_broken_hardware_is_named_with_its_node(
 
 
 def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudge]) -> None:
-    """It is no candidate for another board, for a slice or for sharing, though its SMs rest."""
+    """It is no candidate for another board, a MIG slice or sharing, though its SMs are idle."""
     devices = [each for each in answer[0]["findings"] if gpu(TRANSCODER) in each["devices"]]
     complaints = {
         each["rule"] for each in devices if each["finding"] not in {"optimized", "unknown"}
@@ -149,7 +149,7 @@ def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudg
 
 
 def test_pods_with_a_gpu_each_are_told_apart(answer: tuple[dict[str, Any], FleetJudge]) -> None:
-    """By the labels of the series: a Deployment's pods are replicas, on H100 too."""
+    """Labels of the series distinguish them: a Deployment's pods are replicas, on H100 too."""
     found = {each.case.key: each for each in answer[1].answer.view.workloads}
     chat = found["kubernetes:team/chat"]
     assert {device.uuid for device in chat.case.devices} == {gpu(ONE), gpu(OTHER)}

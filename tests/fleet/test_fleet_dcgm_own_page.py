@@ -1,4 +1,4 @@
-"""Our own page in dcgm-exporter's manner, kept by a store, is read as any dcgm-exporter's is."""
+"""Our own page in dcgm-exporter's format, in a store, is read like any dcgm-exporter's."""
 
 import math
 import re
@@ -28,7 +28,7 @@ LINE: Final = re.compile(r"(\w+)\{(.*)\} (\S+)")
 
 
 def page(labels: DcgmLabels) -> str:
-    """What a node of some GPUs exports."""
+    """Page exported by a node of some GPUs."""
     report = full_report(GPUS)
     exposition = MetricsExposition(
         lambda: report,
@@ -44,7 +44,7 @@ def page(labels: DcgmLabels) -> str:
 def looked(
     request: pytest.FixtureRequest,
 ) -> Iterator[tuple[SourceReport, FleetInventory, FleetDay]]:
-    """What the source makes of six hours of such a page."""
+    """Six hours of such a page, as the source reads them."""
     past = EstatePast()
     for name, inside, value in LINE.findall(page(request.param)):
         labels = dict(re.findall(r'(\w+)="([^"]*)"', inside))
@@ -57,7 +57,7 @@ def looked(
 
 
 def test_every_device_is_found(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
-    """With its board and its node, in each generation of labels."""
+    """Devices have their board and node, for each generation of labels."""
     report, estate, day = looked
     uuids = {each.device.uuid for each in full_report(GPUS).devices}
     assert set(estate.devices) == set(day.frames) == uuids
@@ -69,7 +69,7 @@ def test_every_device_is_found(looked: tuple[SourceReport, FleetInventory, Fleet
 def test_holders_have_the_agent_s_own_keys(
     looked: tuple[SourceReport, FleetInventory, FleetDay],
 ) -> None:
-    """Pods and jobs go by the same keys as where an agent tells of them."""
+    """Pods and jobs have the same keys as with an agent."""
     holders = (
         holding.workload for device in full_report(GPUS).devices for holding in device.holdings
     )
@@ -84,7 +84,7 @@ def test_holders_have_the_agent_s_own_keys(
 
 
 def test_every_second_has_a_state(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
-    """Six hours each, at most, and their energy where power is told."""
+    """States sum to at most six hours, and have energy where power is exported."""
     for track in looked[2].frames.values():
         states = [
             track.columns[ColumnKind.STATE.column(state)] for state in State if state != "unknown"

@@ -1,4 +1,4 @@
-"""What a probe says can and cannot be concluded, sentence by sentence."""
+"""Statements of the probe about what can and cannot be concluded."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ OWNERLESS: Final = "advice is by GPU"
 
 
 def report_of(values: Mapping[str, float], labels: Mapping[str, str] = HELD) -> SourceReport:
-    """The probe of an estate of one GPU."""
+    """The probe's report on a fleet of one GPU."""
     past = EstatePast()
     past.device([Phase(20, 24, values, labels)], UUID=gpu(0))
     with ExitStack() as stack:
@@ -27,12 +27,12 @@ def report_of(values: Mapping[str, float], labels: Mapping[str, str] = HELD) -> 
 
 
 def says(sentences: Sequence[str], part: str) -> bool:
-    """Whether one of some sentences has it."""
+    """Whether any of the sentences contains the words."""
     return any(part in sentence for sentence in sentences)
 
 
 def test_profiling_tells_most() -> None:
-    """Bottlenecks; neither throttling nor owners are missing where they are told."""
+    """Bottlenecks can be concluded; throttling and owners too where they are exported."""
     report = report_of({**BUSY, "DCGM_FI_DEV_POWER_VIOLATION": 0})
     assert report.tier is Tier.PROFILING
     assert says(report.can, "bottlenecks")
@@ -42,7 +42,7 @@ def test_profiling_tells_most() -> None:
 
 
 def test_power_tells_no_bottleneck() -> None:
-    """And how to have it told."""
+    """The report says how to export bottlenecks."""
     report = report_of(unprofiled(BUSY))
     assert report.tier is Tier.POWER
     assert says(report.cannot, "turn on DCGM_FI_PROF_SM_ACTIVE")
@@ -50,34 +50,34 @@ def test_power_tells_no_bottleneck() -> None:
 
 
 def test_utilization_alone_sizes_nothing() -> None:
-    """It says whether a kernel ran."""
+    """Utilization only shows that a kernel was resident."""
     report = report_of(basic(BUSY))
     assert report.tier is Tier.BASIC
     assert says(report.cannot, "How large a GPU is needed")
 
 
 def test_memory_alone_tells_no_rest() -> None:
-    """As on MIG instances without profiling."""
+    """MIG instances without profiling are such a case."""
     report = report_of({"DCGM_FI_DEV_FB_USED": 100})
     assert (report.tier, report.devices) == (Tier.NONE, 1)
     assert says(report.cannot, "Whether GPUs are idle")
 
 
 def test_an_unlabelled_estate_has_no_owners() -> None:
-    """Advice is by GPU then, and an operator is told what to turn on."""
+    """Recommendations are then by GPU, and the operator is told which option to enable."""
     assert says(report_of(BUSY, {}).cannot, OWNERLESS)
     assert not says(report_of(BUSY, {"hpc_job": "4711"}).cannot, OWNERLESS)
 
 
 def test_broken_hardware_is_pointed_at() -> None:
-    """An Xid after which someone must look."""
+    """The warning covers Xids that need action, and no others."""
     report = report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 79})
     assert says(report.warnings, "Last Xid 79 on 1 of the GPUs: the GPU has fallen off the bus")
     assert not report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 43}).warnings
 
 
 def test_series_without_a_uuid_are_left_out() -> None:
-    """An index names no GPU of an estate."""
+    """An index does not identify a GPU in a fleet."""
     past = EstatePast()
     past.device([Phase(20, 24, BUSY)], UUID=gpu(0))
     past.device([Phase(20, 24, BUSY)], gpu="0", Hostname="node-b")
@@ -86,7 +86,7 @@ def test_series_without_a_uuid_are_left_out() -> None:
 
 
 def test_an_empty_store_has_no_devices() -> None:
-    """Nothing can be concluded, and nothing is."""
+    """Nothing can be concluded, and no conclusion is reported."""
     past = EstatePast()
     past.series("up", {}, 1)
     with stored(past) as store:

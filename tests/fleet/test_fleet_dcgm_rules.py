@@ -1,4 +1,4 @@
-"""Recording rules of dcgm-exporter's metrics: a real promtool takes them, and a look equals."""
+"""Recording rules of dcgm-exporter's metrics are valid for promtool; answers are equal."""
 
 import re
 import tempfile
@@ -32,20 +32,20 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 COARSE: Final = YESTERDAY.by(COARSE_STEP)
 RECORDED: Final = ((2.0, 10.0), (12.0, 24.5))
-"""Hours of the day at which a ruler was there."""
+"""Hours of the day with a running ruler."""
 LATE: Final = 5
-"""A GPU of which nothing was recorded."""
+"""A GPU without recorded series."""
 
 
 def groups(text: str) -> list[dict[str, Any]]:
-    """Those of a rules file."""
+    """Groups of a rules file."""
     found: list[dict[str, Any]] = load_yaml(text, "rules").data["groups"]
     return found
 
 
 @pytest.mark.prometheus
 def test_promtool_takes_all_of_it(tmp_path: Path) -> None:
-    """Of all fields, with the labels of clusters."""
+    """Covers all fields, with the labels of clusters."""
     file = tmp_path / "rules.yaml"
     file.write_text(rules_text(USUAL_METRICS, ("cluster", "region")))
     checked = promtool("check", "rules", file)
@@ -54,7 +54,7 @@ def test_promtool_takes_all_of_it(tmp_path: Path) -> None:
 
 
 def test_groups_are_as_large_as_mimir_takes() -> None:
-    """And each series is recorded once, by the convention's name, every five minutes."""
+    """Each series is recorded once, named by convention, every five minutes."""
     found = groups(rules_text(USUAL_METRICS))
     rules = [rule for group in found for rule in group["rules"]]
     assert all(0 < len(group["rules"]) <= RULES_IN_A_GROUP == 20 for group in found)
@@ -66,7 +66,7 @@ def test_groups_are_as_large_as_mimir_takes() -> None:
 
 
 def test_absent_fields_are_not_recorded() -> None:
-    """A field by the spelling that it has; presence by one field alone."""
+    """Each field has its own spelling, and one field alone gives presence."""
     names = ["dcgm_fb_used", "dcgm_gpu_utilization", "DCGM_FI_DEV_ENERGY", "up"]
     assert {query.name(metric) for query, metric in recorded_series(names)} == {
         "uuid_pod:dcgm_fb_used:count5m",
@@ -75,7 +75,7 @@ def test_absent_fields_are_not_recorded() -> None:
 
 
 def test_labels_that_are_matched_are_kept() -> None:
-    """Or no query with the matchers of a configuration would find what was recorded."""
+    """Queries with a configuration's matchers would otherwise not find the recorded series."""
     rules = [
         rule for each in groups(rules_text(USUAL_METRICS, ("region",))) for rule in each["rules"]
     ]
@@ -87,7 +87,7 @@ def test_labels_that_are_matched_are_kept() -> None:
 
 @dataclass
 class WatchedStore:
-    """A store, and the range queries that it was asked."""
+    """A store that records its range queries."""
 
     store: PrometheusStore
     asked: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ class WatchedStore:
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """As in `MetricStore`; noted."""
+        """As in `MetricStore`; recorded."""
         self.asked.append(promql)
         return self.store.range(promql, start, end, step)
 
@@ -109,20 +109,20 @@ class WatchedStore:
         return self.store.instant(promql, time)
 
     def within(self, matchers: str) -> "WatchedStore":
-        """As in `MetricStore`; noted too."""
+        """As in `MetricStore`; recorded too."""
         return WatchedStore(self.store.within(matchers), self.asked)
 
 
 @dataclass(frozen=True)
 class RecordedStore:
-    """A store with recorded series, and what a probe says of it."""
+    """A store with recorded series, and the probe's report on it."""
 
     store: WatchedStore
     source: DcgmExporterSource
     report: SourceReport
 
     def day(self, grid: Grid, *numbers: int, is_recorded: bool = True) -> FleetDay:
-        """Of some GPUs, or of all, by what was recorded or by samples."""
+        """Day of some or all GPUs, by recorded series or by samples."""
         report = self.report
         if not is_recorded:
             report = replace(report, metrics=frozenset(e for e in report.metrics if ":" not in e))
@@ -135,7 +135,7 @@ class RecordedStore:
 
 
 def past() -> EstatePast:
-    """A day of jobs that come and go within five minutes, two scrapers, counters and throttling."""
+    """A day with jobs shorter than five minutes, two scrapers, counters and throttling."""
     found = EstatePast(30)
 
     def pod(name: str) -> dict[str, str]:
@@ -168,7 +168,7 @@ def past() -> EstatePast:
 
 @pytest.fixture(scope="module")
 def recorded_store() -> Iterator[RecordedStore]:
-    """The day, of which rules were evaluated for all but a few hours and one GPU."""
+    """Rules were evaluated for all but a few hours of the day, and for all GPUs but one."""
     with tempfile.TemporaryDirectory(prefix="recorded-", dir=ON_DISK) as name:
         data = Path(name) / "data"
         laid_out(past().text(), data)
@@ -185,7 +185,7 @@ def recorded_store() -> Iterator[RecordedStore]:
 
 
 def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]:
-    """The columns of all devices, by device and name."""
+    """Columns of all devices, by device and name."""
     return {
         (uuid, name): values.tolist()
         for uuid, frame in day.frames.items()
@@ -196,7 +196,7 @@ def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]
 
 @pytest.mark.prometheus
 def test_the_probe_says_what_it_found(recorded_store: RecordedStore) -> None:
-    """All series whose fields are there, and none is missing."""
+    """Every exported field has its series, and none is missing."""
     wanted = recorded_series({name for name in recorded_store.report.metrics if ":" not in name})
     assert {query.name(metric) for query, metric in wanted} <= recorded_store.report.metrics
     (said,) = (each for each in recorded_store.report.can if "recorded" in each)
@@ -206,7 +206,7 @@ def test_the_probe_says_what_it_found(recorded_store: RecordedStore) -> None:
 
 @pytest.mark.prometheus
 def test_five_minutes_are_those_of_the_samples(recorded_store: RecordedStore) -> None:
-    """To the last digit: of all GPUs, also those that were not recorded, at all times."""
+    """Equal to the last digit for all GPUs at all times, recorded or not."""
     recorded = recorded_store.day(YESTERDAY)
     asked = list(recorded_store.store.asked)
     raw = recorded_store.day(YESTERDAY, is_recorded=False)
@@ -221,7 +221,7 @@ def test_five_minutes_are_those_of_the_samples(recorded_store: RecordedStore) ->
 
 @pytest.mark.prometheus
 def test_hours_are_nearly_those_of_the_samples(recorded_store: RecordedStore) -> None:
-    """States, holders and peaks are the same; means and energy to what a gap weighs in an hour."""
+    """States, holders and peaks are equal; means and energy up to a gap's weight in an hour."""
     recorded, raw = recorded_store.day(COARSE), recorded_store.day(COARSE, is_recorded=False)
     assert recorded.holdings == raw.holdings
     found, wanted = columns(recorded), columns(raw)
@@ -237,7 +237,7 @@ def test_hours_are_nearly_those_of_the_samples(recorded_store: RecordedStore) ->
 
 @pytest.mark.prometheus
 def test_samples_are_read_where_nothing_was_recorded(recorded_store: RecordedStore) -> None:
-    """And nowhere else: before the rules, while the ruler was away, and of a GPU without."""
+    """Covers time before the rules, the ruler's downtime, and a GPU without recorded series."""
     recorded_store.day(YESTERDAY, 0)
     recorded = [
         each for each in recorded_store.store.asked if "uuid:DCGM_FI_DEV_GPU_UTIL:avg5m" in each
@@ -252,7 +252,7 @@ def test_samples_are_read_where_nothing_was_recorded(recorded_store: RecordedSto
 
 @pytest.mark.prometheus
 def test_the_probe_warns_of_what_is_missing(recorded_store: RecordedStore) -> None:
-    """It names it, and what to do; samples stand in."""
+    """The warning names the missing series and the remedy; samples are used instead."""
     name = "uuid:DCGM_FI_PROF_DRAM_ACTIVE:avg5m"
 
     class Without(WatchedStore):

@@ -1,4 +1,4 @@
-"""One life of a GPU in the words of every dcgm-exporter: the same states and the same holder."""
+"""One GPU history in every dcgm-exporter's spelling: equal states and equal holders."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ from rightsizer.model.workload import WorkloadClass
 pytestmark = pytest.mark.prometheus
 
 PODS: Final = ("llm-7d4b9cf5f6-b2x4z", "llm-7d4b9cf5f6-q9w7t", "llm-68c8f4d7b9-k5m2n")
-"""Of one deployment; the third is of its next release."""
+"""Pods of one deployment; the third is of its next release."""
 SPELLINGS: Final = {
     "current": (
         {"UUID": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
@@ -62,7 +62,7 @@ SPELLINGS: Final = {
 
 
 def life(names: tuple[str, str, str]) -> list[Phase]:
-    """Busy under three pods, one after the other; then held by the last, then empty."""
+    """Busy under three pods in turn, then held idle by the last, then empty."""
     pod, namespace, container = names
     worked = [
         Phase(first, last, BUSY, {pod: name, namespace: "chat", container: "engine"})
@@ -74,7 +74,7 @@ def life(names: tuple[str, str, str]) -> list[Phase]:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """An estate of which each GPU is told of in another spelling."""
+    """A fleet in which each GPU is exported in another spelling."""
     past = EstatePast()
     for number, (labels, names) in enumerate(SPELLINGS.values()):
         label = "UUID" if "UUID" in labels else "uuid"
@@ -87,7 +87,7 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.fixture(scope="module")
 def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetDay]:
-    """What the source makes of it."""
+    """Result of the source."""
     source, lookback = DcgmExporterSource(), Nanoseconds(DAY)
     report = source.probe(store, NOW, lookback)
     estate = source.inventory(store, report, NOW, lookback)
@@ -98,7 +98,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
 def test_each_spelling_gives_the_same_states(
     looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
-    """Eight hours at work, eight held idle, eight empty."""
+    """Each has eight busy hours, eight held idle, and eight empty."""
     track = looked[2].frames[gpu(number)]
     hours = {
         state: sum(track.columns[ColumnKind.STATE.column(state)]) / 3600
@@ -115,7 +115,7 @@ def test_each_spelling_gives_the_same_states(
 def test_pods_of_a_deployment_are_one_workload(
     looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
-    """Three pods follow each other, and its history has no break in it."""
+    """Three successive pods make one uninterrupted history."""
     (run,) = looked[2].holdings[gpu(number)]
     assert run.workload.key == "kubernetes:chat/llm"
     assert run.workload.workload_class is WorkloadClass.SERVING
@@ -126,7 +126,7 @@ def test_pods_of_a_deployment_are_one_workload(
 def test_each_spelling_gives_the_same_device(
     looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
-    """Its board, its node and its memory."""
+    """It has its board, node and memory."""
     found = looked[1].devices[gpu(number)]
     assert (found.device.board, found.node) == ("H100-SXM5-80GB", "node-a")
     assert found.device.memory_total_bytes == pytest.approx(81_440 * 2**20)
@@ -135,7 +135,7 @@ def test_each_spelling_gives_the_same_device(
 def test_the_probe_tells_what_is_there(
     looked: tuple[SourceReport, FleetInventory, FleetDay],
 ) -> None:
-    """Devices, age, resolution and tier."""
+    """Devices, age, resolution and tier are reported."""
     report = looked[0]
     assert (report.devices, str(report.tier)) == (len(SPELLINGS), "profiling")
     assert report.resolution_seconds == pytest.approx(60, rel=0.05)

@@ -1,4 +1,4 @@
-"""What each set of fields lets be claimed, and what is left unsaid where a field is not there."""
+"""Conclusions by available fields; values of missing fields are unknown."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,12 +36,12 @@ MEMORY: Final = {"DCGM_FI_DEV_FB_USED": 9000, "DCGM_FI_DEV_FB_FREE": 500}
 
 
 def series_of_all(past: EstatePast) -> None:
-    """A device for each question."""
+    """A device for each case."""
     for number, shown in ((POWER, unprofiled), (BASIC, basic)):
         phases = [Phase(0, 8, shown(BUSY)), Phase(8, 16, shown(HELD)), Phase(16, 24, shown(EMPTY))]
         past.device(phases, UUID=gpu(number), **HOST)
     part = {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb"}
-    # An exporter labels the card's own figures with each of its instances too.
+    # An exporter also labels the card's own readings with each of its MIG instances.
     past.device(
         [Phase(0, 24, {**MEMORY, "DCGM_FI_DEV_POWER_USAGE": 300})], UUID=gpu(SLICED), **HOST, **part
     )
@@ -80,7 +80,7 @@ def series_of_all(past: EstatePast) -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """All of them in one store."""
+    """All devices in one store."""
     past = EstatePast()
     series_of_all(past)
     with stored(past) as found:
@@ -89,7 +89,7 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.fixture(scope="module")
 def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetDay]:
-    """What the source makes of it by five minutes."""
+    """Five-minute result of the source."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     estate = source.inventory(store, report, NOW, DAY)
@@ -97,7 +97,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
 
 
 def hours(day: FleetDay, number: int, *columns: str) -> list[float]:
-    """Hours in some columns of seconds; what is unknown is none."""
+    """Hours in the given columns of seconds; unknown counts as 0."""
     track = day.frames[gpu(number)]
     return [
         round(sum(value for value in track.columns[column] if not math.isnan(value)) / 3600, 1)
@@ -109,7 +109,7 @@ SourceResult = tuple[SourceReport, FleetInventory, FleetDay]
 
 
 def test_power_and_utilization_tell_work_from_rest(looked: SourceResult) -> None:
-    """Without profiling, busy at high power is work, and what limits it is not claimed."""
+    """Without profiling, busy at high power is productive, and no bottleneck is concluded."""
     columns = [
         ColumnKind.STATE.column(state)
         for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
@@ -122,7 +122,7 @@ def test_power_and_utilization_tell_work_from_rest(looked: SourceResult) -> None
 
 
 def test_utilization_alone_is_the_basic_tier(looked: SourceResult) -> None:
-    """Idle is known, energy is not."""
+    """Idle time is known, energy is not."""
     track = looked[2].frames[gpu(BASIC)]
     columns = [
         ColumnKind.STATE.column(State.IDLE_HELD),
@@ -134,7 +134,7 @@ def test_utilization_alone_is_the_basic_tier(looked: SourceResult) -> None:
 
 
 def test_an_instance_without_profiling_is_not_known(looked: SourceResult) -> None:
-    """Its utilization does not exist, and the card's power is not its own."""
+    """Its utilization is not exported, and the card's power is not its own."""
     name = f"{gpu(SLICED)}/gi3"
     found = looked[1].devices[name].device
     assert found.mig is not None
@@ -144,7 +144,7 @@ def test_an_instance_without_profiling_is_not_known(looked: SourceResult) -> Non
 
 
 def test_reasons_tell_throttling(looked: SourceResult) -> None:
-    """Held down by the power limit for half of the day; of other devices nothing is said."""
+    """The power limit throttled it for half of the day; other devices have no such time."""
     power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
     assert hours(looked[2], THROTTLED, power) == [12]
     assert power not in looked[2].frames[gpu(TWICE)].columns
@@ -153,7 +153,7 @@ def test_reasons_tell_throttling(looked: SourceResult) -> None:
 
 
 def test_device_scraped_twice_counts_once(looked: SourceResult) -> None:
-    """Time, energy and the number of devices; an operator is told."""
+    """Time, energy and the number of devices count once, and a warning is given."""
     report, estate, day = looked
     assert hours(day, TWICE, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [24]
     joules = sum(day.frames[gpu(TWICE)].columns[ColumnKind.ENERGY.column("joules")])
@@ -163,7 +163,7 @@ def test_device_scraped_twice_counts_once(looked: SourceResult) -> None:
 
 
 def test_time_without_samples_is_unknown(looked: SourceResult) -> None:
-    """Not idle, not 0: nothing."""
+    """It counts neither as idle nor as 0."""
     assert hours(looked[2], SOMETIMES, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [18]
     idle = looked[2].frames[gpu(SOMETIMES)].columns[ColumnKind.STATE.column(State.IDLE_EMPTY)]
     unknown = [at for at, value in enumerate(idle) if math.isnan(value)]
@@ -171,19 +171,19 @@ def test_time_without_samples_is_unknown(looked: SourceResult) -> None:
 
 
 def test_dead_counters_are_no_rest(looked: SourceResult) -> None:
-    """Counters that read 0 while the driver and the draw say otherwise are left out."""
+    """Counters that read 0 while driver and power disagree are ignored."""
     idle = [ColumnKind.STATE.column(State.IDLE_HELD), ColumnKind.STATE.column(State.HIDDEN_STALL)]
     assert hours(looked[2], DEAD, *idle, ColumnKind.STATE.column(State.PRODUCTIVE)) == [0, 0, 24]
 
 
 def test_a_job_holds_its_device(looked: SourceResult) -> None:
-    """By the key that an agent gives it."""
+    """Its key is that of an agent."""
     (run,) = looked[2].holdings[gpu(JOB)]
     assert (run.workload.key, run.first, run.last) == ("slurm:4711", 0, 287)
 
 
 def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: SourceResult) -> None:
-    """A coarse grid gives the same hours where nothing alternates within one."""
+    """Hours are equal on the coarse grid where values are constant within an hour."""
     report, estate, _ = looked
     day = DcgmExporterSource().day(
         store, report, [estate.devices[gpu(POWER)]], Grid(YESTERDAY.day, COARSE_STEP)
@@ -195,7 +195,7 @@ def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Sou
 
 
 def test_violations_tell_how_long_clocks_were_held_down(looked: SourceResult) -> None:
-    """A quarter of the day, by a counter; of the power limit nothing is said."""
+    """A counter shows a quarter of the day; the power limit's time is unknown."""
     thermal = ColumnKind.CONDITION.column(Condition.THERMAL_THROTTLED)
     assert hours(looked[2], VIOLATED, thermal) == [6]
     power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
@@ -205,7 +205,7 @@ def test_violations_tell_how_long_clocks_were_held_down(looked: SourceResult) ->
 def test_a_holder_that_leaves_takes_its_part_of_the_hour(
     store: PrometheusStore, looked: SourceResult
 ) -> None:
-    """Its series end with it, and the rest of the hour is not put down to it."""
+    """Its series end with it, and the rest of the hour is not attributed to it."""
     report, estate, _ = looked
     grid = Grid(YESTERDAY.day, COARSE_STEP)
     day = DcgmExporterSource().day(store, report, [estate.devices[gpu(LEFT)]], grid)
@@ -217,7 +217,7 @@ def test_a_holder_that_leaves_takes_its_part_of_the_hour(
 
 
 def test_a_peak_is_never_below_its_mean(looked: SourceResult) -> None:
-    """In any measure of any device."""
+    """This holds for any measure of any device."""
     for track in looked[2].frames.values():
         for measure in Measure:
             mean, peak = (

@@ -1,4 +1,4 @@
-"""GPUs that pods share, as dcgm-exporter tells of them with `--kubernetes-virtual-gpus`."""
+"""GPUs shared by pods, as dcgm-exporter exports them with `--kubernetes-virtual-gpus`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,7 +16,7 @@ from rightsizer.model.block import Measure
 pytestmark = pytest.mark.prometheus
 
 WHOLE: Final = {"DCGM_FI_DEV_GPU_UTIL": 90, "DCGM_FI_DEV_FB_USED": 60_000}
-"""Of the device; what follows are the pods' parts of it."""
+"""Series of the device; those that follow are the pods' parts of it."""
 PARTS: Final = (
     {"DCGM_FI_DEV_GPU_UTIL": 60, "DCGM_FI_DEV_FB_USED": 40_000},
     {"DCGM_FI_DEV_GPU_UTIL": 30, "DCGM_FI_DEV_FB_USED": 20_000},
@@ -42,10 +42,10 @@ def pod(number: int, names: tuple[str, str, Mapping[str, str]]) -> dict[str, str
 def store() -> Iterator[PrometheusStore]:
     """Four GPUs: shared by three, held by one, shared under another scrape, and shared before 4.6.
 
-    internal/pkg/transformation/kubernetes_test.go of NVIDIA/dcgm-exporter 4.6.0-4.8.3 (#594): of
-    utilization and memory a GPU in use has a series of its own, without a pod, and one for each
-    pod with that pod's part, 0 for one that does nothing. Of all else each pod has a copy, as
-    all of it was before.
+    internal/pkg/transformation/kubernetes_test.go of NVIDIA/dcgm-exporter 4.6.0-4.8.3 (#594): for
+    utilization and memory, a GPU in use has a series of its own without a pod, and one for each pod
+    with that pod's part, 0 for an idle one. For all other metrics each pod has a copy, as all
+    metrics had before.
     """
     past = EstatePast(interval_seconds=120)
     for number, (names, parts) in enumerate(
@@ -64,7 +64,7 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.fixture(scope="module")
 def day(store: PrometheusStore) -> FleetDay:
-    """What the source makes of it."""
+    """Day of the source."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     devices = list(source.inventory(store, report, NOW, DAY).devices.values())
@@ -73,7 +73,7 @@ def day(store: PrometheusStore) -> FleetDay:
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
-    """And not the mean over its pods' parts of it."""
+    """It is not the mean over its pods' parts."""
     columns = day.frames[gpu(number)].columns
     used, busy = (
         columns[ColumnKind.MEAN.column(Measure.MEMORY_BYTES)],
@@ -85,6 +85,6 @@ def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
 
 @pytest.mark.parametrize(("number", "holders"), [(0, 3), (1, 1), (2, 3), (3, 2)])
 def test_its_pods_hold_all_of_it(day: FleetDay, number: int, holders: int) -> None:
-    """The series of its own is no one's part, while someone holds it."""
+    """The GPU's own series adds no share while a pod holds it."""
     shares = [held.share_ratio for held in day.holdings[gpu(number)]]
     assert shares == [pytest.approx(1 / holders, abs=0.01)] * holders

@@ -1,4 +1,4 @@
-"""What people decide of a fleet's advice while no service runs."""
+"""Decisions on a fleet's recommendations while no service runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,19 +19,19 @@ LATER: Final = NOW + 10**12
 
 @pytest.fixture
 def settings(tmp_path: Path) -> FleetConfig:
-    """With a place of its own."""
+    """Settings with a directory of their own."""
     return replace(FleetConfig(), fleet=FleetSettings(path=str(tmp_path / "fleet.db")))
 
 
 def decide(settings: FleetConfig, advice_id: str, state: AdviceState) -> None:
-    """What the command does."""
+    """Result of the command."""
     act_on_ledger(
         settings, advice_id, state=state, actor="ana", why="mine", for_seconds=None, now=LATER
     )
 
 
 def test_a_claim_is_kept(settings: FleetConfig) -> None:
-    """With who and why."""
+    """It has the user and the reason."""
     saved_id = keep_advice(ledger_path(settings))
     decide(settings, saved_id, AdviceState.CLAIMED)
     lifecycle = explain_from_ledger(settings, saved_id)["lifecycle"]
@@ -48,7 +48,7 @@ def test_a_claim_is_kept(settings: FleetConfig) -> None:
 def test_a_decision_is_told_by_the_next_look(
     settings: FleetConfig, state: AdviceState, kind: AdviceEventKind
 ) -> None:
-    """Its event waits in the ledger; no one else would change or end the annotation."""
+    """Its event waits in the ledger: nothing else would change or end the annotation."""
     saved_id = keep_advice(ledger_path(settings))
     decide(settings, saved_id, state)
     storage = Storage(str(ledger_path(settings)))
@@ -60,14 +60,14 @@ def test_a_decision_is_told_by_the_next_look(
 
 
 def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: FleetConfig) -> None:
-    """As they stand in the configuration."""
+    """Thresholds have the configured values."""
     saved_id = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
     thresholds = explain_from_ledger(settings, saved_id)["thresholds"]
     assert {each["setting"].rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
 
 
 def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
-    """By what there is; and so is what was closed already."""
+    """The error lists the open IDs; closed recommendations are rejected too."""
     saved_id = keep_advice(ledger_path(settings))
     with pytest.raises(UsageError, match=f"did you mean {saved_id}"):
         decide(settings, f"{saved_id[:-1]}b", AdviceState.CLAIMED)
@@ -77,7 +77,7 @@ def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
 
 
 def test_missing_ledger_is_an_error_with_a_remedy(settings: FleetConfig) -> None:
-    """No file is made."""
+    """No file is created."""
     with pytest.raises(HistoryError, match="rightsizer fleet --save"):
         decide(settings, "aaaaaaaaaaaa", AdviceState.CLAIMED)
     with pytest.raises(HistoryError, match="there is no ledger"):
@@ -86,7 +86,7 @@ def test_missing_ledger_is_an_error_with_a_remedy(settings: FleetConfig) -> None
 
 
 def test_a_ledger_that_a_look_holds_is_left_alone(settings: FleetConfig) -> None:
-    """To look at it is allowed."""
+    """Reading it is allowed."""
     saved_id = keep_advice(ledger_path(settings))
     holder = Storage(str(ledger_path(settings)))
     try:

@@ -1,4 +1,4 @@
-"""An answer about an estate in JSON: every key is written down, and nothing is NaN."""
+"""Fleet answers in JSON: every key is documented, and nothing is NaN."""
 
 import json
 import re
@@ -20,7 +20,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"
 
 
 def keys_of(document: Any) -> set[str]:
-    """The names of an object and of what lies directly in its lists."""
+    """Keys of an object and of the objects directly in its lists."""
     found = set(document)
     for value in document.values():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -29,13 +29,13 @@ def keys_of(document: Any) -> set[str]:
 
 
 def test_the_form_is_plain_and_as_described() -> None:
-    """Strictly: nothing is missing, and nothing is there that the API's description lacks."""
+    """The JSON is strict: no key is missing, and none lacks a description in the API."""
     document = json.loads(json.dumps(encode_answer(fleet_answer()), allow_nan=False))
     assert list(faults(document, json_schema_of("GET", "/api/v1/fleet"))) == []
 
 
 def test_every_key_is_explained() -> None:
-    """In the table of the page, by its own name."""
+    """The page's table lists it by its own name."""
     documented = set(re.findall(r"^\| `([a-z_]+)`", PAGE.read_text("utf-8"), re.MULTILINE))
     document = encode_answer(fleet_answer())
     own = keys_of(document) - keys_of(
@@ -47,7 +47,7 @@ def test_every_key_is_explained() -> None:
 
 
 def test_a_verdict_names_what_it_is_about() -> None:
-    """A pool by `pool/NAME`; advice whose judgement is gone by its workload, or not at all."""
+    """A pool's is `pool/NAME`; a recommendation without a verdict has its workload, or none."""
     document = encode_answer(fleet_answer())
     assert [each["key"] for each in document["findings"]] == [
         "pool/batch",
@@ -63,7 +63,7 @@ def test_a_verdict_names_what_it_is_about() -> None:
 
 
 def test_verdicts_are_counted_by_rule() -> None:
-    """Complaints, what is well, and why no one would say."""
+    """Findings, healthy verdicts and reasons of abstentions are counted."""
     document = encode_answer(
         fleet_answer(
             tallies={
@@ -91,7 +91,7 @@ def test_verdicts_are_counted_by_rule() -> None:
 
 
 def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
-    """Means and peaks pass over what no one knows; a pool of which nothing is known has none."""
+    """Means and peaks skip unknown hours; a pool that is unknown throughout has none."""
     some = pool("some", lambda hour: None if hour % 2 else float(hour % 4), nodes=1)
     dark = pool("dark", steady(None), nodes=1)
     document = encode_answer(fleet_answer(view=view((some, dark)), judgements=(), advice=()))
@@ -104,13 +104,13 @@ def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
 
 @pytest.mark.parametrize(("place", "is_found"), [(0, True), (1, True), (2, False)])
 def test_a_source_that_is_not_there_says_so(place: int, *, is_found: bool) -> None:
-    """One that only names things is there as well, though it has no devices."""
+    """A source without devices that only names workloads counts as present."""
     source = encode_answer(fleet_answer())["sources"][place]
     assert source["is_found"] is is_found
 
 
 def test_findings_not_kept_are_only_counted() -> None:
-    """Findings are those that were kept."""
+    """The list has only the kept ones."""
     document = encode_answer(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
     assert [each["key"] for each in document["findings"]] == ["slurm/llama"]
     assert document["verdicts"]["idle"]["well"] == 3

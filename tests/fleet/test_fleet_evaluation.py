@@ -1,4 +1,4 @@
-"""An estate is judged batch by batch, by as many processes as there are, with the same verdicts."""
+"""A fleet is judged in batches, by any number of processes, with the same verdicts."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ STATES = {
     **{f"GPU-{number}": State.IDLE_EMPTY for number in (4, 5, 6, 7, 16, 17, 18, 19)},
     **{f"GPU-{number}": State.IDLE_HELD for number in range(4)},
 }
-"""The service holds four GPUs and does nothing; eight are no one's; the job works."""
+"""The service holds four GPUs and idles; eight are free; the job is healthy."""
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three days and two hours, kept."""
+    """Cache of three days and two hours."""
     path = tmp_path_factory.mktemp("estate") / "fleet.db"
     report = SourceReport("rightsizer", devices=20, oldest=FIRST_DAY * DAY)
     sources = [PlannedSource(report, tuple(DEVICES.values()))]
@@ -63,7 +63,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def order(path: Path) -> BatchRequest:
-    """The whole estate."""
+    """Order for the whole fleet."""
     with DayCache(path, read_only=True) as day_cache:
         rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 3)
         occupied = occupancy_of(DEVICES, rows, NOW, 10 * MINUTE)
@@ -71,7 +71,7 @@ def order(path: Path) -> BatchRequest:
 
 
 def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
-    """All of it."""
+    """Verdicts on the whole fleet."""
     spans = (3 * DAY, DAY)
     judging = BatchEvaluation(path, spans=spans, **facts)  # type: ignore[arg-type]
     with ProcessPool(workers) as pool:
@@ -79,7 +79,7 @@ def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
 
 
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
-    """The service's GPUs idle, and those that no one holds; the job is well."""
+    """The service's GPUs and free ones are idle; the job is healthy."""
     found = judged(path)
     idle = {each.key for each in found.judgements if each.finding.kind is FindingKind.IDLE}
     assert idle == {LLAMA.key, *(f"GPU-{number}" for number in (4, 5, 6, 7, 16, 17, 18, 19))}
@@ -89,7 +89,7 @@ def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
 
 
 def test_every_verdict_is_counted(path: Path) -> None:
-    """Those that are not kept, too; all are kept where that is asked for."""
+    """This includes verdicts that are not kept; on request all are kept."""
     few, all_of_them = judged(path), judged(path, keeps_all=True)
     assert few.tallies == all_of_them.tallies
     assert few.tallies.total() == len(all_of_them.judgements) == 10 * len(RULES)
@@ -97,14 +97,14 @@ def test_every_verdict_is_counted(path: Path) -> None:
 
 
 def test_open_advice_is_judged_even_when_healthy(path: Path) -> None:
-    """Otherwise no one would hear that it is over."""
+    """Otherwise its end would not be noticed."""
     found = judged(path, open_now=frozenset({(TRAIN.key, "idle")}))
     (judgement,) = [each for each in found.judgements if each.key == TRAIN.key]
     assert judgement.still_holds is False
 
 
 def test_several_processes_come_to_the_same(path: Path) -> None:
-    """In the same order."""
+    """They are in the same order, too."""
     one, two = judged(path), judged(path, workers=2)
     assert [each.finding for each in one.judgements] == [each.finding for each in two.judgements]
     assert view_of(one.parts, DAY, NOW) == view_of(two.parts, DAY, NOW)
@@ -112,7 +112,7 @@ def test_several_processes_come_to_the_same(path: Path) -> None:
 
 
 def test_a_batch_has_whole_workloads(path: Path) -> None:
-    """And every device of the estate is in exactly one."""
+    """Every device of the fleet is in exactly one batch."""
     orders = list(batches_of(order(path), devices=5))
     assert sorted(uuid for each in orders for uuid in each.devices) == sorted(DEVICES)
     assert [key for each in orders for key in each.occupancy.present] == sorted(
@@ -125,7 +125,7 @@ def _raises(subject: CaseSubject, settings: object) -> Finding:
 
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone(path: Path) -> None:
-    """It is told with the workload, whichever process it happened in."""
+    """The error has the workload, whichever process raised it."""
     broken = replace(RULES[0], judge_with=_raises)
     found = judged(path, workers=2, rules=(broken, *RULES[1:]))
     assert len(found.faults) == 10
@@ -135,7 +135,7 @@ def test_a_rule_that_raises_costs_its_own_verdicts_alone(path: Path) -> None:
 
 
 def test_pools_are_summed_over_their_nodes(path: Path) -> None:
-    """By the hour: how many GPUs there are, who holds them, and what is free where."""
+    """Each hour has the number of GPUs, their holders, and what is free where."""
     view = view_of(judged(path).parts, DAY, NOW)
     pool, spare = view.pools
     assert (pool.name, spare.name) == ("h100", "spare")
@@ -151,7 +151,7 @@ def test_pools_are_summed_over_their_nodes(path: Path) -> None:
 
 
 def test_workloads_are_seen_by_the_hour(path: Path) -> None:
-    """In GPUs' worth, on the nodes where they are."""
+    """Values are in GPUs, by node."""
     llama, train = view_of(judged(path).parts, 3 * DAY, NOW).workloads
     assert (llama.case.key, train.case.key) == (LLAMA.key, TRAIN.key)
     assert train.nodes == {"node-1": 8}
@@ -165,14 +165,14 @@ def test_workloads_are_seen_by_the_hour(path: Path) -> None:
 
 
 def test_parts_of_no_batch_are_an_empty_estate() -> None:
-    """An estate without devices has no pools, and nothing of it is known."""
+    """A fleet without devices has no pools, and nothing of it is known."""
     view = view_of(BatchContribution(), DAY, NOW)
     assert (view.pools, view.workloads, view.coverage_ratio) == ((), (), 0.0)
     assert spans_of(()) == ()
 
 
 def test_case_measurement_has_the_workload_and_its_peers(path: Path) -> None:
-    """And no one where no one is asked about."""
+    """Without a requested case there is none."""
     with DayCache(path, read_only=True) as day_cache:
         found = case_measurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)
         assert set(found) == {LLAMA.key, TRAIN.key}

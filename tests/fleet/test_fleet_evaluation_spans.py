@@ -1,4 +1,4 @@
-"""Rules of the estate: what is true of both spans may open, and what is over closes."""
+"""Fleet rules over two spans: findings of both may open, finished ones close."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = "pool/h100"
 
 @dataclass(frozen=True)
 class Threshold:
-    """From which coverage on the rule complains; a figure that a test can choose by span."""
+    """Rule with a finding from a coverage on; a test sets the value by span."""
 
     on_ratio: float = 0.8
     minimum_known_seconds: float = 0.0
@@ -30,7 +30,7 @@ class Threshold:
 
 
 def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
-    """Complain where much of the estate is known, abstain where nothing is."""
+    """Find a problem where much of the fleet is known, abstain where nothing is."""
     del market
     usual = replace(finding(workload=None, confidence=0.9), rule="coverage")
     if view.coverage_ratio >= settings.on_ratio:
@@ -46,7 +46,7 @@ RULE = FleetRule("coverage", Threshold(), judge)
 def judged(
     coverage: Mapping[Nanoseconds, float], open_now: frozenset[tuple[str, str]] = frozenset()
 ) -> Judgement:
-    """The only judgement."""
+    """The only verdict."""
 
     def view(span: Nanoseconds) -> FleetView:
         return FleetView(0, span, (), (), coverage_ratio=coverage[span])
@@ -56,38 +56,38 @@ def judged(
 
 
 def test_finding_of_both_spans_may_open() -> None:
-    """Long enough, and still."""
+    """The problem has lasted long enough and still exists."""
     found = judged({LONG: 0.9, SHORT: 0.9})
     assert (found.may_open, found.still_holds) == (True, True)
 
 
 def test_finding_that_is_over_opens_nothing() -> None:
-    """It was true, and is not any more."""
+    """The problem existed, but is over."""
     found = judged({LONG: 0.9, SHORT: 0.2})
     assert (found.may_open, found.still_holds) == (False, False)
 
 
 def test_a_lower_threshold_keeps_it_open() -> None:
-    """Advice does not come and go around a threshold."""
+    """Recommendations do not open and close around a threshold."""
     found = judged({LONG: 0.9, SHORT: 0.6})
     assert (found.may_open, found.still_holds) == (False, True)
 
 
 def test_a_short_span_of_which_nothing_is_known_closes_nothing() -> None:
-    """That cannot be said."""
+    """Whether the problem is over is unknown."""
     found = judged({LONG: 0.9, SHORT: 0.0})
     assert (found.may_open, found.still_holds) == (False, None)
 
 
 def test_recent_time_is_looked_at_only_where_it_matters() -> None:
-    """For a complaint, and for advice that is open."""
+    """It is evaluated for findings and for open recommendations."""
     assert judged({LONG: 0.5}).still_holds is None
     opened = frozenset({(KEY, "coverage")})
     assert judged({LONG: 0.5, SHORT: 0.2}, opened).still_holds is False
 
 
 def test_too_little_that_is_known_opens_nothing() -> None:
-    """Whatever it shows."""
+    """The value does not matter."""
     rule = replace(RULE, settings=Threshold(conduct=OpeningPolicy(minimum_known_seconds=3500.0)))
     view = FleetView(0, LONG, (), (), coverage_ratio=0.9)
     (found,) = evaluate_fleet(lambda _: view, (rule,))
@@ -95,7 +95,7 @@ def test_too_little_that_is_known_opens_nothing() -> None:
 
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
-    """Where someone is told; otherwise it raises."""
+    """The error goes to the callback; without one it is raised."""
 
     def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
         raise ZeroDivisionError("pools")
@@ -115,5 +115,5 @@ def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
 
 
 def test_spans_are_those_of_the_conducts() -> None:
-    """Each once, the longest first."""
+    """Each span is listed once, the longest first."""
     assert spans_of((RULE, RULE)) == (LONG, SHORT)

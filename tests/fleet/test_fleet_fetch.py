@@ -1,4 +1,4 @@
-"""A harvest goes on where it was broken off, and asks for less where the store allows less."""
+"""Interrupted fetches resume, and queries shrink to what the store allows."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,16 +21,16 @@ REPORT = SourceReport("rightsizer", devices=5, oldest=FIRST_DAY * DAY, resolutio
 SETTINGS = FleetSettings(
     lookback_seconds=3 * 86400.0, store=StoreSettings(series_maximum=50), samples_maximum=100_000
 )
-"""Four devices in a shard: two shards a day."""
+"""A shard has four devices: two shards a day."""
 
 
 def planned(day_cache: DayCache, now: int = NOW) -> FetchPlan:
-    """What is left to be read."""
+    """What remains to be read."""
     return plan_of([PlannedSource(REPORT, DEVICES)], day_cache.done, now, SETTINGS)
 
 
 def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
-    """Read what is left; the progress that was told."""
+    """Read what remains, and return the reported progress."""
     progress: list[tuple[int, int]] = []
     reading = FetchTask(NoStore, {"rightsizer": (source, REPORT)})
     with ProcessPool(workers) as pool:
@@ -39,7 +39,7 @@ def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[in
 
 
 def stored_rows(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
-    """All that is kept, byte by byte."""
+    """All cached rows, byte by byte."""
     with day_cache.database.transaction() as connection:
         return tuple(
             connection.execute(query).fetchall()
@@ -54,7 +54,7 @@ def stored_rows(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[object, ...]], ...]:
-    """What a run without any trouble keeps."""
+    """Rows cached by an uninterrupted run."""
     with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as day_cache:
         progress = read(day_cache, MadeUp(HOLDERS))
         assert progress == [(done, 8) for done in range(9)]
@@ -65,7 +65,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[ob
 def test_a_run_that_was_broken_off_goes_on(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], fails_at: int
 ) -> None:
-    """Wherever it was, the next one asks for the rest alone, and the same bytes are kept."""
+    """Wherever it stopped, the next run queries only the rest, and caches the same bytes."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="start it"):
             read(day_cache, MadeUp(HOLDERS, fails_at=fails_at))
@@ -73,13 +73,13 @@ def test_a_run_that_was_broken_off_goes_on(
     with DayCache(tmp_path / "fleet.db") as day_cache:
         again = MadeUp(HOLDERS)
         read(day_cache, again)
-        # Today is asked for again; whole days that were read are not.
+        # Today is queried again; completed days are not.
         assert len(again.asked) == 8 - max(0, fails_at - 2)
         assert stored_rows(day_cache) == undisturbed
 
 
 def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
-    """Only today is asked for again, and yesterday until its last samples are in."""
+    """Only today is queried again, and yesterday until its last samples have arrived."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         read(day_cache, MadeUp(HOLDERS))
         again = MadeUp(HOLDERS)
@@ -93,14 +93,14 @@ def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
 def test_halves_are_asked_for_where_the_store_allows_less(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], most: int
 ) -> None:
-    """What is kept is the same."""
+    """The cached rows are the same."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         read(day_cache, MadeUp(HOLDERS, most=most))
         assert stored_rows(day_cache) == undisturbed
 
 
 def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
-    """There is nothing smaller to ask for."""
+    """No smaller query exists."""
     with (
         DayCache(tmp_path / "fleet.db") as day_cache,
         pytest.raises(StoreLimitError, match="fewer"),
@@ -111,14 +111,14 @@ def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None
 def test_several_processes_keep_the_same(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...]
 ) -> None:
-    """Each has a store of its own; one writes."""
+    """Each process has a store of its own; one process writes."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         assert read(day_cache, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
         assert stored_rows(day_cache) == undisturbed
 
 
 def test_a_fortnight_is_asked_for_and_kept_by_the_week(tmp_path: Path) -> None:
-    """So that what was used in the newest days is not that of all of them."""
+    """The newest days are separate: their names would otherwise be asked for in all days."""
     now = (FIRST_DAY + 14) * DAY + 2 * HOUR
     report = replace(REPORT, days_at_once=7)
     settings = replace(SETTINGS, lookback_seconds=14 * 86400.0, fine_seconds=0.0)
@@ -137,19 +137,19 @@ def test_a_fortnight_is_asked_for_and_kept_by_the_week(tmp_path: Path) -> None:
 
 @dataclass
 class AwayAt(MadeUp):
-    """Does not answer for one day."""
+    """Source that does not answer for one day."""
 
     day_away: int = FIRST_DAY + 1
 
     def day(self, store, report, devices, grid):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
-        """As always, but for that day."""
+        """As the real source, but for that day."""
         if grid.day == self.day_away:
             raise StoreError("store 'made-up': does not answer; start it")
         return super().day(store, report, devices, grid)
 
 
 def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: Path) -> None:
-    """As what it is: its message names the thing, the place and the remedy."""
+    """Its message still names the thing, the place and the remedy."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="does not answer; start it"):
             read(day_cache, AwayAt(HOLDERS), workers=2)

@@ -1,4 +1,4 @@
-"""Stores of others: series that name no GPU, MIG labels in other spellings, exporters not read."""
+"""Foreign stores: series without a GPU's UUID, other MIG labels, unsupported exporters."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ POD: Final = {"pod": "train-0", "namespace": "ml", "container": "main"}
 
 @pytest.fixture
 def run_fleet(tmp_path: Path) -> RunFleet:
-    """A day's look at a store that has scraped it."""
+    """Run of a day on a store that has scraped it."""
 
     def looked(past: EstatePast) -> Said:
         with prometheus_server(scrape_config(), past=past.text()) as server:
@@ -31,7 +31,7 @@ def run_fleet(tmp_path: Path) -> RunFleet:
 
 
 def test_series_without_a_uuid_are_refused_with_the_remedy(run_fleet: RunFleet) -> None:
-    """Which relabeling has dropped; they are no fleet of no GPUs."""
+    """The error names relabeling as the likely cause; the fleet is not taken for an empty one."""
     past = EstatePast()
     past.device([Phase(0, 24, HELD, POD)], **NODE, gpu="0")
 
@@ -47,7 +47,7 @@ def test_series_without_a_uuid_are_refused_with_the_remedy(run_fleet: RunFleet) 
     ],
 )
 def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, message: str) -> None:
-    """With what to scrape in its place."""
+    """The message says what to scrape instead."""
     past = EstatePast()
     past.series(metric, {"gpu_id": "0"}, 1)
     refusal = run_fleet(past).refusal
@@ -60,7 +60,7 @@ def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, me
 def test_time_is_known_at_any_interval_of_scrapes(
     run_fleet: RunFleet, interval_seconds: int
 ) -> None:
-    """Two and a half samples in five minutes, as a mean, are all there can be."""
+    """A mean of two and a half samples in five minutes counts as complete."""
     past = EstatePast(interval_seconds)
     past.device([Phase(0, 12, BUSY, POD), Phase(12, 24, HELD, POD)], **NODE, UUID=gpu(0), gpu="0")
     document = run_fleet(past).document
@@ -71,7 +71,7 @@ def test_time_is_known_at_any_interval_of_scrapes(
 
 
 def test_exporters_beside_dcgm_exporter_are_told_of(run_fleet: RunFleet) -> None:
-    """Their GPUs are missing; those of a serving engine are its node's."""
+    """GPUs of other exporters are reported as missing; serving engines belong to known GPUs."""
     past = EstatePast()
     past.device([Phase(0, 24, BUSY, POD)], **NODE, UUID=gpu(0), gpu="0")
     for number in ("0", "1"):
@@ -91,7 +91,7 @@ def test_exporters_beside_dcgm_exporter_are_told_of(run_fleet: RunFleet) -> None
 def test_gpu_has_the_index_that_its_labels_state(
     run_fleet: RunFleet, labels: dict[str, str], title: str
 ) -> None:
-    """And none where no label does."""
+    """GPUs without an index label have none."""
     past = EstatePast()
     past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **labels)
     document = run_fleet(past).document
@@ -106,7 +106,7 @@ def test_gpu_has_the_index_that_its_labels_state(
 def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
     run_fleet: RunFleet, labels: tuple[str, str | None]
 ) -> None:
-    """By their profile; all of the time that was looked at is known."""
+    """Instances without a profile are left out with a warning; all of the time is known."""
     past, (number, profile) = EstatePast(), labels
     for each in (1, 2):
         instance_labels = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
@@ -120,7 +120,7 @@ def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
 
 
 def test_gpus_whose_exporters_lack_fields_count_too(run_fleet: RunFleet) -> None:
-    """One exports utilization alone, another memory too: hours are those of both."""
+    """One exports only utilization, another memory too; hours cover both."""
     past = EstatePast()
     past.device([Phase(0, 24, BUSY, POD)], **NODE, UUID=gpu(0), gpu="0")
     utilization = {"DCGM_FI_DEV_GPU_UTIL": 98.0}
@@ -137,7 +137,7 @@ def test_gpus_whose_exporters_lack_fields_count_too(run_fleet: RunFleet) -> None
 
 
 def test_scrapes_of_one_job_may_name_holders_differently(run_fleet: RunFleet) -> None:
-    """One writes the exporter's own pod beside the holder's, another does not."""
+    """One scrape adds the exporter's own pod to the holder's, another does not."""
     past, own = EstatePast(), {"pod": "metrics-x", "namespace": "gpu-operator"}
     exported = {f"exported_{name}": value for name, value in POD.items()}
     scraped = {**NODE, "job": "gpu"}

@@ -1,4 +1,4 @@
-"""What a look comes to as gauges: by pool and team, bounded, and nothing made up."""
+"""Fleet gauges: by pool and team, bounded in number, unknown values omitted."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ LIMIT = 200
 
 
 def scraped(gauges: dict[str, float]) -> dict[tuple[str, str], float]:
-    """The fleet's samples of a scrape, by name and by the value of their label."""
+    """The fleet's samples of a scrape, by name and label value."""
     agent = AgentReport("1", "fleet", END, 3600.0, gauges=gauges)
     report = Report(generation=1, wall_time=END, devices=(), advice=(), agent=agent)
     text = MetricsExposition(lambda: report, wall_time=lambda: END).render().body.decode()
@@ -32,12 +32,12 @@ def scraped(gauges: dict[str, float]) -> dict[tuple[str, str], float]:
 
 
 def gauges_of(**facts: Any) -> dict[tuple[str, str], float]:
-    """The gauges of an answer, through a scrape."""
+    """Gauges of an answer, after a scrape."""
     return scraped(fleet_gauges(fleet_answer(**facts), LIMIT))
 
 
 def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
-    """And by what waits for it, where anything does."""
+    """Waiting work is exported for pools that have any."""
     found = gauges_of()
     of_serve = {name: value for (name, of), value in found.items() if of == "serve"}
     assert of_serve == {
@@ -53,34 +53,34 @@ def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
 
 
 def test_a_team_is_told_by_what_it_wastes() -> None:
-    """GPU-hours over the hours of the lookback are GPUs."""
+    """GPU-hours divided by the hours of the lookback give GPUs."""
     found = gauges_of()
     assert found["rightsizer_fleet_team_wasted_gpus", "web"] == pytest.approx(168.0 / 336.0)
 
 
 def test_the_nodes_own_advice_is_counted() -> None:
-    """By what was found."""
+    """Recommendations of nodes are counted by finding."""
     found = gauges_of()
     assert found["rightsizer_fleet_node_advice", "overprovisioned"] == 1.0
     assert found["rightsizer_fleet_node_advice", "degraded"] == 1.0
 
 
 def test_verdicts_are_counted_by_their_first_reason() -> None:
-    """Abstentions too, though no one keeps those one by one."""
+    """Abstentions are counted too, though they are not kept individually."""
     found = fleet_gauges(fleet_answer(), LIMIT)
     assert found['rightsizer_recommender_findings{reason="IdleEmpty"}'] == 1.0
     assert found['rightsizer_recommender_abstentions{reason="InsufficientData"}'] == 2.0
 
 
 def test_unknown_value_has_no_series() -> None:
-    """A pool of which no one knows who holds what."""
+    """The pool's holders are unknown."""
     found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=(), served=())
     of_dark = {name for (name, of) in found if of == "dark"}
     assert of_dark == {"rightsizer_fleet_pool_gpus", "rightsizer_fleet_pool_free_gpus"}
 
 
 def test_series_are_bounded_and_the_largest_stay() -> None:
-    """A team is whatever a label says, and someone may put anything there."""
+    """Team names come from labels that users may set to anything."""
     answer = fleet_answer()
     pools = tuple(pool(f"p{at}", steady(1.0), nodes=1, each=1 + at) for at in range(5))
     teams = tuple(replace(answer.usage.teams[0], name=f"t{at}") for at in range(5))
@@ -91,7 +91,7 @@ def test_series_are_bounded_and_the_largest_stay() -> None:
 
 
 def test_foreign_names_stay_one_label() -> None:
-    """Quotes, backslashes and braces of a label that someone else wrote."""
+    """Quotes, backslashes and braces in foreign labels are escaped."""
     name = 'a"b\\c{d}'
     found = gauges_of(
         view=view((pool(name, steady(1.0), nodes=1),)), waiting=(WaitingWork("x", name, 2.0),)
@@ -102,7 +102,7 @@ def test_foreign_names_stay_one_label() -> None:
 
 
 def test_every_metric_that_is_declared_is_told() -> None:
-    """Nothing stands in the reference that no look ever sets."""
+    """The metrics reference lists no metric that is never set."""
     exported = {key.partition("{")[0] for key in fleet_gauges(fleet_answer(), LIMIT)} | {
         *USED.values()
     }

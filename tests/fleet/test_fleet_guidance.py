@@ -1,4 +1,4 @@
-"""Policies over an estate: each holds for the pool that a workload's GPUs stand in."""
+"""Fleet policies: each applies to workloads in the pool of their GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,17 +33,17 @@ SERVING = Policy(
 
 
 def policies(text: str) -> Sequence[Policy]:
-    """As an operator writes them."""
+    """Policies in the operator's format."""
     return load(FleetConfig, f"policies:\n{text}", "x.yaml").policies
 
 
 def of(workload: Workload, uuid: str) -> Any:
-    """A workload that is at work on a GPU."""
+    """A workload that is active on a GPU."""
     return case([window({State.PRODUCTIVE: 1})], workload, [gpu(uuid=uuid)])
 
 
 def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
-    """Class and allocator; what stands elsewhere is left alone."""
+    """Class and allocator are set in that pool; other workloads stay unchanged."""
     workloads = informed(ESTATE, HOLDERS, (SERVING,)).workloads
     assert workloads[CHAT.key].workload_class is WorkloadClass.SERVING
     assert workloads[CHAT.key].allocator is Allocator.GROWING
@@ -51,7 +51,7 @@ def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
 
 
 def test_a_policy_without_a_pool_holds_everywhere() -> None:
-    """Of a workload that holds nothing now, too."""
+    """This includes workloads that hold nothing now."""
     everywhere = replace(SERVING, match=PolicyMatch(namespace="*"))
     gone = {CHAT.key: "GPU-0"}
     workloads = informed(ESTATE, gone, (everywhere,)).workloads
@@ -59,14 +59,14 @@ def test_a_policy_without_a_pool_holds_everywhere() -> None:
 
 
 def test_the_first_policy_that_fits_decides() -> None:
-    """As on a node."""
+    """The order is that of a node's policies."""
     special = Policy(PolicyMatch(owner="chat"), class_=WorkloadClass.STANDBY)
     workloads = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
     assert workloads[CHAT.key].workload_class is WorkloadClass.STANDBY
 
 
 def test_without_policies_nothing_changes() -> None:
-    """Not even the objects."""
+    """The same objects are returned."""
     assert informed(ESTATE, HOLDERS, ()) is ESTATE
     rule = FleetGuidance.of((), ESTATE).with_thresholds(RULE, of(CHAT, "GPU-0"))
     assert rule is RULE
@@ -78,20 +78,20 @@ def test_without_policies_nothing_changes() -> None:
 def test_thresholds_hold_in_their_pool(
     workload: Workload, uuid: str, expected: float | None
 ) -> None:
-    """A rule is as strict as the policy of the workload's pool says."""
+    """The policy of the workload's pool overrides a rule's thresholds."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
     tuned = FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(workload, uuid))
     assert tuned.settings.on_ratio == (expected or RULE.settings.on_ratio)
 
 
 def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
-    """As one that was taken away meanwhile."""
+    """This is the case for a device that was removed meanwhile."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
     assert FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(CHAT, "GPU-9")) is RULE
 
 
 def test_ignored_rule_opens_nothing_in_its_pool() -> None:
-    """The verdict stays, and says what keeps it from being advice."""
+    """The verdict stays, with the reason that it does not open a recommendation."""
     ignored = policies(
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
     )
@@ -104,7 +104,7 @@ def test_ignored_rule_opens_nothing_in_its_pool() -> None:
 
 
 def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
-    """It has no workload; the devices that it names say where it stands."""
+    """It has no workload; its devices determine the pool."""
     ignored = policies(
         "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
     )

@@ -1,4 +1,4 @@
-"""Owners, pools, teams and waiting pods by kube-state-metrics, and without it."""
+"""Owners, pools, teams and pending pods, with and without kube-state-metrics."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.prometheus
 
 SPAN: Final = LookbackSpan(NOW, DAY)
 OWNED: Final = {
-    # Pod: what kube-state-metrics says of it, the workload's name, its class.
+    # Pod, its owner series in kube-state-metrics, the workload's name, and its class.
     "llm-7d4b9cf5f6-b2x4z": ("ReplicaSet", "llm-7d4b9cf5f6", "llm", WorkloadClass.SERVING),
     "nightly-29384720-x5k2m": ("Job", "nightly-29384720", "nightly", WorkloadClass.BATCH),
     "tune-x5k2m": ("Job", "tune", "tune", WorkloadClass.BATCH),
@@ -36,7 +36,7 @@ OWNED: Final = {
 
 
 def add_metrics(past: EstatePast, pod: str, exported: str = "") -> None:
-    """What kube-state-metrics says of who made a pod."""
+    """Series of kube-state-metrics about a pod's owner."""
     kind, name = OWNED[pod][:2]
     names = {f"{exported}namespace": "chat", f"{exported}pod": pod}
     if exported:
@@ -50,7 +50,7 @@ def add_metrics(past: EstatePast, pod: str, exported: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """A cluster with a pod of each kind of owner, and two that wait."""
+    """A cluster with a pod of each kind of owner, and two pending pods."""
     past = EstatePast(interval_seconds=120)
     for number, pod in enumerate(OWNED):
         add_metrics(past, pod, "exported_" if number % 2 else "")
@@ -80,7 +80,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 def waits(past: EstatePast) -> None:
-    """Two pods of one deployment that wait for two GPUs and a seventh; what runs, and starts.
+    """Pending pods of a deployment, for two GPUs and a MIG slice; a running and a starting one.
 
     docs/metrics/workload/pod-metrics.md of kubernetes/kube-state-metrics: the phase is Pending
     until images are pulled, and `kube_pod_status_scheduled` says whether there is a node.
@@ -111,7 +111,7 @@ def waits(past: EstatePast) -> None:
 
 @pytest.fixture(scope="module")
 def enriched(store: PrometheusStore) -> FleetInventory:
-    """The estate with all that Kubernetes knows."""
+    """The fleet enriched with Kubernetes' data."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     return KubernetesState().enrich(store, source.inventory(store, report, NOW, DAY), NOW)
@@ -119,7 +119,7 @@ def enriched(store: PrometheusStore) -> FleetInventory:
 
 @pytest.mark.parametrize("pod", OWNED)
 def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
-    """Through replica sets and jobs, however the series were scraped."""
+    """They resolve through replica sets and jobs, for any scrape labels."""
     name = Pod("chat", pod)
     owner = PodOwners().of(store, [name], SPAN)[name]
     assert (owner.name, owner.workload_class) == OWNED[pod][2:]
@@ -127,26 +127,26 @@ def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
 
 @pytest.mark.parametrize("pod", OWNED)
 def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
-    """Who knows the pod's name alone finds the same workload."""
+    """The workload is the same when only the pod's name is known."""
     name = Pod("chat", pod)
     known = PodOwners().of(store, [name], SPAN)[name]
     assert workload_key(name, known) == workload_key(name, owner_of_pod(pod))
 
 
 def test_unknown_pod_goes_by_its_name(store: PrometheusStore) -> None:
-    """A pod that kube-state-metrics never saw."""
+    """The pod is missing in kube-state-metrics."""
     name = Pod("other", "mistral-7d4b9cf5f6-b2x4z")
     assert PodOwners().of(store, [name], SPAN)[name].name == "mistral"
 
 
 def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
-    """By a label of theirs, with a domain in their name or not; the others by their board."""
+    """A node's label names it, with or without a domain; other nodes are grouped by board."""
     pools = {each.node: each.pool for each in enriched.devices.values()}
     assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
 
 
 def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
-    """The one who works there, or no one; of the others it does not know who hands them out."""
+    """The scheduler of a Kubernetes node is its workload's, or unknown where it has none."""
     schedulers = {each.node: each.scheduler for each in enriched.devices.values()}
     assert schedulers == {
         "node-0.example.org": WorkloadKind.KUBERNETES,
@@ -155,13 +155,13 @@ def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
 
 
 def test_teams_answer_for_workloads(enriched: FleetInventory) -> None:
-    """The pod's own label goes before its namespace's."""
+    """The pod's own label takes precedence over its namespace's."""
     assert enriched.teams["kubernetes:chat/llama-2"] == "apes"
     assert enriched.teams["kubernetes:chat/llm"] == "talkers"
 
 
 def test_pods_that_wait_are_counted_once(enriched: FleetInventory) -> None:
-    """Two pods of one workload, told of by two replicas; an instance is a part of a GPU."""
+    """Two pods of one workload are scraped by two replicas; a MIG instance is part of a GPU."""
     (waiting,) = enriched.waiting
     assert waiting.key == "kubernetes:chat/wait"
     assert waiting.gpus == pytest.approx(2 + 1 / 7)
@@ -170,7 +170,7 @@ def test_pods_that_wait_are_counted_once(enriched: FleetInventory) -> None:
 
 
 def test_the_probe_says_what_kubernetes_tells(store: PrometheusStore) -> None:
-    """And that nothing is claimed where its metrics are not."""
+    """Without Kubernetes' metrics the report has no such statement."""
     report = KubernetesState().probe(store, NOW)
     assert len(report.can) == 3
     assert not report.warnings

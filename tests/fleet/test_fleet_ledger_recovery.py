@@ -1,4 +1,4 @@
-"""What a real store remembers of a fleet's advice after its ledger was lost."""
+"""Recovery of a fleet's recommendations from a real store after its ledger was lost."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -28,7 +28,7 @@ AGENT: Final = 'job="agents",instance="n1:19400"'
 
 
 def past() -> str:
-    """A fleet that was scraped from six to noon, at first with a piece of advice more."""
+    """A fleet that was scraped from six to noon, at first with one more recommendation."""
     lines: dict[str, list[str]] = {OPENED: [], COVERAGE: []}
     for time in range(NOON - 6 * HOUR, NOON + 1, 60):
         lines[COVERAGE].append(f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n")
@@ -49,7 +49,7 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.mark.parametrize("hours", [0, 0.2, 9, 13 * 24])
 def test_advice_open_at_the_end_is_restored(store: PrometheusStore, hours: float) -> None:
-    """However long ago that was: not what was closed, nor the agents', nor what cannot be."""
+    """Closed, agents' own and undecodable ones are not restored, whatever the age."""
     now = round((NOON + hours * HOUR) * SECOND)
     found = scraped_last(store, now, LOOKBACK)
     assert {each.id: each.opened for each in found.values()} == {
@@ -58,13 +58,13 @@ def test_advice_open_at_the_end_is_restored(store: PrometheusStore, hours: float
 
 
 def test_advice_older_than_the_lookback_is_forgotten(store: PrometheusStore) -> None:
-    """Nothing is left of it that could be asked for."""
+    """No series of it are left in the lookback."""
     assert scraped_last(store, (NOON + 15 * 86400) * SECOND, LOOKBACK) == {}
 
 
 @pytest.mark.parametrize("minutes", [0, 2, 60, 3 * 1440])
 def test_a_service_that_ran_for_a_minute_is_remembered(minutes: int) -> None:
-    """Whenever that was: it need not have run at a step of five minutes, or still be scraped."""
+    """It may have run between steps of five minutes, and need not be scraped any more."""
     opened = NOON - 3600
     lines = {COVERAGE: "", OPENED: ""}
     for time in range(NOON + 7, NOON + 67, 5):
@@ -79,7 +79,7 @@ def test_a_service_that_ran_for_a_minute_is_remembered(minutes: int) -> None:
 
 @pytest.mark.parametrize("kind", ["prometheus", "victoria"])
 def test_the_last_state_counts(kind: str) -> None:
-    """Of those that it had within the same moment, with the second since which it surely stood."""
+    """Of several states in one scrape interval the last counts, with the second of its start."""
     lines: dict[str, list[str]] = {COVERAGE: [], OPENED: [], INFO: []}
     states = ["active", "snoozed", "claimed", "claimed"]
     for time, state in zip(range(NOON, NOON + 16, 4), states, strict=True):
@@ -108,7 +108,7 @@ def _series(line: str) -> str:
 
 
 def test_it_takes_a_handful_of_queries(store: PrometheusStore) -> None:
-    """Of one series for the time, and of one moment for the rest."""
+    """One series gives the time; the rest is read at one moment."""
     before = store.use
     scraped_last(store, (NOON + 9 * HOUR) * SECOND, LOOKBACK)
     used = store.use.since(before)

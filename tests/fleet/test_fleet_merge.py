@@ -1,4 +1,4 @@
-"""Shards of a fleet: which clusters each has, and one answer of all."""
+"""Fleet shards: assignment of clusters, and the merged answer."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def answer(cluster: str) -> dict[str, Any]:
 
 @given(st.lists(st.text(max_size=9), unique=True), st.integers(1, 1024))
 def test_each_cluster_is_in_one_shard(names: list[str], count: int) -> None:
-    """Counted from 0 or from 1."""
+    """Shards are numbered from 0 or from 1."""
     for first in (0, 1):
         shards = [Shard.parse(f"{index}/{count}") for index in range(first, count + first)]
         assert all(sum(shard.has(name) for shard in shards) == 1 for name in names)
@@ -39,19 +39,19 @@ def test_each_cluster_is_in_one_shard(names: list[str], count: int) -> None:
 
 @pytest.mark.parametrize("text", ["3", "3/0", "4/3", "-1/3", "a/b", "1/2000", "1/2/3"])
 def test_invalid_shard_is_refused(text: str) -> None:
-    """With the form that it has."""
+    """The error shows the valid form."""
     with pytest.raises(ValueError, match=r"shard: '.*' is no part of a fleet; write it as 3/16"):
         FleetSettings(shard=text)
 
 
 def test_files_of_shards_are_apart(tmp_path: Path) -> None:
-    """Beside those of the whole."""
+    """They differ from those of the whole fleet."""
     found = {Shard.parse(text).path(tmp_path / "fleet.db").name for text in ("0/2", "1/2", "2/2")}
     assert found == {"fleet-0-of-2.db", "fleet-1-of-2.db"}
 
 
 def test_sums_are_those_of_all() -> None:
-    """Counts, hours and money; shares by the devices that they are of."""
+    """Counts, hours and money are summed; ratios are weighted by devices."""
     east, west = answer("east"), answer("west")
     whole = merged([east, west], ["east.json", "west.json"])
     for name in ("devices", "gpus", "workloads"):
@@ -77,7 +77,7 @@ def test_sums_are_those_of_all() -> None:
 
 
 def test_a_part_without_clusters_changes_nothing() -> None:
-    """As a shard that has none answers."""
+    """A shard may have no clusters."""
     east = answer("east")
     empty = {name: [] if isinstance(value, list) else value for name, value in east.items()}
     empty |= {"devices": 0, "gpus": 0, "workloads": 0, "coverage_ratio": 0.0, "verdicts": {}}
@@ -96,7 +96,7 @@ def test_a_part_without_clusters_changes_nothing() -> None:
 
 
 def test_one_cluster_in_two_answers_is_refused() -> None:
-    """It would count twice."""
+    """It would be counted twice."""
     with pytest.raises(UsageError, match=r"b.json: is about cluster 'east', as a.json is"):
         merged([answer("east"), answer("east")], ["a.json", "b.json"])
     other = answer("west") | {"lookback_seconds": 1.0}
@@ -105,7 +105,7 @@ def test_one_cluster_in_two_answers_is_refused() -> None:
 
 
 def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And tells of a file that is none."""
+    """A file that is not an answer is an error."""
     paths = [tmp_path / "east.json", tmp_path / "west.json"]
     for path in paths:
         path.write_text(json.dumps(answer(path.stem)))

@@ -1,4 +1,4 @@
-"""Cases on one node know each other, and share a batch so that they can."""
+"""Cases on one node know each other, and are therefore in the same batch."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,24 +19,24 @@ UUIDS = list(DEVICES)
 
 
 def held(name: str, *numbers: int) -> Case:
-    """A workload on some GPUs; there are eight of them on a node."""
+    """A workload on some of a node's eight GPUs."""
     workload = Workload(name, WorkloadKind.KUBERNETES, name)
     devices = [DEVICES[UUIDS[number]].device for number in numbers]
     return case([window({State.PRODUCTIVE: 1.0})] * len(numbers), workload, devices)
 
 
 def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HoldingRow:
-    """Who held a GPU from the beginning of the day on."""
+    """Holder of a GPU from the beginning of the day."""
     return HoldingRow(UUIDS[number], "rightsizer", GRID, name, 0, last, share)
 
 
 def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Mapping[str, Node]:
-    """The nodes of cases, by their keys."""
+    """Nodes of cases, by their keys."""
     return NodeNeighbors(given, DEVICES, rows).nodes({each.key: each for each in given})
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:
-    """A workload over two nodes has none, and is no one's."""
+    """A workload on two nodes has no neighbors and is no neighbor."""
     given = [held("one", 0), held("two", 1), held("far", 8), held("wide", 2, 9)]
     rows = {UUIDS[0]: [row(0, "one")], UUIDS[1]: [row(1, "one", 3), row(1, "two")]}
     found = nodes(given, lambda it: rows.get(it, []))
@@ -48,7 +48,7 @@ def test_neighbors_are_those_of_the_same_node() -> None:
 
 
 def test_current_holders_of_a_device_are_known() -> None:
-    """Two that share it are both there; who has left is not."""
+    """Both of two that share it are listed; one that has left is not."""
     rows = [row(0, "gone", 5), row(0, "one", share=0.5), row(0, "two", share=0.5)]
     given = [held("one", 0), held("two", 0), held("gone", 1)]
     node = nodes(given, lambda it: rows if it == UUIDS[0] else [])["one"]
@@ -57,7 +57,7 @@ def test_current_holders_of_a_device_are_known() -> None:
 
 
 def test_a_free_device_has_no_neighbors_of_its_own() -> None:
-    """No one is asked to share it; it stands on its node all the same."""
+    """It has no workload to share it with, but is still listed on its node."""
     free = case([window({State.IDLE_EMPTY: 1.0})], None, [DEVICES[UUIDS[3]].device])
     found = nodes([free, held("one", 0)], lambda _: [])
     assert found[free.key] is found["one"]
@@ -65,7 +65,7 @@ def test_a_free_device_has_no_neighbors_of_its_own() -> None:
 
 
 def test_a_batch_has_all_neighbors() -> None:
-    """Whatever their names are, and however full the batch is."""
+    """This holds for any names and any size of batch."""
     present = {f"{number % 2}-{number}": (UUIDS[number],) for number in range(16)}
     ever = {key: (row(int(key[2:]), key),) for key in present}
     order = BatchRequest(Occupancy(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)

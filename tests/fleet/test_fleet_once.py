@@ -1,4 +1,4 @@
-"""One look over a store on loopback: shown, kept or explained."""
+"""A single run over a loopback store: shown, kept or explained."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ NOW = EPOCH + 30 * DAY
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[LoopbackStore]:
-    """Eight GPUs."""
+    """Store of eight GPUs."""
     with loopback_store(8) as found:
         yield found
 
@@ -54,7 +54,7 @@ def judge_of(settings: FleetConfig, *, keeps_all: bool = False) -> Iterator[Flee
 
 
 def test_a_look_changes_nothing_but_what_was_read(settings: FleetConfig) -> None:
-    """There is no ledger after it."""
+    """No ledger exists after it."""
     with judge_of(settings) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
     assert [pool.name for pool in answer.view.pools] == ["pool-0"]
@@ -64,7 +64,7 @@ def test_a_look_changes_nothing_but_what_was_read(settings: FleetConfig) -> None
 
 
 def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -> None:
-    """To one that keeps nothing, too: it shows the ledger as it would be."""
+    """This includes runs that keep nothing: they show the ledger as it would become."""
     advice_id = keep_advice(
         ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None
     )
@@ -76,7 +76,7 @@ def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -
 
 
 def test_a_ledger_that_is_held_is_not_written_to(settings: FleetConfig) -> None:
-    """A service runs: the look says who has it, and changes nothing."""
+    """While a service runs, the run reports who holds the ledger, and changes nothing."""
     keep_advice(ledger_path(settings), NOW)
     holder = Storage(str(ledger_path(settings)))
     try:
@@ -87,7 +87,7 @@ def test_a_ledger_that_is_held_is_not_written_to(settings: FleetConfig) -> None:
 
 
 def test_two_looks_do_not_share_what_is_read(settings: FleetConfig) -> None:
-    """The second is told so at once."""
+    """The second run fails at once."""
     with (
         judge_of(settings),
         pytest.raises(HistoryError, match="written by process"),
@@ -97,7 +97,7 @@ def test_two_looks_do_not_share_what_is_read(settings: FleetConfig) -> None:
 
 
 def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) -> None:
-    """By the id that --json --all gives."""
+    """Its ID is the one in the output of --json --all."""
     with judge_of(settings, keeps_all=True) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
         of_estate = next(each for each in answer.findings if each.rule == "idle_pool")
@@ -111,13 +111,13 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
 
 
 def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:
-    """After the look, for it might have found it."""
+    """The check follows the run, which may find the ID."""
     with judge_of(settings) as judge, pytest.raises(UsageError, match="nosuchid"):
         explain_once(judge, settings, "nosuchid")
 
 
 def test_every_rule_has_its_settings_under_one_key() -> None:
-    """Names of the estate's rules and of a node's do not collide."""
+    """Names of the fleet's and a node's rules do not collide."""
     trees = rule_trees(FleetConfig())
     names = [name for tree in trees.values() for name in type(tree).__slots__]
     assert len(names) == len(set(names)) > 30

@@ -1,4 +1,4 @@
-"""Packing small loads onto GPUs, with and without walls; and making room for a job."""
+"""Packing small loads onto GPUs, with and without isolation, and making room for a job."""
 
 from collections.abc import Sequence
 
@@ -24,12 +24,12 @@ load_lists = st.lists(st.tuples(columns, columns), max_size=12).map(
 
 
 def load(key: str, compute: Sequence[float], memory: float = 0.1) -> HourlyLoad:
-    """A load that holds as much memory all the time."""
+    """A load with constant memory."""
     return HourlyLoad(key, compute, [memory] * len(compute))
 
 
 def test_loads_that_take_turns_fit_where_their_peaks_would_not() -> None:
-    """Sums are of the same hours, never of peaks."""
+    """Sums are of the same hours, not of peaks."""
     packed = pack([load("day", [0.8, 0.0]), load("night", [0.0, 0.8])], LIMITS)
     assert packed.bins == (("day", "night"),)
     together = pack([load("one", [0.8, 0.0]), load("two", [0.8, 0.0])], LIMITS)
@@ -38,14 +38,14 @@ def test_loads_that_take_turns_fit_where_their_peaks_would_not() -> None:
 
 
 def test_memory_is_a_limit_of_its_own() -> None:
-    """Nearly no compute, and more memory than there is."""
+    """The loads have hardly any compute, but more memory than a GPU."""
     apart = pack([load("a", [0.1], 0.5), load("b", [0.1], 0.5)], LIMITS)
     assert apart.bins == (("a",), ("b",))
     assert pack([load("a", [0.1], 0.45), load("b", [0.1], 0.45)], LIMITS).bins == (("a", "b"),)
 
 
 def test_no_more_are_put_together_than_may_fall_together() -> None:
-    """A fault of one may end them all."""
+    """A fault of one may end all workloads on a GPU."""
     packed = pack([load(f"w{at}", [0.01], 0.01) for at in range(9)], LIMITS)
     assert [len(each) for each in packed.bins] == [4, 4, 1]
     assert packed.at_least == 3
@@ -53,7 +53,7 @@ def test_no_more_are_put_together_than_may_fall_together() -> None:
 
 @given(load_lists)
 def test_no_gpu_is_beyond_its_limits_and_nobody_is_placed_twice(loads: list[HourlyLoad]) -> None:
-    """Unless a load is beyond them by itself, which stays alone."""
+    """A load that exceeds the limits by itself stays alone."""
     packed = pack(loads, LIMITS)
     placed = [key for each in packed.bins for key in each]
     assert sorted(placed) == sorted(each.key for each in loads)
@@ -69,7 +69,7 @@ def test_no_gpu_is_beyond_its_limits_and_nobody_is_placed_twice(loads: list[Hour
 
 @given(load_lists)
 def test_no_arrangement_goes_below_the_bound(loads: list[HourlyLoad]) -> None:
-    """Nor does this one."""
+    """Neither does the computed one."""
     packed = pack(loads, LIMITS)
     assert packed.at_least <= len(packed.bins) <= len(loads)
 
@@ -84,7 +84,7 @@ def test_the_order_of_loads_is_none_of_the_plan(loads: list[HourlyLoad], random:
 
 @given(load_lists, st.integers(0, HOURS - 1), st.floats(0.0, 0.5))
 def test_more_load_never_lowers_the_bound(loads: list[HourlyLoad], hour: int, more: float) -> None:
-    """What must be there for less must be there for more."""
+    """Capacity needed for less load is needed for more load too."""
     small = [each for each in loads if each.size <= 0.4]
     risen = [
         HourlyLoad(
@@ -104,7 +104,7 @@ def test_more_load_never_lowers_the_bound(loads: list[HourlyLoad], hour: int, mo
 def test_slices_never_take_more_than_a_gpu_has(
     board: object, needs: list[tuple[float, float]]
 ) -> None:
-    """Sevenths of the compute, eighths of the memory, and as many of a kind as there may be."""
+    """The limits are sevenths of compute, eighths of memory, and the number of each profile."""
     wanted = {
         f"w{at}": SliceNeed(compute, memory, 0.0) for at, (compute, memory) in enumerate(needs)
     }
@@ -123,21 +123,21 @@ def test_slices_never_take_more_than_a_gpu_has(
 
 
 def test_seven_small_slices_fill_a_gpu() -> None:
-    """The catalogue's rounded sevenths still sum to one GPU."""
+    """The catalog's rounded sevenths still sum to one GPU."""
     board = built_in().boards["H100-SXM5-80GB"]
     (gpu,) = slice_up({f"w{at}": SliceNeed(0.1, 0.1, 0.05) for at in range(8)}, board)
     assert [profile for _, profile in gpu] == ["1g.10gb"] * 7
 
 
 def test_nothing_that_talks_over_nvlink_is_cut() -> None:
-    """There is no NVLink inside MIG."""
+    """MIG instances have no NVLink."""
     board = built_in().boards["H100-SXM5-80GB"]
     needs = {f"w{at}": SliceNeed(0.1, 0.1, 0.05, uses_nvlink=True) for at in range(2)}
     assert slice_up(needs, board) == ()
 
 
 def test_the_fewest_moves_make_room() -> None:
-    """One piece of two is moved rather than two of one."""
+    """One piece of two GPUs is moved rather than two of one."""
     residents = {
         "a": [MovableResident(1, "a1"), MovableResident(1, "a2")],
         "b": [MovableResident(2, "b1")],
@@ -150,7 +150,7 @@ def test_the_fewest_moves_make_room() -> None:
 
 
 def test_workload_larger_than_any_hole_is_not_moved() -> None:
-    """All that is on the nodes is larger than any hole."""
+    """All workloads on the nodes are larger than any hole."""
     residents = {"a": [MovableResident(4, "a1")], "b": [MovableResident(4, "b1")]}
     assert room_for(4, {"a": 2, "b": 2}, residents) is None
     assert room_for(4, {"a": 2, "b": 2}, {}) is None
@@ -164,7 +164,7 @@ def test_workload_larger_than_any_hole_is_not_moved() -> None:
 def test_moves_leave_room_and_overfill_nobody(
     free: dict[str, int], placed: list[tuple[str, int]], wanted: int
 ) -> None:
-    """After them the node has what is wanted, and no other less than nothing."""
+    """Afterward the node has the requested room, and no node is overfull."""
     residents: dict[str, list[MovableResident]] = {}
     for at, (node, gpus) in enumerate(placed):
         residents.setdefault(node, []).append(MovableResident(gpus, f"w{at}"))
@@ -186,5 +186,5 @@ def test_moves_leave_room_and_overfill_nobody(
     ("free", "expected"), [({"a": 4, "b": 0}, False), ({"a": 2, "b": 2}, True), ({"a": 1}, False)]
 )
 def test_scattered_is_enough_in_all_and_not_on_one(free: dict[str, int], *, expected: bool) -> None:
-    """Too few in all is no scatter."""
+    """Too few free GPUs in total are not fragmentation."""
     assert is_fragmented(free, 4) is expected

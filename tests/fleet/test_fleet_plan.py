@@ -1,4 +1,4 @@
-"""The plan asks for what is not kept, as finely as it may, in questions that a store can answer."""
+"""The plan queries what is not cached, at the finest allowed step, in queries of allowed size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ DEVICES = tuple(estate_device(number) for number in range(20))
 
 
 def nothing(source: str, days: Sequence[int]) -> Mapping[tuple[int, str], Nanoseconds]:
-    """Nothing is kept."""
+    """Nothing is cached."""
     del source, days
     return {}
 
@@ -36,13 +36,13 @@ def plan(
     one: PlannedSource | None = None,
     **facts: float,
 ) -> FetchPlan:
-    """With settings as they are, but for some."""
+    """Plan with the default settings and the given ones."""
     found = nothing if done is None else lambda *_: done
     return plan_of([one or source()], found, now, FleetSettings(**facts))  # type: ignore[arg-type]
 
 
 def test_all_days_are_read_finely_where_that_is_little() -> None:
-    """Newest first, so that a run that is broken off has what matters."""
+    """The newest come first, so that an interrupted run has the most relevant days."""
     found = plan()
     assert found.fine_days == tuple(range(FIRST_DAY, FIRST_DAY + 15))
     assert found.coarse_days == ()
@@ -52,7 +52,7 @@ def test_all_days_are_read_finely_where_that_is_little() -> None:
 
 
 def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
-    """The last hours are read by five minutes whatever that takes, a UTC day by one step."""
+    """The last hours are read by five minutes at any cost, each UTC day at one step."""
     found = plan(samples_maximum=300_000)
     assert found.fine_days == (FIRST_DAY + 14,)
     assert {shard.grid.step for shard in found.shards[1:]} == {COARSE_STEP}
@@ -66,13 +66,13 @@ def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
 @given(st.integers(300_000, 6_000_000))
 @settings(max_examples=30)
 def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) -> None:
-    """A day more by five minutes is taken only where all of it fits."""
+    """Another five-minute day is added only if it fits entirely."""
     found = plan(samples_maximum=most)
     assert len(found.fine_days) == 1 or found.samples <= most
 
 
 def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
-    """Side by side, with the same devices and names; the newest are not over for good."""
+    """They have the same devices and names; the newest days are not final yet."""
     one = source()
     weekly = replace(one, report=replace(one.report, days_at_once=7))
     spans = [
@@ -92,7 +92,7 @@ def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
 
 
 def test_days_that_are_not_alike_are_read_apart() -> None:
-    """Where a device is kept already, or recording rules begin."""
+    """This is the case where devices are cached in part, or recording rules begin."""
     one, end = source(), (FIRST_DAY + 4) * DAY
     names = {FIRST_DAY + day: frozenset({"rule"} if day > 9 else ()) for day in range(15)}
     kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): end + HOUR}
@@ -103,20 +103,20 @@ def test_days_that_are_not_alike_are_read_apart() -> None:
 
 
 def test_sparsely_sampled_series_is_read_by_the_hour() -> None:
-    """Five minutes with a single sample say nothing."""
+    """Five minutes with one sample give no increase."""
     found = plan(one=source(resolution=300.0))
     assert {shard.grid.step for shard in found.shards} == {COARSE_STEP}
 
 
 def test_days_before_the_first_sample_are_not_asked_for() -> None:
-    """A store keeps what it keeps."""
+    """The store does not retain them."""
     found = plan(one=source(oldest=NOW - 2 * DAY))
     assert [shard.grid.day - FIRST_DAY for shard in found.shards] == [14, 13, 12]
     assert plan(one=source(oldest=None)).shards == ()
 
 
 def test_shards_hold_as_many_devices_as_a_query_may_bring() -> None:
-    """By nodes, so that what is asked for has few names."""
+    """They are grouped by node, so that queries have few names."""
     settings = FleetSettings(store=StoreSettings(series_maximum=110))
     found = plan_of([source()], nothing, NOW, settings)
     today = [shard for shard in found.shards if shard.grid.day == FIRST_DAY + 14]
@@ -125,7 +125,7 @@ def test_shards_hold_as_many_devices_as_a_query_may_bring() -> None:
 
 
 def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
-    """What was read of it while it lasted is read again, and after that never."""
+    """A day in progress is read again, and a completed one never."""
     number, end = FIRST_DAY + 13, (FIRST_DAY + 14) * DAY
     early = {(number, each.device.uuid): end + MINUTE for each in DEVICES}
     late = {(number, each.device.uuid): end + HOUR for each in DEVICES[:15]}
@@ -137,13 +137,13 @@ def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
 
 
 def test_a_day_that_has_hardly_begun_waits() -> None:
-    """Nothing is over yet that could be asked for."""
+    """It has no completed interval yet."""
     found = plan(now=(FIRST_DAY + 14) * DAY + MINUTE)
     assert max(shard.grid.day for shard in found.shards) == FIRST_DAY + 13
 
 
 def test_days_of_few_samples_are_read_by_the_hour() -> None:
-    """Stores thin out what is old: five minutes of it would be unknown."""
+    """Stores downsample old data: five-minute intervals of it would be unknown."""
     usual = source()
     report = replace(usual.report, resolution_by_day={FIRST_DAY: 300.0, FIRST_DAY + 1: 60.0})
     found = plan(one=replace(usual, report=report))

@@ -1,4 +1,4 @@
-"""Policies through the command: they reach the processes that judge."""
+"""Policies through the command: they reach the processes that evaluate."""
 
 import pickle
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from rightsizer.fleet.settings import FleetConfig
 from victoria_server import victoria_server
 
 DEVICES: Final = 40
-"""More than one process judges at a time."""
+"""Enough for more than one process to evaluate."""
 POLICIES: Final[list[dict[str, Any]]] = [
     {"match": {"owner": "warm-*"}, "class": "standby"},
     {"match": {"owner": "cold-2*"}, "ignore": [{"reasons": ["IdleHeld"], "why": "for the fair"}]},
@@ -26,7 +26,7 @@ POLICIES: Final[list[dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[Prometheus]:
-    """Forty held GPUs that did nothing for a day, half of them kept warm."""
+    """Forty held GPUs that idled for a day, half of them kept warm."""
     past = EstatePast(300)
     for number in range(DEVICES):
         name = f"{'warm' if number % 2 else 'cold'}-{number}"
@@ -39,14 +39,14 @@ def store() -> Iterator[Prometheus]:
 
 
 def run_fleet(store: Prometheus, folder: Path, policies: list[dict[str, Any]]) -> Said:
-    """A look by two processes."""
+    """Run with two processes."""
     config = configured(folder, store.url, workers=2, lookback="1d", other={"policies": policies})
     return fleet_process(config, "--json", "--all", "--at", str(NOW // 10**9))
 
 
 @pytest.mark.prometheus
 def test_policies_hold_in_every_process_that_judges(store: Prometheus, tmp_path: Path) -> None:
-    """Classes and thresholds are those of the policy, and what is to be ignored says why."""
+    """Classes and thresholds are the policy's, and ignored findings state why."""
     findings = run_fleet(store, tmp_path, POLICIES).document["findings"]
     found = {each["key"]: each for each in findings if each["rule"] == "idle"}
     assert len(found) == DEVICES
@@ -58,7 +58,7 @@ def test_policies_hold_in_every_process_that_judges(store: Prometheus, tmp_path:
 
 
 def test_settings_of_policies_are_the_same_in_another_process() -> None:
-    """Their classes are made as the program starts, from those of the rules."""
+    """Classes of settings are generated from those of the rules as the program starts."""
     text = "policies:\n  - {thresholds: {idle: {on_ratio: 0.9}}, ignore: [{why: fair}]}\n"
     policies = load(FleetConfig, text, "x.yaml").policies
     assert again(policies) == policies
@@ -66,6 +66,6 @@ def test_settings_of_policies_are_the_same_in_another_process() -> None:
 
 
 def again(policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
-    """As another process receives them."""
+    """Policies as another process receives them."""
     found: tuple[Policy, ...] = pickle.loads(pickle.dumps(policies))
     return found

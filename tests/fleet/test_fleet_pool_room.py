@@ -1,11 +1,11 @@
-"""What is left of a pool while it is promised piece by piece."""
+"""Remaining capacity of a pool while parts of it are promised."""
 
 from estate_views import pool, steady
 from rightsizer.fleet.pools.pool_room import PoolRoom
 
 
 def test_parts_of_a_gpu_that_do_not_add_up_in_binary_leave_nothing_behind() -> None:
-    """Sevenths of halves fill a GPU, and not a trifle more than it."""
+    """Sevenths of halves fill a GPU exactly."""
     part = 1 / 7
     room = PoolRoom(pool("a", steady(1.0), nodes=1, each=1, free={"a-0": 1}), (), ())
 

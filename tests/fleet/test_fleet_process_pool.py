@@ -1,4 +1,4 @@
-"""ProcessPool: cycles are looked for between tasks, and processes end however the caller does."""
+"""`ProcessPool`: garbage is collected between tasks, and processes end with the caller."""
 
 import gc
 import multiprocessing
@@ -15,14 +15,14 @@ from rightsizer.model.errors import RightsizerError, StoreError
 
 
 def test_collection_goes_on_however_it_ends() -> None:
-    """And not before the outermost pause ends."""
+    """It resumes when the outermost pause ends."""
     with pytest.raises(LookupError):
         interrupted()
     assert gc.isenabled()
 
 
 def interrupted() -> None:
-    """Paused twice, and then there is an error."""
+    """Raise within two nested pauses."""
     with paused_collection():
         with paused_collection():
             assert not gc.isenabled()
@@ -31,7 +31,7 @@ def interrupted() -> None:
 
 
 def test_abandoned_results_end_processes_and_collection_goes_on() -> None:
-    """Where no one waits for the rest of it; the pool starts others when it is asked again."""
+    """The pool starts other processes on the next use."""
     with ProcessPool(2) as pool:
         results = pool.run(_double, [1, 2, 3, 4])
         assert next(results) in (2, 4, 6, 8)
@@ -56,7 +56,7 @@ def test_processes_serve_one_kind_of_task_after_the_other() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_a_task_raises_is_raised_after_what_others_came_to(workers: int) -> None:
-    """With its kind and its words."""
+    """Type and message are kept."""
     found: list[int] = []
     with ProcessPool(workers) as pool, pytest.raises(StoreError, match="no 3"):
         found.extend(pool.run(_refuses, [1, 2, 3, 4, 5, 6]))
@@ -65,7 +65,7 @@ def test_what_a_task_raises_is_raised_after_what_others_came_to(workers: int) ->
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_tasks_tell_while_they_run(workers: int) -> None:
-    """All that they tell."""
+    """Every progress report arrives."""
     heard: list[tuple[int]] = []
     with ProcessPool(workers) as pool:
         assert sorted(pool.run(_telling, [1, 2, 3], heard.append)) == [1, 2, 3]
@@ -73,7 +73,7 @@ def test_tasks_tell_while_they_run(workers: int) -> None:
 
 
 def test_process_that_was_killed_is_an_error_with_its_remedy() -> None:
-    """As the kernel does it where memory runs out."""
+    """The kernel kills processes when memory runs out."""
     with (
         ProcessPool(2) as pool,
         pytest.raises(RightsizerError, match=r"set fleet\.workers to less"),
@@ -85,7 +85,7 @@ def test_process_that_was_killed_is_an_error_with_its_remedy() -> None:
     ("setting", "gpus", "expected"), [(3, 0, 3), (0, 8, 1), (0, 1999, 1), (1, 100_000, 1)]
 )
 def test_small_fleets_start_no_processes(setting: int, gpus: int, expected: int) -> None:
-    """Unless they are asked to."""
+    """An explicit number of workers overrides that."""
     assert worker_count(setting, gpus) == expected
 
 

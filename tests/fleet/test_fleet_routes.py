@@ -1,4 +1,4 @@
-"""What a fleet's service answers: page, JSON and readiness, made once for each answer."""
+"""Routes of the fleet's service: page, JSON and readiness, rendered once for each answer."""
 
 import json
 from http import HTTPStatus
@@ -22,7 +22,7 @@ HOURLY: Final = 3600.0
 
 
 class FleetApiFixture:
-    """What a service would know."""
+    """State of a service."""
 
     def __init__(self, answer: FleetAnswer | None = None, trouble: str | None = None) -> None:
         self.answer, self.trouble = answer, trouble
@@ -41,12 +41,12 @@ class FleetApiFixture:
         )
 
     def get(self, path: str) -> WebResponse:
-        """The answer to a request."""
+        """Response to a request."""
         return self._site.answer(WebRequest("GET", path))
 
 
 def test_the_page_is_the_estates() -> None:
-    """In place of a node's, and with a policy that lets it load nothing."""
+    """It replaces a node's page, and has a policy that allows no loading."""
     found = FleetApiFixture(fleet_answer()).get("/")
     assert found.status == HTTPStatus.OK
     assert b"28 GPUs in 2 pools" in found.body
@@ -54,7 +54,7 @@ def test_the_page_is_the_estates() -> None:
 
 
 def test_before_the_first_look_there_is_no_page() -> None:
-    """Nor is it ready; JSON is null, and it is healthy all the same."""
+    """The service is not ready, its JSON is null, and it is healthy."""
     fixture = FleetApiFixture()
     assert fixture.get("/").status == HTTPStatus.SERVICE_UNAVAILABLE
     ready = fixture.get("/-/ready")
@@ -65,7 +65,7 @@ def test_before_the_first_look_there_is_no_page() -> None:
 
 
 def test_a_first_look_that_fails_says_why() -> None:
-    """To the one who asks whether it is ready."""
+    """The readiness response has the reason."""
     ready = FleetApiFixture(trouble="the store at http://x does not answer").get("/-/ready")
     assert b"not ready: the store at http://x does not answer" in ready.body
 
@@ -75,7 +75,7 @@ def test_a_first_look_that_fails_says_why() -> None:
     [(0.0, HTTPStatus.OK), (3 * HOURLY, HTTPStatus.OK), (3.1 * HOURLY, HTTPStatus(503))],
 )
 def test_it_is_ready_for_three_intervals(age_seconds: float, status: HTTPStatus) -> None:
-    """A store that is away for a while makes no one restart anything; the answer is shown on."""
+    """An unavailable store causes no restart; the last answer stays visible."""
     fixture = FleetApiFixture(fleet_answer(), trouble="the store is away")
     fixture.now = END + nanoseconds(age_seconds)
     ready = fixture.get("/-/ready")
@@ -85,7 +85,7 @@ def test_it_is_ready_for_three_intervals(age_seconds: float, status: HTTPStatus)
 
 
 def test_the_json_is_that_of_the_command() -> None:
-    """With the advice as it stands now."""
+    """Recommendations have their present state."""
     fixture = FleetApiFixture(fleet_answer())
     first = json.loads(fixture.get("/api/v1/fleet").body)
     assert [each["state"] for each in first["advice"]][:2] == ["active", "claimed"]
@@ -94,7 +94,7 @@ def test_the_json_is_that_of_the_command() -> None:
 
 
 def test_a_page_is_made_once_for_each_answer() -> None:
-    """The one who reloads it costs nothing; a new look or a decision makes it again."""
+    """Reloading costs nothing; a new run or a decision renders it again."""
     fixture = FleetApiFixture(fleet_answer())
     first = fixture.get("/").body
     assert fixture.get("/").body is first

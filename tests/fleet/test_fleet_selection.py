@@ -1,4 +1,4 @@
-"""What of an answer is shown: its order, and what flags leave of it."""
+"""Selection from an answer: its order, and the effect of flags."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,19 +17,19 @@ from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 
 
 def document(**facts: Any) -> dict[str, Any]:
-    """An answer of two pools."""
+    """An answer with two pools."""
     return encode_answer(fleet_answer(**facts))
 
 
 def piece(name: str, dollars: float | None, severity: str, state: str = "active") -> dict[str, Any]:
-    """Advice with what it is ranked by."""
+    """Recommendation with the fields that rank it."""
     savings = {f"dollars_per_hour_{end}": dollars for end in ("low", "high")}
     savings |= {f"gpus_{end}": 1.0 for end in ("low", "high")}
     return {"id": name, "state": state, "severity": severity, "savings": savings}
 
 
 def test_advice_is_ranked_by_money_and_then_by_severity() -> None:
-    """What is closed comes last, as it was."""
+    """Closed ones come last, in their own order."""
     given = [
         piece("closed", 99.0, "critical", "expired"),
         piece("small", 1.0, "critical"),
@@ -52,7 +52,7 @@ def test_a_team_sees_its_own() -> None:
 
 
 def test_a_cluster_is_answered_for_alone() -> None:
-    """Its pools, its advice and its sums; one that is misspelled is refused."""
+    """Pools, recommendations and sums are the cluster's; an unknown name is rejected."""
     of = fleet_answer().view
     pools = (replace(of.pools[0], cluster="east"), replace(of.pools[1], cluster="west"))
     east = tuple(replace(each, cluster="east") for each in pools[0].devices)
@@ -75,7 +75,7 @@ def test_a_cluster_is_answered_for_alone() -> None:
 
 
 def test_only_what_was_opened_lately_is_new() -> None:
-    """By the ledger's own time."""
+    """The time of opening is the ledger's."""
     whole = document()
     opened = max(each["opened"] for each in whole["advice"])
     fresh = selected(whole, since_seconds=whole["time"] - opened + 1.0)
@@ -85,12 +85,12 @@ def test_only_what_was_opened_lately_is_new() -> None:
 
 
 def test_the_first_few_are_shown() -> None:
-    """In JSON as in the text."""
+    """JSON and text are limited alike."""
     assert len(selected(document(), top=1)["advice"]) == 1
 
 
 def test_finding_without_an_action_is_no_advice() -> None:
-    """Nor what a line of its node says."""
+    """Neither is one that its node covers."""
     empty: dict[str, Any] = {"reasons": (Reason.IDLE_EMPTY,), "workload": None}
     assert not _worth_advice(judgement(**empty)).may_open
     assert _worth_advice(judgement()).may_open
@@ -101,7 +101,7 @@ def test_finding_without_an_action_is_no_advice() -> None:
 
 
 def test_held_gpus_are_at_most_the_pools_gpus() -> None:
-    """Half of the pool's nodes have gone since."""
+    """Half of the pool's nodes have disappeared since."""
     shrunk = pool("p", steady(16.0), nodes=2)
     smaller = replace(shrunk, devices=shrunk.devices[:8], size_by_node={"p-0": 8}, free_by_node={})
     (row,) = document(view=view([smaller]), judgements=(), advice=())["pools"]

@@ -1,4 +1,4 @@
-"""The fleet's service in this process: looks, what it puts up, and what it tells systemd."""
+"""The fleet's service in process: runs, published results, and notifications to systemd."""
 
 import socket
 import threading
@@ -34,7 +34,7 @@ NOW: Final = EPOCH + 30 * DAY
 
 @pytest.fixture
 def settings(tmp_path: Path) -> FleetConfig:
-    """A day back, in this process; no one answers at the store."""
+    """A lookback of a day, in this process; the store does not respond."""
     fleet = FleetSettings(
         store=StoreSettings(url="http://127.0.0.1:9", tries=1),
         path=str(tmp_path / "fleet.db"),
@@ -47,13 +47,13 @@ def settings(tmp_path: Path) -> FleetConfig:
 
 
 def at(settings: FleetConfig, store: LoopbackStore) -> FleetConfig:
-    """With a store that answers."""
+    """Settings with a store that responds."""
     return replace(settings, fleet=replace(settings.fleet, store=StoreSettings(url=store.url)))
 
 
 @contextmanager
 def service_of(settings: FleetConfig, notifier: Notifier | None = None) -> Iterator[FleetService]:
-    """A service that has not looked."""
+    """A service before its first run."""
     clock = FastClock(NOW)
     with FleetJudge(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
@@ -65,7 +65,7 @@ def service_of(settings: FleetConfig, notifier: Notifier | None = None) -> Itera
 
 @contextmanager
 def running(service: FleetService) -> Iterator[None]:
-    """The service's turns in a thread of their own."""
+    """The service's loop in a thread of its own."""
     stop = threading.Event()
     thread = threading.Thread(target=service.run, args=(stop,))
     thread.start()
@@ -77,7 +77,7 @@ def running(service: FleetService) -> Iterator[None]:
 
 
 def test_a_look_puts_up_what_it_found(settings: FleetConfig) -> None:
-    """Answer, gauges and what was asked of the store."""
+    """Answer, gauges and use of the store are published."""
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
         assert service.answer is None
         service.look()
@@ -87,7 +87,7 @@ def test_a_look_puts_up_what_it_found(settings: FleetConfig) -> None:
 
 
 def test_an_empty_ledger_needs_no_grafana(settings: FleetConfig) -> None:
-    """One that is away cannot say what was decided; the log tells that, and the look goes on."""
+    """The log has the failure to read decisions from Grafana, and the run continues."""
     with loopback_store(8) as store:
         away = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=1))
         with service_of(replace(at(settings, store), grafana=away)) as service:
@@ -99,7 +99,7 @@ def test_an_empty_ledger_needs_no_grafana(settings: FleetConfig) -> None:
 
 
 def test_a_look_that_fails_leaves_the_last_answer(settings: FleetConfig) -> None:
-    """And says what is the matter, until one succeeds."""
+    """The error is published until a run succeeds."""
     with service_of(settings) as service:
         with pytest.raises(StoreError):
             service.look()
@@ -110,7 +110,7 @@ def test_a_look_that_fails_leaves_the_last_answer(settings: FleetConfig) -> None
 
 
 def test_looks_do_not_overlap(settings: FleetConfig) -> None:
-    """One that is due while another goes on is left out."""
+    """A run that becomes due during another is skipped."""
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
         store.goes_on.clear()
         first = threading.Thread(target=service.look)
@@ -126,7 +126,7 @@ def test_looks_do_not_overlap(settings: FleetConfig) -> None:
 
 
 def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
-    """Over the local socket, without a look in between; the answer has it too."""
+    """It comes over the local socket, and needs no run; the answer has it too."""
     advice_id = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service, running(service):
         eventually(lambda: service.answer)
@@ -143,7 +143,7 @@ def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
 
 
 def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) -> None:
-    """One piece of advice is one series and one alert; the API has it all the same."""
+    """A recommendation is one series and one alert; the API still lists it."""
     advice_id = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
         store.advised = advice_id
@@ -161,7 +161,7 @@ def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) 
 
 
 def test_the_service_manager_is_told(settings: FleetConfig, tmp_path: Path) -> None:
-    """Ready once it listens, what it is about, and that it stops; the turns feed the watchdog."""
+    """Covers readiness, status, stopping, and the watchdog fed by the loop."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(path))
@@ -178,7 +178,7 @@ def test_the_service_manager_is_told(settings: FleetConfig, tmp_path: Path) -> N
 
 
 def test_the_agents_socket_is_not_taken(settings: FleetConfig) -> None:
-    """An agent on the same machine has its own, by another setting."""
+    """The service's socket is another setting, so that both can run on one machine."""
     fleets, agents = FleetConfig().fleet.api_socket, PathSettings().api_socket
     assert fleets != agents
     assert Path(fleets).parent != Path(agents).parent

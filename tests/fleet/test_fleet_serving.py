@@ -1,4 +1,4 @@
-"""Devices are short where the engines on them have requests waiting, and only while full."""
+"""Devices are undersized where their engines have requests waiting while the device is full."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ FULL: Final = {
     "DCGM_FI_DEV_FB_FREE": 1_000,
 }
 ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
-    # Pod, what its engine tells from hour 6 to hour 12, hours of pressure.
+    # Pod, its engine's metrics from hour 6 to hour 12, hours of pressure.
     ("vllm-0", {"vllm:num_requests_waiting": 12, "vllm:kv_cache_usage_perc": 0.5}, 6),
     ("cache-0", {"vllm:num_requests_waiting": 0, "vllm:gpu_cache_usage_perc": 0.97}, 6),
     ("tgi-0", {"tgi_queue_size": 3}, 6),
@@ -45,7 +45,7 @@ ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """An engine of each kind on a device of its own, and one whose device rests."""
+    """Each kind of engine on a device of its own, and one with an idle device."""
     past = EstatePast()
     for number, (pod, metrics, _) in enumerate((*ENGINES, ("rests-0", {"tgi_queue_size": 9}, 0))):
         held = {"pod": pod, "namespace": "chat", "container": "engine"}
@@ -65,7 +65,7 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.fixture(scope="module")
 def day(store: PrometheusStore) -> FleetDay:
-    """What the source makes of it."""
+    """Day of the source."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     devices = list(source.inventory(store, report, NOW, DAY).devices.values())
@@ -88,19 +88,19 @@ def test_a_label_tells_what_waits() -> None:
 
 
 def hours(day: FleetDay, number: int, column: str) -> float:
-    """Hours in a column, none where it is not there."""
+    """Hours in a column, 0 where it is missing."""
     return sum(filter(math.isfinite, day.frames[gpu(number)].columns.get(column, ()))) / 3600
 
 
 @pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
 def test_pressure_is_where_requests_wait(day: FleetDay, number: int) -> None:
-    """While the device is full, and its engine's users wait for it."""
+    """The device is full at that time."""
     pressed = hours(day, number, ColumnKind.PRESSED.column(Resource.COMPUTE))
     assert pressed == pytest.approx(ENGINES[number][2], abs=0.1)
 
 
 def test_engines_are_found_whatever_day_is_read_first(store: PrometheusStore) -> None:
-    """The newest day comes first, and nothing is there yet at its end."""
+    """The newest day is read first, before its end has any samples."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     devices = list(source.inventory(store, report, NOW, DAY).devices.values())
@@ -112,7 +112,7 @@ def test_engines_are_found_whatever_day_is_read_first(store: PrometheusStore) ->
 
 
 def test_engines_and_holders_of_a_day_that_is_not_over_are_found() -> None:
-    """Requests wait now, and the scrape writes the exporter's own pod beside the holder's."""
+    """Requests wait now, and the scrape adds the exporter's own pod to the holder's."""
     past = EstatePast()
     own = {"pod": "dcgm-exporter-x7k2p", "namespace": "gpu", "container": "exporter", "job": "g"}
     held = {"exported_pod": "vllm-0", "exported_namespace": "chat", "exported_container": "e"}
@@ -131,18 +131,18 @@ def test_engines_and_holders_of_a_day_that_is_not_over_are_found() -> None:
 
 
 def test_a_device_at_rest_is_not_short(day: FleetDay) -> None:
-    """Whatever queues, it is not for this."""
+    """Requests wait for another reason."""
     assert hours(day, len(ENGINES), ColumnKind.PRESSED.column(Resource.COMPUTE)) == 0
 
 
 def test_memory_that_an_engine_takes_says_nothing(day: FleetDay) -> None:
-    """Engines take all of it at the start."""
+    """Engines allocate all memory at the start."""
     assert hours(day, 0, ColumnKind.CONDITION.column(Condition.NEAR_OUT_OF_MEMORY)) == 0
     assert hours(day, 0, ColumnKind.PRESSED.column(Resource.MEMORY)) == 0
 
 
 def test_the_probe_finds_engines(store: PrometheusStore) -> None:
-    """By their names, and nothing where there are none."""
+    """It recognizes their metrics' names, and reports none where none exist."""
     report = ServingMetrics().probe(store, NOW)
     assert {"tgi_queue_size", "vllm:num_requests_waiting"} <= report.metrics
     assert len(report.can) == 1
@@ -150,7 +150,7 @@ def test_the_probe_finds_engines(store: PrometheusStore) -> None:
 
 
 def test_an_engine_without_a_pod_is_not_joined() -> None:
-    """And an operator is told so."""
+    """A warning reports it."""
     past = EstatePast()
     past.series("tgi_queue_size", {"instance": "10.0.0.1:80"}, 3)
     with stored(past) as store:

@@ -1,4 +1,4 @@
-"""The present is judged by stretches that are over, and each day is read as its samples allow."""
+"""The present is judged by completed intervals, and each day is read as its samples allow."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ NOON = FIRST_DAY * DAY + 12 * HOUR
 
 
 def days(step: Nanoseconds) -> SubjectDays:
-    """A day of a GPU that idles."""
+    """Days of an idle GPU."""
     frame = day_frame(FIRST_DAY, step, state=State.IDLE_HELD)
     return SubjectDays([SummedDay(frame, DemandSettings())])
 
@@ -39,13 +39,13 @@ def days(step: Nanoseconds) -> SubjectDays:
 def test_ten_minutes_are_the_last_whole_hour(
     span: Nanoseconds | None, expected: tuple[Nanoseconds, Nanoseconds]
 ) -> None:
-    """As old as that is, all of it is known; the hour that runs is not looked at."""
+    """All of it is known, whatever its age; the current hour is not used."""
     assert days(COARSE_STEP).over(span, NOON + 25 * MINUTE) == expected
 
 
 @given(st.integers(1, 11 * 60), st.integers(0, 59))
 def test_all_of_a_span_is_known(minutes: int, past: int) -> None:
-    """Whichever minute of an hour it is."""
+    """This holds at any minute of an hour."""
     known = days(COARSE_STEP)
     start, end = known.over(minutes * MINUTE, NOON + past * MINUTE)
     window = known.window("x", start, end)
@@ -53,13 +53,13 @@ def test_all_of_a_span_is_known(minutes: int, past: int) -> None:
 
 
 def test_five_minutes_are_as_they_were() -> None:
-    """A day that is known by five minutes needs no rounding."""
+    """A day at five-minute steps needs no rounding."""
     now = NOON + 7 * MINUTE
     assert days(FINE_STEP).over(10 * MINUTE, now) == (now - 10 * MINUTE, now)
 
 
 class Counted:
-    """A store that counts a series's samples: one in five minutes, and one a minute of late."""
+    """Store that counts samples: one in five minutes, recently one a minute."""
 
     use = StoreUse()
 
@@ -69,20 +69,20 @@ class Counted:
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """Samples in the hour before each time."""
+        """Number of samples in the hour before each time."""
         assert promql == "max(count_over_time(up[3600s]))"
         times = np.arange(start, end + 1, step)
         counts = np.where(times - HOUR >= self.since, 60.0, 12.0)
         return [SampledSeries({}, times, counts)]
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-        """Nothing."""
+        """No series."""
         del promql, time
         return []
 
 
 def test_each_day_is_looked_at_for_itself() -> None:
-    """One odd hour does not make a day; a midnight's sample belongs to the day before."""
+    """One odd hour does not decide; a sample at midnight belongs to the day before."""
     end = (FIRST_DAY + 3) * DAY
     store = Counted(since=(FIRST_DAY + 2) * DAY + 2 * HOUR)
     found = seconds_by_day(store, "up", end, 2 * DAY)

@@ -1,4 +1,4 @@
-"""Waiting work that nothing could serve: whose pools are, what they lack, and how that is said."""
+"""Waiting work without an offer: schedulers of pools, missing capacity, and the text."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 
 def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
-    """Two nodes of eight GPUs, of which some are free on the first."""
+    """Two nodes of eight GPUs, some of which are free on the first."""
     found = pool(name, steady(1.0), nodes=2, free={f"{name}-0": free})
     devices = tuple(
         replace(each, device=replace(each.device, memory_total_bytes=gibibytes * GIBIBYTE))
@@ -22,7 +22,7 @@ def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
 
 
 def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
-    """Nodes that Kubernetes tells of are not for a Slurm queue, though no one is there yet."""
+    """Nodes of Kubernetes do not serve a Slurm queue, even when idle."""
     empty = a_pool("empty", 4)
     devices = tuple(replace(each, scheduler=WorkloadKind.KUBERNETES) for each in empty.devices)
     waiting = [
@@ -68,7 +68,7 @@ def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
     ids=["served", "full", "of unknown parts", "too large", "of small parts"],
 )
 def test_unmet_request_has_a_reason_of_each_pool(waiting: WaitingWork, why: str) -> None:
-    """Of each pool the first: whose it is, what its GPUs and nodes are, or that it is full."""
+    """The first that applies: scheduler, GPU and node size, or a full pool."""
     own = a_pool("own", 3)
     small = [a_pool(name, 1, 24) for name in "st"]
     jobs = a_pool("jobs", 8)
@@ -83,7 +83,7 @@ def test_unmet_request_has_a_reason_of_each_pool(waiting: WaitingWork, why: str)
 
 
 def test_without_a_pool_there_is_nothing_to_say() -> None:
-    """An estate whose GPUs have all gone."""
+    """All of the fleet's GPUs have disappeared."""
     (found,) = place_waiting(view([], waiting=[WaitingWork("w", "", 1.0)]), [])
 
     assert found.why_left == "No pool is known."

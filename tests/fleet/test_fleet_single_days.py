@@ -1,4 +1,4 @@
-"""Days that were read at once are those that were read one by one, the one who asks for them."""
+"""Days read at once equal days that were read one by one."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,7 +33,7 @@ BUSY = (0.2, 0.9, 0.5)
 
 
 def single(number: int) -> DayFrame:
-    """A day as it is kept: unlike the others, and half of it unknown."""
+    """A single cached day: unlike the others, and half of it unknown."""
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)
     parts = [1.0] * 24 if number != 1 else [1.0] * 10 + [0.0] * 9 + [0.5] * 5
     one = day_frame(FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
@@ -51,12 +51,12 @@ DAYS = [single(number) for number in range(3)]
 
 
 def days_of(frames: Sequence[DayFrame]) -> SubjectDays:
-    """As cases have them."""
+    """Days as cases use them."""
     return SubjectDays([SummedDay(frame, DemandSettings()) for frame in frames])
 
 
 def plain(window: Window) -> tuple[object, ...]:
-    """All that is told, its blocks as bytes."""
+    """All public values, with blocks as bytes."""
     demands = {key: dict(each.items()) for key, each in window.demands.items()}
     sums = window.waste_seconds, window.used_seconds, window.energy_joules
     return window.states, window.tiers, sums, demands, window.blocks.data
@@ -64,7 +64,7 @@ def plain(window: Window) -> tuple[object, ...]:
 
 @given(st.integers(-3, 75), st.integers(1, 80))
 def test_any_span_is_answered_alike(first: int, hours: int) -> None:
-    """States, distributions and blocks; sums of floats but for the order they are added in."""
+    """States, distributions and blocks are equal, sums of floats up to the order of addition."""
     start = FIRST_DAY * DAY + first * HOUR
     one, other = (
         days_of(each).window("GPU-0", start, start + hours * HOUR)
@@ -81,7 +81,7 @@ def test_any_span_is_answered_alike(first: int, hours: int) -> None:
 
 
 def test_days_at_once_come_apart_again() -> None:
-    """The same numbers, and of a distribution the part of the time that is known."""
+    """Values are equal, and a distribution is scaled by the known part of the time."""
     joined = at_once(DAYS)
     frame = DayFrame(
         joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})}
@@ -97,7 +97,7 @@ def test_days_at_once_come_apart_again() -> None:
 
 @given(st.integers(0, 71), st.integers(0, 71))
 def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
-    """All of their stretches, each once."""
+    """Each of their intervals is returned once."""
     first, last = min(one, other), max(one, other)
     row = HoldingRow("GPU-0", "a", Grid(FIRST_DAY, COARSE_STEP, 3), "job", first, last, 0.5)
     found = list(rows_by_day([row]))
@@ -108,14 +108,14 @@ def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
 
 
 def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
-    """As devices are that were read together."""
+    """Devices that were read together are such a case."""
     week, after = Grid(FIRST_DAY, COARSE_STEP, 7), Grid(FIRST_DAY + 7, FINE_STEP)
     assert are_aligned([week, after, week])
     assert not are_aligned([week, after, Grid(FIRST_DAY + 3, COARSE_STEP)])
 
 
 def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
-    """The first that knows a day is believed, of frames as of holders."""
+    """The first source that knows a day is used, for frames and holders."""
     subject_days = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
     found = merged_frames(subject_days, ("a", "b"))
     assert [frame.grid for frame in found] == [day.grid for day in DAYS]
@@ -148,7 +148,7 @@ def subject_days(draw: st.DrawFn) -> SubjectDays:
 def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
     days: SubjectDays, measure: Measure, first: int, count: int
 ) -> None:
-    """Each measure by columns, and the bytes of all."""
+    """Covers each measure by columns, and the bytes of all."""
     start = FIRST_DAY * DAY + first * BLOCK_SPAN
     end = start + count * BLOCK_SPAN
     blocks = days.blocks(start, end)
@@ -161,12 +161,12 @@ def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
 
 
 def lists(series: Series) -> list[list[float]]:
-    """Whatever their columns are made of."""
+    """Columns as lists, whatever their type."""
     return [list(column) for column in series]
 
 
 def test_columns_of_whole_days_take_no_numbers() -> None:
-    """A fortnight of blocks by the hour has its times as a range."""
+    """Times of fourteen hourly days are a range."""
     series = days_of([DAYS[0]]).blocks(0, 2**62).series(Measure.BUSY)
     assert isinstance(series.numbers, range)
     assert ColumnKind.MEAN.column(Measure.BUSY) in DAYS[0].layout.columns

@@ -1,4 +1,4 @@
-"""Jobs by Slurm's exporters: names, accounts, partitions, and what waits."""
+"""Slurm's exporters: jobs' names, accounts, partitions, and the queue."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.prometheus
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """Two jobs, told of by two kinds of exporters, and a queue that two Prometheus scrape."""
+    """Two jobs in two kinds of exporters, and a queue that two Prometheus scrape."""
     past = EstatePast(interval_seconds=120)
     for number, job in enumerate(("4711", "4712")):
         past.device(
@@ -45,32 +45,32 @@ def store() -> Iterator[PrometheusStore]:
 
 @pytest.fixture(scope="module")
 def enriched(store: PrometheusStore) -> FleetInventory:
-    """The estate with all that Slurm knows."""
+    """The fleet enriched with Slurm's data."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     return SlurmState().enrich(store, source.inventory(store, report, NOW, DAY), NOW, DAY)
 
 
 def test_jobs_have_names_and_teams(enriched: FleetInventory) -> None:
-    """What several exporters know of one job comes together; the user where no account is."""
+    """Data of several exporters on one job is merged; the team is the user where no account is."""
     assert enriched.workloads["slurm:4711"].name == "lattice"
     assert enriched.teams == {"slurm:4711": "physics", "slurm:4712": "eve"}
 
 
 def test_a_partition_is_a_pool(enriched: FleetInventory) -> None:
-    """Of the nodes that are in it, which no one else hands out."""
+    """It has the partition's nodes, which no other scheduler uses."""
     found = {(each.pool, each.scheduler) for each in enriched.devices.values()}
     assert found == {("gpu", WorkloadKind.SLURM)}
 
 
 def test_jobs_wait_by_partition(enriched: FleetInventory) -> None:
-    """Each job is a GPU at least; a queue that is scraped twice is one queue."""
+    """Each job needs at least one GPU; a queue that is scraped twice counts once."""
     (waiting,) = enriched.waiting
     assert (waiting.key, waiting.pool, waiting.gpus) == ("gpu", "gpu", 3)
 
 
 def test_the_probe_says_what_slurm_tells(store: PrometheusStore) -> None:
-    """And what it leaves open."""
+    """Missing metrics are reported too."""
     report = SlurmState().probe(store, NOW)
     assert len(report.can) == 2
     assert report.cannot == (
@@ -79,6 +79,6 @@ def test_the_probe_says_what_slurm_tells(store: PrometheusStore) -> None:
 
 
 def test_no_slurm_is_no_report(store: PrometheusStore) -> None:
-    """Where none of its metrics are, nothing is said."""
+    """The report has no statement on Slurm without its metrics."""
     report = SlurmState().probe(store, NOW - 3 * DAY)
     assert (report.metrics, report.can, report.cannot) == (frozenset(), (), ())

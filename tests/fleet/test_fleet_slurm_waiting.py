@@ -1,4 +1,4 @@
-"""What waits for GPUs in the words of each of Slurm's exporters, and what only seems to."""
+"""Pending GPU jobs in each Slurm exporter's format, and jobs that only seem to wait."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ from rightsizer.fleet.sources.slurm import SlurmState
 pytestmark = pytest.mark.prometheus
 
 LATE: Final = 23
-"""From which hour on an exporter is scraped."""
+"""First hour at which the exporter is scraped."""
 
 
 def slurmctld(past: EstatePast) -> None:
     """Slurm's own page: src/plugins/metrics/openmetrics/openmetrics.c of SchedMD/slurm.
 
-    What is held counts among what is pending: `_statistics_part_aggregate_job` of
-    src/slurmctld/statistics.c. GPUs are told since 26.05.
+    Held jobs count among pending ones: `_statistics_part_aggregate_job` of
+    src/slurmctld/statistics.c. GPUs are exported since 26.05.
     """
     for partition, pending, held, gpus in (("gpu", 9, 4, 8), ("cpu", 50, 0, 0)):
         labels = {"partition": partition}
@@ -54,8 +54,7 @@ def sckyzo(past: EstatePast) -> None:
 def former_sckyzo(past: EstatePast) -> None:
     """Before 1.9: squeue's list of partitions, sinfo's star, and no GPUs of partitions.
 
-    internal/collector/node_default_partition_test.go tells of the star, docs/metrics.md of the
-    list.
+    internal/collector/node_default_partition_test.go documents the star, docs/metrics.md the list.
     """
     for partition, count in (("gpu", 2), ("cpu,gpu", 3), ("cpu", 40)):
         labels = {"user": "ada", "partition": partition, "reason": "Resources"}
@@ -73,7 +72,7 @@ def rivosinc(past: EstatePast) -> None:
 
 
 def soperator(past: EstatePast) -> None:
-    """docs/slurm-exporter.md of nebius/soperator: a series for each job, whatever its state."""
+    """docs/slurm-exporter.md of nebius/soperator: a series for each job, in any state."""
     past.series("slurm_node_partition", {"node_name": "gpu-1", "partition": "gpu"}, 1, LATE)
     for number, (state, reason) in enumerate(
         [("PENDING", "Resources")] * 5
@@ -94,7 +93,7 @@ EXPORTERS: Final = (slurmctld, sckyzo, former_sckyzo, rivosinc, soperator)
 
 @contextmanager
 def store_with(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
-    """A node with a GPU, and what an exporter tells."""
+    """A node with a GPU, and an exporter's metrics."""
     past = EstatePast(interval_seconds=120)
     past.device(
         [Phase(LATE, 24, BUSY)], UUID=gpu(0), Hostname="gpu-1", modelName="NVIDIA H100 80GB HBM3"
@@ -106,7 +105,7 @@ def store_with(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
 
 
 def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
-    """What waits now."""
+    """Work that waits now."""
     source = DcgmExporterSource()
     estate = source.inventory(store, source.probe(store, NOW, DAY), NOW, DAY)
     return SlurmState().enrich(store, estate, NOW, DAY).waiting
@@ -114,14 +113,14 @@ def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_job_that_a_free_gpu_would_start_is_waiting(exporter: Callable[[EstatePast], None]) -> None:
-    """Five jobs: neither what is held or comes later, nor what wants no GPU."""
+    """Of five jobs, held ones, ones with a later start, and ones without GPUs do not wait."""
     with store_with(exporter) as store:
         assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
         assert "How many jobs wait is known by partition." in SlurmState().probe(store, NOW).can
 
 
 def test_a_queue_without_partitions_is_known_as_a_whole() -> None:
-    """queue.go of vpenso/prometheus-slurm-exporter, which tells what depends on other jobs."""
+    """queue.go of vpenso/prometheus-slurm-exporter, which exports jobs with dependencies."""
 
     def vpenso(past: EstatePast) -> None:
         past.series("slurm_queue_pending", {}, 9, LATE)
@@ -145,7 +144,7 @@ def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
 
 
 def test_jobs_wait_for_gpus_that_are_drained() -> None:
-    """Which are neither idle nor allocated, while the node's own telemetry shows them."""
+    """They are neither idle nor allocated, while the node's own telemetry shows them."""
 
     def drained(past: EstatePast) -> None:
         for state in ("idle", "allocated"):
@@ -158,7 +157,7 @@ def test_jobs_wait_for_gpus_that_are_drained() -> None:
 
 
 def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
-    """Two figures of one scrape may contradict each other."""
+    """Two values of one scrape may contradict each other."""
 
     def uneven(past: EstatePast) -> None:
         for partitions, pending, held in (("gpu", 5, 0), ("gpu,large", 1, 4)):
@@ -171,7 +170,7 @@ def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
 
 
 def test_a_queue_of_nothing_but_held_jobs_is_empty() -> None:
-    """And is not looked for among the less exact figures."""
+    """It is not looked up in less exact metrics."""
 
     def held(past: EstatePast) -> None:
         past.series("slurm_partition_jobs_pending", {"partition": "gpu"}, 4, LATE)

@@ -1,4 +1,4 @@
-"""Answers from bytes to series: quickly, and as a JSON parser reads them."""
+"""Store answers from bytes to series: fast, and equal to a JSON parser's result."""
 
 import json
 import math
@@ -29,20 +29,20 @@ SERIES = st.tuples(
 
 
 def said(value: float) -> str:
-    """A number as Go writes it."""
+    """A number in Go's notation."""
     if math.isnan(value):
         return "NaN"
     return f"{value:+}".replace("inf", "Inf") if math.isinf(value) else repr(value)
 
 
 def matrix(*series: dict[str, Any], **beside: Any) -> dict[str, Any]:
-    """An answer to a range query."""
+    """Answer to a range query."""
     data = {"resultType": "matrix", "result": list(series)}
     return {"status": "success", "data": data, **beside}
 
 
 def compact(whole: Any) -> bytes:
-    """As all stores write it."""
+    """JSON without spaces, as all stores write it."""
     return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -56,7 +56,7 @@ def test_every_series_is_read_as_it_is_written(
     wanted: list[tuple[dict[str, str], dict[int, float], float]],
     is_compact: bool,  # noqa: FBT001 - drawn.
 ) -> None:
-    """However labels look, samples lie and JSON is spaced, the same series come out."""
+    """This holds for any labels, samples and spacing of the JSON."""
     whole = matrix(
         *(
             {
@@ -84,7 +84,7 @@ def test_every_series_is_read_as_it_is_written(
 def test_every_sample_of_a_moment_is_read_as_it_is_written(
     wanted: list[tuple[dict[str, str], float, float]],
 ) -> None:
-    """Answers to instant queries go the same way; what is no number has no sample."""
+    """Answers to instant queries are parsed alike; a value that is no number gives no sample."""
     result = [
         {"metric": labels, "value": [START + offset, said(value)]}
         for labels, value, offset in wanted
@@ -101,7 +101,7 @@ def test_every_sample_of_a_moment_is_read_as_it_is_written(
 
 
 def test_a_sum_that_overflows_loses_no_sample() -> None:
-    """Numbers may be finite where their sum is not."""
+    """Finite numbers may have an infinite sum."""
     (series,) = parse_response(compact(matrix(one((1, "1e308"), (2, "1e308"))))).series
 
     assert list(series.values) == [1e308, 1e308]
@@ -130,7 +130,7 @@ def test_values_of_a_moment_are_series_too() -> None:
     ],
 )
 def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None:
-    """VictoriaMetrics has a word for it; the others warn of something beside the query."""
+    """VictoriaMetrics has a flag for it; other stores warn, but not about the query."""
     answer = parse_response(compact(matrix(one((1, "1")), isPartial=False) | beside))
 
     assert answer.partial is not None
@@ -138,7 +138,7 @@ def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None
 
 
 def test_a_time_before_the_oldest_sample_is_no_part() -> None:
-    """Thanos warns where nothing is kept; that there is nothing is the whole answer."""
+    """Thanos warns where no data is retained; an empty answer is then complete."""
     answer = parse_response(compact(matrix(warnings=["No StoreAPIs matched for this query"])))
 
     assert (answer.partial, len(answer.warnings)) == (None, 1)
@@ -164,14 +164,14 @@ def test_a_time_before_the_oldest_sample_is_no_part() -> None:
     ],
 )
 def test_invalid_answer_is_reported(raw: bytes, message: str) -> None:
-    """The message says what came instead."""
+    """The message shows what came instead."""
     with pytest.raises(ValueError, match=message):
         parse_response(raw)
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 60))
 def test_garbage_never_ends_otherwise(garbage: bytes, at: int, left_out: int) -> None:
-    """Bytes that are put in, or lost, give an answer or a `ValueError`."""
+    """Inserted or lost bytes give an answer or a `ValueError`."""
     raw = compact(matrix(one((START, "1"), (START + STEP, "2"))))
 
     try:

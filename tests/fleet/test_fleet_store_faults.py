@@ -1,4 +1,4 @@
-"""A store that is down, slow, cut off, strict or someone else: each is told, and mended."""
+"""A store that is down, slow, truncated, strict or no store: faults are reported or retried."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ STEP = 300 * SECOND
 def store(
     faulty: FaultyStore | str, sleep: Callable[[float], object] = lambda _: None, **changes: Any
 ) -> PrometheusStore:
-    """A store that does not really wait."""
+    """A store client without real waits."""
     url = faulty if isinstance(faulty, str) else faulty.url
     usual = {"url": url, "timeout_seconds": 5.0, "patience_seconds": 0.0}
     settings = StoreSettings(**{**usual, **changes})
@@ -32,14 +32,14 @@ def store(
 
 
 def query_range(of: PrometheusStore, points: int = 4) -> list[float]:
-    """The values of an answer, which are their own times."""
+    """Values of an answer, which equal their times."""
     (series,) = of.range("up", START, START + (points - 1) * STEP, STEP)
     assert [time / SECOND for time in series.times] == list(series.values)
     return [value - START / SECOND for value in series.values]
 
 
 def test_a_question_has_all_that_stores_want() -> None:
-    """Times, timeout, and what each store needs to answer wholly."""
+    """Times, timeout, and what each store needs for a complete answer."""
     with faulty_store() as faulty:
         of = store(faulty, tenant="a", timeout_seconds=30.0)
         assert query_range(of) == [0, 300, 600, 900]
@@ -60,7 +60,7 @@ def test_a_question_has_all_that_stores_want() -> None:
 
 
 def test_a_store_that_is_down_is_told() -> None:
-    """The place and what to look at, after the tries that are allowed."""
+    """The message names the address and what to check, after the allowed attempts."""
     slept: list[float] = []
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -74,7 +74,7 @@ def test_a_store_that_is_down_is_told() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
-    """Less is asked for some times, which helps the busy; then it is told."""
+    """Smaller queries, which help a busy store, are tried a few times before the error."""
     with faulty_store() as faulty:
         faulty.judge = lambda _: Reply(is_slow=True)
         with pytest.raises(StoreError, match="nothing in time, however little"):
@@ -91,14 +91,14 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
         refusal(502, "bad gateway"),
         refusal(422, "err-mimir-tenant-max-request-rate: slow down"),
         refusal(429, "rejected by the limited queries (err-mimir-query-limited)"),
-        # pkg/ingester/errors.go of grafana/mimir, behind what gRPC calls it.
+        # pkg/ingester/errors.go of grafana/mimir, wrapped by gRPC.
         refusal(
             500,
             "rpc error: code = ResourceExhausted desc = ingester is currently too busy to process "
             "queries, try again later",
             "internal",
         ),
-        # ring/ring.go of grafana/dskit: as long as a rollout takes.
+        # ring/ring.go of grafana/dskit: for the time of a rollout.
         refusal(500, "too many unhealthy instances in the ring", "internal"),
         # pkg/querier/blocks_store_queryable.go of grafana/mimir.
         refusal(
@@ -108,7 +108,7 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
         ),
         # pkg/querier/blocks_store_queryable.go of grafana/mimir: the compactor is late.
         refusal(500, "the bucket index is too old (err-mimir-bucket-index-too-old)"),
-        # app/vmselect/main.go of VictoriaMetrics; 503, and 429 of late.
+        # app/vmselect/main.go of VictoriaMetrics: 503, and 429 in recent versions.
         refusal(
             429,
             "couldn't start executing the request in 10.000 seconds, since "
@@ -122,7 +122,7 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
     ],
 )
 def test_transient_fault_is_retried(fault: Reply) -> None:
-    """The same is asked once more, after a wait."""
+    """The same query is sent once more, after a wait."""
     slept: list[float] = []
     with faulty_store(fault) as faulty:
         of = store(faulty, slept.append)
@@ -133,15 +133,15 @@ def test_transient_fault_is_retried(fault: Reply) -> None:
 
 
 class RestartingStore:
-    """Answers, is away for some tries, and answers again."""
+    """Store that answers, is unavailable for some requests, and answers again."""
 
     def __init__(self, away: int, fault: Reply) -> None:
         self.left, self.fault = away + 1, fault
-        """Requests until it is back; the first of them is answered."""
+        """Requests until it is back; the first one is answered."""
         self.away = away
 
     def __call__(self, query: StoreRequest) -> Reply:
-        """The answer, but for the tries in the middle."""
+        """The answer, but for the requests of the outage."""
         self.left -= 1
         return self.fault if 0 <= self.left < self.away else answer(query)
 
@@ -150,7 +150,7 @@ class RestartingStore:
     "fault", [refusal(503, "starting up"), Reply(body=b"{", is_cut=True), Reply(502, b"bad")]
 )
 def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
-    """For longer than the tries take, with waits that grow to half a minute; each wait is told."""
+    """Waiting exceeds the retries, with delays up to half a minute; each is reported."""
     slept: list[float] = []
     waits: list[tuple[float, float]] = []
     with faulty_store() as faulty:
@@ -171,7 +171,7 @@ def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
 
 
 def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
-    """The message is what it was without."""
+    """The error is the same as without waiting."""
     slept: list[float] = []
     with faulty_store() as faulty:
         of = store(faulty, slept.append, patience_seconds=100.0)
@@ -182,7 +182,7 @@ def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
 
 
 def test_store_that_never_answered_is_not_waited_for() -> None:
-    """A wrong address is told after a few seconds."""
+    """A wrong address is reported after a few seconds."""
     slept: list[float] = []
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -192,7 +192,7 @@ def test_store_that_never_answered_is_not_waited_for() -> None:
 
 
 def test_a_full_queue_is_given_time_and_asked_for_less() -> None:
-    """Mimir makes many requests of a long query; the halves find room, a moment is waited for."""
+    """Mimir splits a long query into many requests; halves fit, an instant query waits."""
     slept: list[float] = []
     full = refusal(429, "too many outstanding requests", "too_many_requests")
     with faulty_store(full) as faulty:
@@ -207,7 +207,7 @@ def test_a_full_queue_is_given_time_and_asked_for_less() -> None:
 
 
 def test_a_store_may_ask_for_patience() -> None:
-    """Within reason, it is left alone for as long as it says."""
+    """The client waits as long as the response says, within a limit."""
     slept: list[float] = []
     with faulty_store(
         refusal(429, "slow down", Retry_After="7"), refusal(429, "slow down", Retry_After="9999")
@@ -218,7 +218,7 @@ def test_a_store_may_ask_for_patience() -> None:
 
 
 def test_an_answer_that_always_breaks_off_is_told() -> None:
-    """After all tries; the place to look is beyond this program."""
+    """The error follows all attempts, and refers to the log of the store or proxy."""
     with faulty_store() as faulty:
         faulty.judge = lambda query: Reply(body=answer(query).body, is_cut=True)
         with pytest.raises(StoreError, match=r"broke off: .*; see its log"):
@@ -228,7 +228,7 @@ def test_an_answer_that_always_breaks_off_is_told() -> None:
 
 
 def test_stop_event_ends_the_retries() -> None:
-    """An event that is set ends the tries."""
+    """A set event ends the attempts."""
     ended = threading.Event()
     ended.set()
     with faulty_store(refusal(503, "later")) as faulty, pytest.raises(StoreError, match="later"):
@@ -252,7 +252,7 @@ def test_stop_event_ends_the_retries() -> None:
     ],
 )
 def test_permanent_fault_is_reported_at_once(reply: Reply, message: str) -> None:
-    """With the store's own words and what to do, and without a second try."""
+    """The error has the store's own message and a remedy; no second attempt is made."""
     with faulty_store(reply) as faulty, pytest.raises(StoreError, match=message) as raised:
         query_range(store(faulty))
 
@@ -261,7 +261,7 @@ def test_permanent_fault_is_reported_at_once(reply: Reply, message: str) -> None
 
 
 def test_a_part_is_refused() -> None:
-    """Half of an estate would look like an idle one."""
+    """Half of a fleet would look like an idle one."""
     with faulty_store() as faulty:
         faulty.judge = lambda query: answer(query, isPartial=True)
         with pytest.raises(StoreError, match="a partial answer: isPartial is true; check that"):
@@ -269,7 +269,7 @@ def test_a_part_is_refused() -> None:
 
 
 def test_a_remark_is_kept() -> None:
-    """What a store says of a query is no fault; it is remembered once."""
+    """A warning in an answer is no error; it is stored once."""
     remark = "PromQL info: metric might not be a counter"
     with faulty_store() as faulty:
         faulty.judge = lambda query: answer(query, infos=[remark])
@@ -281,7 +281,7 @@ def test_a_remark_is_kept() -> None:
 
 
 def test_a_proxy_may_allow_reading_only() -> None:
-    """After one 405, questions are put into the address."""
+    """After one 405, queries are sent in the URL."""
 
     def judge(query: StoreRequest) -> Reply:
         return answer(query) if query.method == "GET" else Reply(405, b"method not allowed")
@@ -296,7 +296,7 @@ def test_a_proxy_may_allow_reading_only() -> None:
 
 
 def test_answers_may_be_packed() -> None:
-    """What is asked for, is understood, and counted as unpacked."""
+    """Compression is requested, decoded, and counted by the unpacked size."""
     with faulty_store() as faulty:
         faulty.judge = lambda query: Reply(
             body=answer(query).body, headers={"Content-Encoding": "gzip"}
@@ -310,7 +310,7 @@ def test_answers_may_be_packed() -> None:
 
 
 def test_a_token_is_read_each_time(tmp_path: Path) -> None:
-    """It may be replaced while the program runs; a message never has it."""
+    """It may be rotated at run time; messages never contain it."""
     file = tmp_path / "token"
     file.write_text("first\n")
     with faulty_store() as faulty:
@@ -331,7 +331,7 @@ def test_a_token_is_read_each_time(tmp_path: Path) -> None:
 
 
 def test_a_user_has_a_password(tmp_path: Path) -> None:
-    """Basic authentication, with the password from a file that is not empty."""
+    """Basic authentication takes the password from a file, which must not be empty."""
     file = tmp_path / "password"
     file.write_text("open sesame\n")
     with faulty_store() as faulty:
@@ -345,7 +345,7 @@ def test_a_user_has_a_password(tmp_path: Path) -> None:
 
 
 def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
-    """An own authority is trusted, and a certificate is shown to a store that wants one."""
+    """A private authority is trusted, and a client certificate is presented on request."""
     authority = Authority.made(tmp_path)
     server, client = authority.sign("server", "IP:127.0.0.1"), authority.sign("client")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
@@ -362,7 +362,7 @@ def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
 
 
 def test_threads_share_few_places() -> None:
-    """However many ask, no more questions are under way than allowed."""
+    """The number of concurrent queries never exceeds the limit."""
     with faulty_store() as faulty:
         of = store(faulty, concurrency=2)
         threads = [threading.Thread(target=query_range, args=(of,)) for _ in range(12)]
@@ -387,14 +387,14 @@ def test_threads_share_few_places() -> None:
     ],
 )
 def test_unusable_settings_are_refused_at_once(settings: StoreSettings, matchers: str) -> None:
-    """Before anything is asked."""
+    """The error precedes any query."""
     with pytest.raises(ValueError, match="write"):
         PrometheusStore(settings, matchers)
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_series_come_in_one_order(*, is_reversed: bool) -> None:
-    """A store of several parts gives them as the parts answer."""
+    """A store of several parts returns them in the order of its parts' answers."""
     names = ["GPU-2", "GPU-0", "GPU-1"]
     result = [{"metric": {"uuid": name}, "value": [1, "1"]} for name in names]
     data = {"resultType": "vector", "result": result[::-1] if is_reversed else result}

@@ -1,4 +1,4 @@
-"""What is too much for a store is asked for in halves, and remembered."""
+"""Queries above a store's limits are halved, and the allowed size is remembered."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,22 +63,22 @@ SPAN_REFUSALS = (
     (413, "Request Entity Too Large"),
     (504, "Gateway Time-out"),
 )
-"""Statuses and texts with which the stores refuse."""
+"""Statuses and messages of the stores' refusals."""
 
 
 def store(faulty: FaultyStore, **changes: Any) -> PrometheusStore:
-    """A store that does not really wait."""
+    """A store client without real waits."""
     settings = StoreSettings(**{"url": faulty.url, "timeout_seconds": 5.0, **changes})
     return PrometheusStore(settings, sleep=lambda _: None)
 
 
 def allows(points: int, reply: Reply) -> Callable[[StoreRequest], Reply]:
-    """A judge that refuses what has more points."""
+    """Handler that refuses queries of more points."""
     return lambda asked: answer(asked) if asked.points <= points else reply
 
 
 def times(of: PrometheusStore, points: int) -> list[int]:
-    """Which steps an answer has."""
+    """Steps of an answer."""
     (series,) = of.range("up", START, START + (points - 1) * STEP, STEP)
     assert [time / SECOND for time in series.times] == list(series.values)
     return [(time - START) // STEP for time in series.times]
@@ -86,7 +86,7 @@ def times(of: PrometheusStore, points: int) -> list[int]:
 
 @pytest.mark.parametrize(("status", "text"), SPAN_REFUSALS)
 def test_each_store_is_understood(status: int, text: str) -> None:
-    """Its refusal leads to halves, until it gives them; all of the times are there in the end."""
+    """A refusal leads to halves until they are allowed; the result has all times."""
     with faulty_store() as faulty:
         faulty.judge = allows(40, refusal(status, text))
         of = store(faulty)
@@ -98,7 +98,7 @@ def test_each_store_is_understood(status: int, text: str) -> None:
 
 @given(st.integers(1, 60), st.integers(1, 60))
 def test_any_limit_gives_every_step_once(points: int, allowed: int) -> None:
-    """Whatever is asked and allowed, nothing is twice or missing."""
+    """For any query and limit, no step is duplicated or missing."""
     found: list[range] = []
     with faulty_store() as faulty:
         faulty.judge = allows(allowed, refusal(422, "err-mimir-max-chunks-per-query"))
@@ -109,7 +109,7 @@ def test_any_limit_gives_every_step_once(points: int, allowed: int) -> None:
 
 
 def test_allowed_size_is_remembered() -> None:
-    """The next query asks for no more, and is not refused."""
+    """The next query is of that size, and is not refused."""
     with faulty_store() as faulty:
         faulty.judge = allows(40, refusal(422, "exceeded series limit"))
         of = store(faulty)
@@ -121,7 +121,7 @@ def test_allowed_size_is_remembered() -> None:
 
 
 def test_another_step_has_its_own_span() -> None:
-    """An hour's query reads as much in one step as twelve of five minutes."""
+    """One step of an hour reads as much as twelve of five minutes."""
     with faulty_store() as faulty:
         faulty.judge = allows(40, refusal(422, "exceeded series limit"))
         of = store(faulty)
@@ -133,7 +133,7 @@ def test_another_step_has_its_own_span() -> None:
 
 
 def test_a_span_grows_back() -> None:
-    """After some successes more is tried; one refusal in nine is the price."""
+    """After some successes a larger size is tried; one refusal in nine is the cost."""
     span = QuerySpan()
     span.succeed(STEP, 288, was_refused=False)
     assert span.points(STEP) == 11_000
@@ -146,7 +146,7 @@ def test_a_span_grows_back() -> None:
 
 
 def test_points_of_a_series_are_never_too_many() -> None:
-    """Prometheus gives 11,000, so that no more are asked for in the first place."""
+    """Prometheus allows 11,000, so that no more are queried."""
     with faulty_store() as faulty:
         of = store(faulty)
         assert times(of, 25_000) == list(range(25_000))
@@ -156,7 +156,7 @@ def test_points_of_a_series_are_never_too_many() -> None:
 
 
 def test_one_step_that_is_too_much_is_told_to_the_caller() -> None:
-    """Only fewer devices help; the limit of this query is not held against the next one."""
+    """Only fewer devices help; the limit does not apply to the next query."""
     with faulty_store() as faulty:
         faulty.judge = allows(0, refusal(422, "cannot select more than 1 samples"))
         of = store(faulty)
@@ -180,7 +180,7 @@ def test_one_step_that_is_too_much_is_told_to_the_caller() -> None:
     ],
 )
 def test_a_text_that_is_too_long_is_not_asked_in_halves(reply: Reply) -> None:
-    """Less time makes no query shorter."""
+    """A shorter time range makes no query text shorter."""
     with faulty_store(reply) as faulty, pytest.raises(StoreLimitError, match="fewer devices"):
         times(store(faulty), 8)
 
@@ -188,7 +188,7 @@ def test_a_text_that_is_too_long_is_not_asked_in_halves(reply: Reply) -> None:
 
 
 def test_an_answer_that_is_too_large_is_asked_in_halves() -> None:
-    """Memory is bounded whatever the store is ready to give."""
+    """Memory is bounded, whatever the store would return."""
     with faulty_store() as faulty:
         of = store(faulty, response_maximum_bytes=2000)
         assert times(of, 100) == list(range(100))
@@ -197,7 +197,7 @@ def test_an_answer_that_is_too_large_is_asked_in_halves() -> None:
 
 
 def test_series_may_come_and_go_between_halves() -> None:
-    """Each keeps its own times, with the gap where it was away."""
+    """Each keeps its own times, with a gap where it was missing."""
 
     def judge(asked: StoreRequest) -> Reply:
         begin = int(asked.parameters["start"])
@@ -235,14 +235,14 @@ def test_series_may_come_and_go_between_halves() -> None:
     ],
 )
 def test_other_faults_are_no_limits(status: int, text: str, kind: LimitKind | None) -> None:
-    """A query that is wrong stays wrong in halves, and a busy store is asked later."""
+    """An invalid query stays invalid in halves, and a busy store is queried later."""
     found = recognized(status, text)
 
     assert (found and found.kind) == kind
 
 
 def test_a_limit_is_told_without_the_query() -> None:
-    """VictoriaMetrics puts the whole query before what it says."""
+    """VictoriaMetrics repeats the whole query before the message."""
     found = recognized(422, 'error when executing query="max(up)": cannot select more than 5')
 
     assert found is not None

@@ -34,12 +34,12 @@ QUERIES = {
     "sum BY (uuid) (up)": "sum BY (uuid) (up{c='d'})",
     """max by (uuid) (up{a='\\'}'})""": """max by (uuid) (up{c='d',a='\\'}'})""",
 }
-"""What each becomes; `None` for one without selectors."""
+"""Result of each query; `None` for one without selectors."""
 
 
 @pytest.mark.parametrize("promql", QUERIES)
 def test_every_selector_gets_them(promql: str) -> None:
-    """Nothing but selectors does: no function, label list, string, duration or comment."""
+    """Functions, label lists, strings, durations and comments are unchanged."""
     wanted = QUERIES[promql]
 
     assert Matchers.parse("c='d'").merge(promql) == (promql if wanted is None else wanted)
@@ -47,7 +47,7 @@ def test_every_selector_gets_them(promql: str) -> None:
 
 @pytest.mark.parametrize("promql", QUERIES)
 def test_without_matchers_a_query_stays(promql: str) -> None:
-    """As it was, to the letter."""
+    """It is unchanged to the letter."""
     assert Matchers.parse(" ").merge(promql) == promql
 
 
@@ -62,7 +62,7 @@ def test_without_matchers_a_query_stays(promql: str) -> None:
     ],
 )
 def test_matchers_are_read_as_promql_has_them(text: str, wanted: str) -> None:
-    """With braces or without, and with any quotes."""
+    """Braces are optional, and any quotes are allowed."""
     assert Matchers.parse(text).text == wanted
 
 
@@ -71,13 +71,13 @@ def test_matchers_are_read_as_promql_has_them(text: str, wanted: str) -> None:
     ["paris", "cluster=paris", 'cluster="paris', 'up{cluster="paris"}', 'a="b" c="d"', 'a="b",,'],
 )
 def test_invalid_matcher_is_refused(text: str) -> None:
-    """The message has the place and an example."""
+    """The message has the position and an example."""
     with pytest.raises(ValueError, match=r"fleet\.matchers: .* write them as in cluster="):
         Matchers.parse(text)
 
 
 def test_a_selector_says_what_it_selects() -> None:
-    """One value is compared, several are alternatives, none are nothing."""
+    """One value is compared, several are alternatives, none match nothing."""
     assert selector("up") == "up"
     assert selector("up", {"a": 'b"\\\n'}) == 'up{a="b\\"\\\\\\n"}'
     assert selector("up", {"uuid": ["GPU-1"], "b": "c"}) == 'up{uuid="GPU-1",b="c"}'
@@ -87,7 +87,7 @@ def test_a_selector_says_what_it_selects() -> None:
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.text())
 def test_an_expression_matches_its_values_alone(values: list[str], other: str) -> None:
-    """Whatever is in them is meant as itself."""
+    """Special characters in values are literal."""
     expression = re.compile(any_of(values))
 
     assert all(expression.fullmatch(value) for value in values)
@@ -96,7 +96,7 @@ def test_an_expression_matches_its_values_alone(values: list[str], other: str) -
 
 @given(st.text())
 def test_a_literal_ends_where_it_should(value: str) -> None:
-    """No value gets out of its quotes, and matchers are never put into one."""
+    """No value escapes its quotes, and matchers are never inserted into a literal."""
     query = f"up{{a={quoted(value)}}}"
 
     assert Matchers.parse('c="d"').merge(query) == f'up{{c="d",a={quoted(value)}}}'

@@ -1,4 +1,4 @@
-"""The store against a real Prometheus and a real VictoriaMetrics: the same answers from both."""
+"""A real Prometheus and a real VictoriaMetrics give the same answers."""
 
 import math
 import time
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.prometheus
 
 SECOND = 10**9
 GRID = Grid(day=20_600, step=FINE_STEP)
-"""May 2026; a part of the past for any clock that runs these tests."""
+"""May 2026: in the past for any clock that runs these tests."""
 DEVICES = 12
 GAP = 40
-"""Stretches at the end of the day without samples, of every other device."""
+"""Intervals without samples at the end of the day, for every other device."""
 AWKWARD = 'a"b\\c.d|e{f}'
 MEANS = "max by (uuid) (avg_over_time(load[5m]))"
 
 
 def past() -> str:
-    """A day of some devices, two minutes apart, in two clusters; scraped twice by one of them."""
+    """A day of devices with samples every two minutes, in two clusters; one is scraped twice."""
     lines = ["# TYPE load gauge"]
     for number in range(DEVICES):
         known = GRID.count - GAP * (number % 2)
@@ -50,25 +50,25 @@ def past() -> str:
 
 @contextmanager
 def prometheus(*flags: str) -> Iterator[Prometheus]:
-    """A Prometheus that has seen the past."""
+    """A Prometheus with these samples."""
     with prometheus_server(scrape_config(), past=past(), flags=flags) as server:
         yield server
 
 
 @contextmanager
 def victoria(*flags: str) -> Iterator[Prometheus]:
-    """A VictoriaMetrics that has."""
+    """A VictoriaMetrics with these samples."""
     with victoria_server(past=past(), flags=flags) as server:
         yield server
 
 
 def store(server: Prometheus, matchers: str = "") -> PrometheusStore:
-    """The store over a server."""
+    """The client of a server."""
     return PrometheusStore(StoreSettings(url=server.url), matchers, sleep=lambda _: None)
 
 
 def day(of: PrometheusStore, promql: str = MEANS) -> dict[str, dict[int | None, float]]:
-    """The values of a day by uuid and place in the grid."""
+    """Values of a day by UUID and place in the grid."""
     found = of.range(promql, GRID.start + GRID.step, GRID.end, GRID.step)
     return {
         each.labels["uuid"]: {
@@ -80,7 +80,7 @@ def day(of: PrometheusStore, promql: str = MEANS) -> dict[str, dict[int | None, 
 
 
 def wanted() -> dict[str, dict[int, float]]:
-    """What was put in."""
+    """Stored values."""
     return {
         f"GPU-{number}": {
             at: round(number + at / 1000, 9) for at in range(GRID.count - GAP * (number % 2))
@@ -90,7 +90,7 @@ def wanted() -> dict[str, dict[int, float]]:
 
 
 def test_both_give_what_was_put_in() -> None:
-    """Every stretch in its place, with the gaps; neither store shifts or adds a sample."""
+    """Every interval is in its place, with the gaps; neither store shifts or adds a sample."""
     with prometheus() as one, victoria() as other:
         stores = (store(one), store(other))
         assert day(stores[0]) == day(stores[1]) == wanted()
@@ -99,7 +99,7 @@ def test_both_give_what_was_put_in() -> None:
 
 
 def test_neither_shifts_the_times_that_are_asked_for() -> None:
-    """VictoriaMetrics fits times to its cache, and holds the newest back, unless it is told."""
+    """By default VictoriaMetrics aligns times to its cache, and holds the newest samples back."""
     begin = GRID.start + 7 * SECOND
     with prometheus() as one, victoria() as other:
         answers = [
@@ -111,14 +111,14 @@ def test_neither_shifts_the_times_that_are_asked_for() -> None:
     with victoria_server(past=scraped, flags=["-search.latencyOffset=30s"]) as server:
         (fresh,) = store(server).instant("fresh", int(now) * SECOND)
 
-    # The first sample lies a minute into the day.
+    # The first sample is a minute into the day.
     wanted_times = [begin + at * FINE_STEP for at in range(1, 100)]
     assert [list(each.times) for (each,) in answers] == [wanted_times] * 2
     assert list(fresh.values) == [5.0]
 
 
 def test_both_take_selectors_and_moments_alike() -> None:
-    """Labels with awkward characters, alternatives, nothing at all, matchers and samples."""
+    """Covers labels with special characters, alternatives, no match, matchers and samples."""
     moment = GRID.start + 120 * SECOND
     with prometheus() as one, victoria() as other:
         for of in (store(one), store(other)):
@@ -140,7 +140,7 @@ def test_both_take_selectors_and_moments_alike() -> None:
 
 
 def test_matcher_insertion_parses_promql_as_prometheus_does() -> None:
-    """The merged text parses, and has the matchers wherever a selector is."""
+    """The resulting text parses, and has the matchers in every selector."""
     queries = {
         "sum by (a) (rate(up[5m:1m] offset -5m)) / on (a) group_left () count(b{}) > bool 1e-3": 2,
         'label_replace(x @ end(), "a", "$1", "b", "(.*)}") unless ignoring (c) {__name__="d"}': 2,
@@ -158,7 +158,7 @@ def test_matcher_insertion_parses_promql_as_prometheus_does() -> None:
 
 @pytest.mark.parametrize("samples", [100, 1000])
 def test_prometheus_refuses_samples(samples: int) -> None:
-    """With few samples to a query, the day is there nevertheless."""
+    """With a low limit of samples a query, the day is still complete."""
     with prometheus(f"--query.max-samples={samples}") as server:
         of = store(server)
         assert day(of) == wanted()
@@ -167,7 +167,7 @@ def test_prometheus_refuses_samples(samples: int) -> None:
 
 
 def test_prometheus_refuses_one_step() -> None:
-    """Too much at one moment is for the caller to divide."""
+    """The caller must divide too large a result of one moment."""
     with (
         prometheus("--query.max-samples=5") as server,
         pytest.raises(StoreLimitError, match="would load too many samples"),
@@ -176,7 +176,7 @@ def test_prometheus_refuses_one_step() -> None:
 
 
 def test_prometheus_gives_no_more_points() -> None:
-    """That many are never asked for at once."""
+    """The client never queries that many at once."""
     with prometheus() as server:
         of = store(server)
         of.range("load", GRID.start, GRID.start + DAY, SECOND * 2)
@@ -185,7 +185,7 @@ def test_prometheus_gives_no_more_points() -> None:
 
 
 def test_victoria_refuses_points() -> None:
-    """With few points to a series, the day is there nevertheless."""
+    """With a low limit of points a series, the day is still complete."""
     with victoria("-search.maxPointsPerTimeseries=50") as server:
         of = store(server)
         assert day(of) == wanted()
@@ -197,19 +197,19 @@ def test_victoria_refuses_points() -> None:
     ("flag", "promql", "message"),
     [
         ("-search.maxUniqueTimeseries=5", MEANS, "matching timeseries exceeds 5"),
-        # It counts whole blocks, of up to 8192 samples, however short the time is.
+        # It counts whole blocks, of up to 8192 samples, for any time range.
         ("-search.maxSamplesPerQuery=1500", MEANS, "cannot select more than"),
         ("-search.maxQueryLen=64", f"{MEANS} or {MEANS}", "too long query; got 82 bytes"),
     ],
 )
 def test_victoria_refuses_many_devices(flag: str, promql: str, message: str) -> None:
-    """Less time does not help; the caller learns it."""
+    """A shorter time does not help; the caller gets the error."""
     with victoria(flag) as server, pytest.raises(StoreLimitError, match=message):
         day(store(server), promql)
 
 
 def test_both_tell_what_is_wrong_with_a_query() -> None:
-    """In their own words, and without a second try."""
+    """The error has the store's own message, and no second attempt is made."""
     with prometheus() as one, victoria() as other:
         for server in (one, other):
             of = store(server)

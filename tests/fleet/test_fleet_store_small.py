@@ -1,4 +1,4 @@
-"""A store that allows little at once: the probe too asks for less, and comes to the same."""
+"""With a store of low limits the probe splits its queries too, with the same result."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,11 +25,11 @@ from victoria_server import victoria_server
 GPUS: Final = 24
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 ALLOWED: Final = "-search.maxUniqueTimeseries=9"
-"""Fewer than GPUs, and more than a sixteenth of them with all of its metrics in one query."""
+"""Fewer than GPUs, and more than a sixteenth of them with all metrics in one query."""
 
 
 def uuid(number: int) -> str:
-    """As they are: spread over all first digits."""
+    """UUIDs are spread over all first digits, as real ones are."""
     return f"GPU-{number * 11:02x}{number:06x}-1111-4222-8333-444455556666"
 
 
@@ -67,7 +67,7 @@ def looked(server: Prometheus, folder: Path) -> dict[str, Any]:
 def answers(
     past: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Of a VictoriaMetrics that allows all, and of one that allows little."""
+    """Answers on a VictoriaMetrics without limits, and on one with low limits."""
     whole, part = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("part")
     with victoria_server(past=past) as one, victoria_server(past=past, flags=[ALLOWED]) as other:
         yield looked(one, whole), looked(other, part)
@@ -77,7 +77,7 @@ def answers(
 def test_a_store_that_allows_few_series_gives_the_same(
     answers: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
-    """What is found, of which devices, and what the probe tells."""
+    """Findings, their devices and the probe's report are equal."""
     whole, part = answers
     assert part["devices"] == whole["devices"] == GPUS
     assert [(each["id"], each["devices"]) for each in part["findings"]] == [
@@ -91,7 +91,7 @@ def test_a_store_that_allows_few_series_gives_the_same(
 
 
 def test_query_too_large_for_any_shard_is_reported() -> None:
-    """Where even two digits of a uuid are too much."""
+    """The error is raised where even two digits of a UUID match too many series."""
     with faulty_store() as faulty:
         faulty.judge = lambda _: refusal(422, "err-mimir-max-series-per-query")
         store = PrometheusStore(StoreSettings(url=faulty.url), sleep=lambda _: None)
@@ -100,7 +100,7 @@ def test_query_too_large_for_any_shard_is_reported() -> None:
 
 
 def test_names_are_asked_for_one_by_one() -> None:
-    """Where all of them at once are too many series."""
+    """This happens where all metrics together have too many series."""
     with faulty_store() as faulty:
 
         def judge(asked: StoreRequest) -> Any:
@@ -115,7 +115,7 @@ def test_names_are_asked_for_one_by_one() -> None:
 
 
 def test_a_span_that_is_too_long_is_asked_by_halves() -> None:
-    """Mimir's length of partial queries: a day of labels comes as four times six hours."""
+    """Mimir limits the length of partial queries: a day of labels is read in four parts."""
     with faulty_store() as faulty:
 
         def judge(asked: StoreRequest) -> Any:

@@ -1,4 +1,4 @@
-"""What a store was asked for is counted, over threads and processes."""
+"""Use of a store is counted, over threads and processes."""
 
 import threading
 from dataclasses import fields
@@ -7,7 +7,7 @@ from rightsizer.fleet.source import StoreUse, StoreUseCounter
 
 
 def test_uses_add_up() -> None:
-    """Each count for itself, as those of several processes do."""
+    """Counts of several processes are summed one by one."""
     one = StoreUse(*range(1, 9))
 
     assert sum((one, one), StoreUse()) == StoreUse(*range(2, 17, 2))
@@ -15,7 +15,7 @@ def test_uses_add_up() -> None:
 
 
 def test_threads_lose_no_count() -> None:
-    """Whatever they add at the same time."""
+    """Concurrent additions are all counted."""
     meter = StoreUseCounter()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Who used what: every known hour of every GPU is in each of the tables once."""
+"""Hours by team: every known hour of every GPU is in each table exactly once."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -49,7 +49,7 @@ def days_of(frame: DayFrame) -> SubjectDays:
 
 
 def row(workload: str, first: int, last: int, share: float, frame: DayFrame) -> HoldingRow:
-    """A workload's part of a device."""
+    """A workload's share of a device."""
     return HoldingRow("GPU-0", "rightsizer", frame.grid, workload, first, last, share)
 
 
@@ -59,14 +59,14 @@ def held(uses: Mapping[UseKey, UseSum]) -> dict[tuple[str, str], float]:
 
 
 def test_a_job_that_ended_has_its_hours() -> None:
-    """Eight hours of a day; what follows is in use by what nothing names."""
+    """It has eight hours of a day; later use has no owner."""
     frame = day_frame(FIRST_DAY)
     uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 7, 1.0, frame)], ALL, OWNERS)
     assert held(uses) == {("physics", "slurm"): 8.0, ("", UNKNOWN): 16.0}
 
 
 def test_time_without_a_holder_is_free_where_the_gpu_was_empty() -> None:
-    """It is wasted, and no one's team has it."""
+    """It is waste, but no team's."""
     frame = day_frame(FIRST_DAY, state=State.IDLE_EMPTY, busy=0.0)
     assert held(uses_of(DEVICE, days_of(frame), (), ALL, OWNERS)) == {("", FREE): 24.0}
 
@@ -83,7 +83,7 @@ def test_those_who_share_a_gpu_have_its_hours_by_their_parts() -> None:
 
 
 def test_only_the_span_that_is_looked_back_over_counts() -> None:
-    """The first half of the day lies before it."""
+    """The first half of the day is before it."""
     frame = day_frame(FIRST_DAY)
     span = (frame.grid.start + 12 * COARSE_STEP, frame.grid.end)
     uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 15, 1.0, frame)], span, OWNERS)
@@ -106,7 +106,7 @@ def test_only_the_span_that_is_looked_back_over_counts() -> None:
 def test_every_table_sums_to_all_hours_of_all_gpus(
     frame: DayFrame, parts: list[tuple[str, int, int, float]]
 ) -> None:
-    """The one who held what, and whatever is known of it."""
+    """This holds for any holders and any known time."""
     rows = [row(key, min(a, b), max(a, b), share, frame) for key, a, b, share in parts]
     days = days_of(frame)
     usage = usage_of(uses_of(DEVICE, days, rows, ALL, OWNERS), MARKET)
@@ -123,12 +123,12 @@ def test_every_table_sums_to_all_hours_of_all_gpus(
 
 
 def cost(row: UseRow) -> float:
-    """Dollars of the hours held."""
+    """Dollars of the held hours."""
     return 0.0 if row.dollars is None else row.dollars.value
 
 
 def test_unknown_cost_and_energy_are_none() -> None:
-    """A board without a price, and a GPU whose energy was not measured."""
+    """The board has no price, or the GPU's energy was not measured."""
     key = UseKey("", "search", "p", "kubernetes", H100)
     known = UseSum(held=2.0, used=1.0, wasted=0.5, joules=3.6e6)
     dark = UseSum(held=1.0, is_measured=False)
@@ -145,7 +145,7 @@ def test_unknown_cost_and_energy_are_none() -> None:
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Two jobs, one after the other, and one on a GPU that is gone by now."""
+    """Two jobs, one after the other, and one on a GPU that has disappeared."""
     past = EstatePast(300)
     board = {"modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n0"}
     past.device(
@@ -167,7 +167,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 @pytest.mark.prometheus
 def test_ended_jobs_and_gpus_that_are_gone_are_counted(document: dict[str, Any]) -> None:
-    """Through the command, of a store with Slurm's accounts."""
+    """The command reads them from a store with Slurm's accounts."""
     teams = {each["team"]: each for each in document["teams"]}
     assert teams["physics"]["held_gpu_hours"] == pytest.approx(22.0, abs=0.3)
     assert teams["chemistry"]["held_gpu_hours"] == pytest.approx(12.0, abs=0.3)
@@ -177,7 +177,7 @@ def test_ended_jobs_and_gpus_that_are_gone_are_counted(document: dict[str, Any])
 
 @pytest.mark.prometheus
 def test_the_answers_tables_sum_to_its_total(document: dict[str, Any]) -> None:
-    """As it is printed."""
+    """This is checked on the printed document."""
     usage = document["usage"]
     for table in (document["teams"], usage["pools"], usage["clusters"], usage["kinds"]):
         for figure in FIGURES:

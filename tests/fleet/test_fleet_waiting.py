@@ -1,4 +1,4 @@
-"""Which pool waiting work waits for: what it says, what runs already, what is large enough."""
+"""Pool of waiting work: stated by it, by running work, or by sufficient size."""
 
 import pytest
 
@@ -35,14 +35,14 @@ WORKLOADS = (SERVICE, TRAINING, OTHER, MORE)
     ],
 )
 def test_the_pool_is_told_by_whatever_is_known(waiting: WaitingWork, expected: str) -> None:
-    """What says it most surely comes first."""
+    """The most certain information decides."""
     (found,) = placed_waiting([waiting], [LARGE, SMALL], WORKLOADS)
     assert found.pool == expected
     assert found.gpus == waiting.gpus
 
 
 def test_work_of_another_pool_is_not_waited_for_here() -> None:
-    """One pending pod says nothing of all the other pools."""
+    """One pending pod concerns only its own pool."""
     here = WaitingWork("ml/next", "large", 4.0, gpus_each=4.0)
     seen = view([LARGE, SMALL], waiting=[here])
     assert waiting_for(seen, LARGE) == (here,)
@@ -57,7 +57,7 @@ def test_work_of_another_pool_is_not_waited_for_here() -> None:
 def test_request_without_a_pool_waits_for_pools_without_room(
     gpus_each: float | None, free: int, may: float
 ) -> None:
-    """It keeps GPUs from being taken away, and is no reason to call a pool short."""
+    """It protects GPUs from removal, but does not make a pool undersized."""
     nodes = dict.fromkeys(SMALL.size_by_node, free)
     tight = pool(
         "tight",

@@ -1,4 +1,4 @@
-"""What advice on pools prints for Kubernetes: it says which file it is of."""
+"""Kubernetes configuration printed for pools names the file that it belongs to."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from rightsizer.owners.registry import scheduler_of
     ids=["scheduler", "mps", "time-slices"],
 )
 def test_a_configuration_says_whose_it_is(instructions: tuple[Instruction, ...]) -> None:
-    """It is no object that someone would apply, and is YAML all the same."""
+    """It is no object to apply, but valid YAML."""
     (only,) = instructions
     assert load_yaml(only.text, "advice").data
     assert homeless(instructions) == []
