@@ -1,4 +1,4 @@
-"""The accounts behind their lock: reports that never change, gauges that stay fresh."""
+"""The accounts behind their lock: immutable reports and fresh gauges."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,21 +24,21 @@ MINUTE: Final = 60 * SECOND
 
 
 def accountant(*policies: Policy) -> AccountingService:
-    """Accounts that are empty, with gauges once a minute."""
+    """Empty accounts, with gauges once a minute."""
     return AccountingService(
         AccountingSettings(), partial(apply_policies, policies=policies), gauges_every=MINUTE
     )
 
 
 def post(service: AccountingService, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
-    """The report that follows from a snapshot."""
+    """The report after a snapshot."""
     return service.post(seen, advice, lambda: AGENT)
 
 
 def minutes(
     service: AccountingService, device: Device, count: int, wall_time: Nanoseconds | None = None
 ) -> Report:
-    """Post a training GPU once a minute; the last report."""
+    """Post a training GPU once a minute; return the last report."""
     for minute in range(count):
         wall = None if wall_time is None else wall_time + minute * MINUTE
         report = post(
@@ -51,12 +51,12 @@ def minutes(
 
 
 def test_there_is_no_report_before_the_first_snapshot() -> None:
-    """The one who asks early is told so, not shown an empty node."""
+    """A caller gets an explanation instead of an empty node."""
     assert accountant().latest() is None
 
 
 def test_every_snapshot_gives_a_newer_report() -> None:
-    """Outputs cache by the generation."""
+    """Outputs cache by generation."""
     service, device = accountant(), gpu()
     first = post(service, snapshot(0, [device], {device: TRAINING}))
     second = post(service, snapshot(1, [device], {device: TRAINING}))
@@ -80,7 +80,7 @@ def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
 
 
 def test_a_device_that_is_down_shows_nothing_of_before() -> None:
-    """Its last sample keeps its own time, so that its age can be seen."""
+    """Its last sample keeps its own time, so that its age is visible."""
     service, device = accountant(), gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     post(service, snapshot(1, [device], {device: TRAINING}))
@@ -104,7 +104,7 @@ def test_a_device_that_is_down_shows_nothing_of_before() -> None:
 
 
 def test_gauges_and_strip_are_made_once_in_a_while() -> None:
-    """A report between two makings shows those of before."""
+    """Reports in between show the previous ones."""
     service, device = accountant(), gpu()
     early = post(service, snapshot(0, [device], {device: TRAINING})).devices[0]
     between = post(service, snapshot(59, [device], {device: TRAINING})).devices[0]
@@ -116,7 +116,7 @@ def test_gauges_and_strip_are_made_once_in_a_while() -> None:
 
 
 def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
-    """An hour's step back would otherwise be an hour of old gauges."""
+    """Otherwise a step back by an hour would mean an hour of old gauges."""
     service, device = accountant(), gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     hour_back = EPOCH - 60 * MINUTE
@@ -127,7 +127,7 @@ def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
 
 
 def test_a_parent_with_instances_has_no_gauges() -> None:
-    """Its instances do, and nothing is counted twice."""
+    """Its instances have gauges, so nothing is counted twice."""
     service, parent = accountant(), gpu(has_mig_instances=True)
     (found,) = post(service, snapshot(0, [parent], {parent: TRAINING})).devices
 
@@ -136,7 +136,7 @@ def test_a_parent_with_instances_has_no_gauges() -> None:
 
 
 def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
-    """It still draws power and gets warm; what it did before it was cut is told no more."""
+    """It still draws power and has a temperature; its state before the cut is not shown."""
     service, device = accountant(), gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     parent = replace(device, has_mig_instances=True)
@@ -148,7 +148,7 @@ def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
 
 
 def test_policies_reach_the_accounts() -> None:
-    """What rules judge is what operators said."""
+    """Rules judge with the policies applied."""
     standby = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
     service, device = accountant(standby), gpu()
     for at in range(2):
@@ -162,7 +162,7 @@ def test_policies_reach_the_accounts() -> None:
 
 
 def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> None:
-    """What runs is saved again at each flush, so that a crash loses little."""
+    """Running windows are saved again at each flush, so that a crash loses little."""
     service, device = accountant(), gpu()
     minutes(service, device, 8)
     closed, running, devices = service.take_windows()
@@ -176,7 +176,7 @@ def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> Non
 
 
 def test_accounts_are_restored_from_saved_windows() -> None:
-    """After a restart the rules judge what they judged before."""
+    """After a restart the rules judge the same data."""
     before, device = accountant(), gpu()
     minutes(before, device, 31)
     closed, running, devices = before.take_windows()
@@ -193,7 +193,7 @@ def test_accounts_are_restored_from_saved_windows() -> None:
 
 
 def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
-    """Five minutes of what is too old by the end are left out at once, and nothing else changes."""
+    """Five-minute windows that would be too old by the end are skipped; all else is equal."""
     device, days = gpu(), 5
     now = EPOCH + days * 24 * 60 * MINUTE
     found = []
@@ -213,7 +213,7 @@ def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
 
 
 def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
-    """A demonstration's past is not worth a disk, and a counter begins with its process."""
+    """A demonstration's past is not written to disk, and counters begin with the process."""
     service, device = accountant(), gpu()
     service.remember(
         snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)

@@ -36,7 +36,7 @@ def live(
     readings: Mapping[Device, Signals],
     holders: Mapping[Device, Workload] | None = None,
 ) -> None:
-    """The same readings of the same devices at some times."""
+    """The same readings of the same devices at the given times."""
     for at in seconds:
         accounts.post(
             snapshot(at, tuple(readings), readings, interval_seconds=10.0, holders=holders)
@@ -44,12 +44,12 @@ def live(
 
 
 def ticks(start: int, end: int, step: int = 10) -> list[int]:
-    """Times from one second to another."""
+    """Times in steps of one second."""
     return list(range(start, end + 1, step))
 
 
 def test_accounts_of_a_device_agree() -> None:
-    """Counters, the whole, the day and the strip tell of the same seconds."""
+    """Counters, totals, the day and the strip agree on the same seconds."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 1000), {GPU: HELD})
     live(accounts, ticks(1010, 3000), {GPU: TRAINING})
@@ -67,7 +67,7 @@ def test_accounts_of_a_device_agree() -> None:
 
 
 def test_closed_windows_are_handed_over_once() -> None:
-    """What a history was given is not given again; what still runs is apart."""
+    """Windows given to a history are not given again; the running window is separate."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 700), {GPU: HELD})
     closed = accounts.drain_closed()
@@ -81,7 +81,7 @@ def test_closed_windows_are_handed_over_once() -> None:
 
 
 def test_gauges_of_three_windows() -> None:
-    """A day, a week, and what is needed now; memory counts by the most of the week."""
+    """Gauges cover a day, a week and the current need; memory counts by its weekly maximum."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 7200), {GPU: TRAINING}, {GPU: JOB})
     found = accounts.provisioning(GPU.uuid)
@@ -93,7 +93,7 @@ def test_gauges_of_three_windows() -> None:
 
 
 def test_current_demand_fades_and_current_memory_does_not() -> None:
-    """Three busy hours four days ago count in the week; their memory may be needed again."""
+    """Three busy hours four days ago count for the week; their memory may be needed again."""
     peak = {**TRAINING, Signal.SM_ACTIVE: 1.0, Signal.MEMORY_USED_BYTES: 72 * GIBIBYTE}
     calm = {**TRAINING, Signal.SM_ACTIVE: 0.6, Signal.MEMORY_USED_BYTES: 8 * GIBIBYTE}
     accounts = NodeAccounts()
@@ -112,7 +112,7 @@ def test_current_demand_fades_and_current_memory_does_not() -> None:
 
 
 def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
-    """A small guest does not take over the advice."""
+    """A small co-tenant does not take over the recommendation."""
     accounts = NodeAccounts()
     shared = (Holding(NEXT, 0.2), Holding(JOB, 0.7))
     for at in ticks(0, 100):
@@ -123,7 +123,7 @@ def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
 
 
 def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
-    """One reading is no time yet."""
+    """A single reading spans no time."""
     accounts = NodeAccounts()
     live(accounts, [0], {GPU: HELD})
     assert accounts.device(GPU.uuid).last is None
@@ -133,7 +133,7 @@ def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
 
 
 def test_case_is_all_that_a_workload_holds() -> None:
-    """Its devices together; a device that no one holds stands for itself."""
+    """A workload's devices form one case; a device without a holder is a case of its own."""
     devices = tuple(gpu(index) for index in range(4))
     holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
     accounts = NodeAccounts()
@@ -151,7 +151,7 @@ def test_case_is_all_that_a_workload_holds() -> None:
 
 
 def test_parent_of_mig_instances_is_no_case() -> None:
-    """Its instances are."""
+    """Its instances are cases."""
     parent = gpu(0, has_mig_instances=True)
     instance = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
     accounts = NodeAccounts()
@@ -160,7 +160,7 @@ def test_parent_of_mig_instances_is_no_case() -> None:
 
 
 def test_evidence_begins_when_the_holder_took_the_device() -> None:
-    """A job is not told of what the one before it did."""
+    """A job is not judged by its predecessor's activity."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(3610, 5400), {GPU: TRAINING}, {GPU: NEXT})
@@ -172,7 +172,7 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
 
 
 def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
-    """A device that is held by no one known is still held; one that stays empty is no one's."""
+    """A device with an unknown holder is still held; one that stays empty has no holder."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
@@ -184,7 +184,7 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
 
 
 def test_a_device_at_work_is_not_empty_meanwhile() -> None:
-    """Two empty moments far apart are no departure, the one who worked in between."""
+    """Two empty moments far apart, with work in between, are no departure."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: EMPTY})
@@ -194,7 +194,7 @@ def test_a_device_at_work_is_not_empty_meanwhile() -> None:
 
 
 def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
-    """No one took a device in the future."""
+    """A clock set back does not put the start of holding into the future."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 600), {GPU: HELD}, {GPU: JOB})
     for at in ticks(610, 1200):
@@ -213,7 +213,7 @@ def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
 
 
 def test_restart_of_the_holder_is_no_new_holder() -> None:
-    """A service that is away for minutes keeps its evidence; another workload brings its own."""
+    """A service away for minutes keeps its evidence; another workload starts with its own."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     live(accounts, ticks(3610, 3900), {GPU: EMPTY})
@@ -223,7 +223,7 @@ def test_restart_of_the_holder_is_no_new_holder() -> None:
 
 
 def test_need_begins_with_the_holder() -> None:
-    """What the former holder asked for is not what this one needs."""
+    """The demand of the former holder does not count."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     (before,) = accounts.snapshot(EPOCH + 3600 * SECOND).cases(HOUR)
@@ -234,7 +234,7 @@ def test_need_begins_with_the_holder() -> None:
 
 
 def test_allocator_of_the_holder_decides_on_memory() -> None:
-    """The case is judged by what is known of its workload."""
+    """A case is judged by what is known about its workload."""
     full = {**TRAINING, Signal.MEMORY_USED_BYTES: 76 * GIBIBYTE}
     serving = workload(allocator=Allocator.PREALLOCATING)
     for holder, is_preallocated in ((JOB, False), (serving, True)):
@@ -245,7 +245,7 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
 
 
 def test_restart_changes_no_case() -> None:
-    """Windows, devices and holders that went through a history are judged as before."""
+    """Windows, devices and holders restored from a history are judged as before."""
     steady, before = NodeAccounts(), NodeAccounts()
     for accounts in (steady, before):
         live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
@@ -266,7 +266,7 @@ def test_restart_changes_no_case() -> None:
 
 
 def test_driver_that_is_late_costs_no_history() -> None:
-    """Restored windows wait for their devices; snapshots without any throw nothing away."""
+    """Restored windows wait for their devices; snapshots without devices discard nothing."""
     before, after = NodeAccounts(), NodeAccounts()
     live(before, ticks(0, 7200), {GPU: HELD})
     for window in before.drain_closed():
@@ -279,7 +279,7 @@ def test_driver_that_is_late_costs_no_history() -> None:
 
 
 def test_devices_that_come_and_go_do_not_pile_up() -> None:
-    """A hundred thousand MIG instances of a year leave only the latest few."""
+    """Of a year's hundred thousand MIG instances only the latest few remain."""
     accounts = NodeAccounts()
     for number in range(500):
         device = gpu(0, uuid=f"MIG-{number}")

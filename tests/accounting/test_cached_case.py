@@ -1,4 +1,4 @@
-"""A case of kept days sums up its windows when a rule looks at them, and only then."""
+"""A case of stored days sums up its windows only when a rule reads them."""
 
 from dataclasses import replace
 from functools import cache
@@ -13,7 +13,7 @@ GIVEN = case([window({State.PRODUCTIVE: 1.0})])
 
 
 class Counted:
-    """Makes what a case has, and counts how often."""
+    """Makes the parts of a case, and counts how often."""
 
     def __init__(self) -> None:
         self.windows, self.provisioning = 0, 0
@@ -44,7 +44,7 @@ def test_nothing_is_summed_up_before_somebody_looks() -> None:
 
 
 def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
-    """It is summed up once for both."""
+    """The sum is computed once for both."""
     counted = Counted()
     on_node = counted.case.on(Node())
     for each in (counted.case, on_node, on_node):
@@ -56,7 +56,7 @@ def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
 
 
 def test_it_has_all_that_a_case_has() -> None:
-    """Every field, so that no rule can tell the difference."""
+    """It has every field, so that rules cannot tell the difference."""
     found = Counted().case
     as_any = Case(
         found.key, found.workload, found.devices, found.windows, found.provisioning, found.past

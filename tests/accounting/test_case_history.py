@@ -1,4 +1,4 @@
-"""What a case tells beyond its windows: its workload, its shape, its trend, its sample size."""
+"""A case's data beyond its windows: workload, shape, trend and sample size."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ DAYS: Final = 10
 
 
 def working(busy: float, memory_bytes: float = 20 * GIBIBYTE) -> Signals:
-    """A device that works for some of the time, with profiling."""
+    """A device that is active for some of the time, with profiling."""
     return {
         **HELD,
         Signal.GPU_BUSY: busy,
@@ -52,7 +52,7 @@ def live(
 
 
 def day_and_night(at: int) -> Mapping[Device, Signals]:
-    """Two devices that work from 8 to 18, with more memory in use every day."""
+    """Two devices active from 8 to 18, with memory use growing every day."""
     busy = 0.8 if 96 <= at % 288 < 216 else 0.0
     values = working(busy, (20 + at / 288) * GIBIBYTE)
     return {GPU: values, PEER: values}
@@ -74,7 +74,7 @@ def two_days(lived: NodeAccounts) -> Case:
 
 
 def test_workload_is_summed_over_its_devices(two_days: Case) -> None:
-    """The window of the workload holds what those of its devices hold."""
+    """The workload's window is the sum of its devices' windows."""
     found = two_days.workload_window
     assert found is not None
     assert found.known == sum(window.known for window in two_days.windows) == 4 * DAY
@@ -84,7 +84,7 @@ def test_workload_is_summed_over_its_devices(two_days: Case) -> None:
 
 
 def test_shape_is_of_all_that_is_remembered(two_days: Case) -> None:
-    """Ten days tell of the day's cycle, though the case is about two."""
+    """The daily cycle comes from ten days, although the case covers two."""
     found = two_days.shape()
     assert found is not None
     assert found.is_daily
@@ -95,7 +95,7 @@ def test_shape_is_of_all_that_is_remembered(two_days: Case) -> None:
 
 
 def test_memory_trend_is_of_its_daily_peaks(two_days: Case) -> None:
-    """A GiB a day on each of two devices."""
+    """Memory grows by one GiB a day on each of two devices."""
     found = two_days.trend(Measure.MEMORY_BYTES)
     assert found is not None
     assert found.slope_per_day == pytest.approx(2 * GIBIBYTE, rel=0.01)
@@ -106,12 +106,12 @@ def test_memory_trend_is_of_its_daily_peaks(two_days: Case) -> None:
 
 
 def test_blocks_of_two_days_are_worth_few(two_days: Case) -> None:
-    """What is alike for ten hours is no ten hours of evidence."""
+    """Ten hours of similar load are not ten hours of evidence."""
     assert 1 <= two_days.effective_samples() < 30
 
 
 def test_peaks_beyond_a_capacity(two_days: Case) -> None:
-    """Of the device that goes beyond it most often; of all together in devices' worth."""
+    """Per device, of the one that exceeds it most often; together, in devices' worth."""
     share = 10 / 24
     of_one, of_both = (
         two_days.exceedance(Measure.COMPUTE, 0.3),
@@ -129,7 +129,7 @@ def test_peaks_beyond_a_capacity(two_days: Case) -> None:
 
 
 def test_device_without_a_holder_has_a_past_too() -> None:
-    """Its own, from when on no one held it."""
+    """It is the device's own past since nobody held it."""
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
@@ -143,7 +143,7 @@ def test_device_without_a_holder_has_a_past_too() -> None:
 
 
 def test_workload_that_moved_keeps_its_past() -> None:
-    """Its devices' windows begin with the move, its own do not."""
+    """The devices' windows begin with the move, the workload's do not."""
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 49), lambda _: {PEER: working(0.8)})
@@ -155,7 +155,7 @@ def test_workload_that_moved_keeps_its_past() -> None:
 
 
 def test_restart_keeps_the_past(lived: NodeAccounts) -> None:
-    """Through the bytes of a history."""
+    """It is restored from the bytes of a history."""
     after = NodeAccounts()
     for known in lived.device_records():
         after.restore_record(known)
@@ -170,7 +170,7 @@ def test_restart_keeps_the_past(lived: NodeAccounts) -> None:
 
 
 def test_history_of_former_times_has_windows_but_no_past() -> None:
-    """Cases of it are judged by their windows; what cannot be told is not made up."""
+    """Its cases are judged by their windows; missing values stay missing."""
     before = NodeAccounts()
     live(before, range(6), day_and_night)
     after = NodeAccounts()
@@ -187,7 +187,7 @@ def test_history_of_former_times_has_windows_but_no_past() -> None:
 
 
 def test_case_without_a_past_says_so() -> None:
-    """As those that are made by hand."""
+    """Cases built by hand are an example."""
     found = case_by_hand([window_by_hand({State.PRODUCTIVE: 1})])
     assert (found.shape(), found.trend(), found.workload_window) == (None, None, None)
     assert found.effective_samples() == 0.0
@@ -206,7 +206,7 @@ def test_everything_posted_has_blocks_too() -> None:
 
 
 def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
-    """Sampling goes on while a rule judges."""
+    """Sampling continues while a rule judges."""
     accounts = NodeAccounts()
     live(accounts, range(6), day_and_night)
     now = EPOCH + 6 * HOUR
@@ -226,7 +226,7 @@ def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
 def test_a_look_shared_by_all_spans_answers_each_as_a_look_of_its_own(
     holder: Workload | None,
 ) -> None:
-    """What is read once for several spans is not mixed up among them, in whatever order."""
+    """Values read once for several spans are not mixed up, in any order."""
     accounts = NodeAccounts()
     live(accounts, range(24 * 3), day_and_night, holder)
     now = EPOCH + 3 * DAY

@@ -1,4 +1,4 @@
-"""The table of states, line by line, at and around each threshold."""
+"""The table of states, row by row, at and around each threshold."""
 
 import math
 from typing import Final
@@ -23,7 +23,7 @@ FP32: Final = Signal.FP32_ACTIVE
 TOTAL: Final = 80 * 2.0**30
 
 WORKING: Final = {BUSY: 0.9, POWER: 0.6, SM: 0.6, TENSOR: 0.3, FP32: 0.1, DRAM: 0.3}
-"""Limited by nothing, on the profiling tier."""
+"""Working without a limit, on the profiling tier."""
 STALLED: Final = {BUSY: 0.95, POWER: 0.1, SM: 0.1, TENSOR: 0.0, FP32: 0.0, DRAM: 0.01}
 SPINNING: Final = {BUSY: 0.99, POWER: 0.1}
 QUIET: Final = {BUSY: 0.0, POWER: 0.0, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED: 0.001}
@@ -31,7 +31,7 @@ GAPS: Final = {BUSY: 0.4, POWER: 0.4}
 
 
 def below(value: float) -> float:
-    """The nearest number under a threshold."""
+    """The largest number below a threshold."""
     return math.nextafter(value, 0.0)
 
 
@@ -43,9 +43,9 @@ def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> StateMa
 
 
 CASES: Final = [
-    # Each line: a set of signals, what is different about it, the state.
+    # Each row: a set of signals, the changes to it, the expected state.
     (WORKING, {}, State.PRODUCTIVE),
-    # Hidden stall with counters: all of its conditions are needed.
+    # Hidden stall with counters: all conditions are required.
     (STALLED, {}, State.HIDDEN_STALL),
     (STALLED, {BUSY: 0.8}, State.HIDDEN_STALL),
     (STALLED, {BUSY: below(0.8)}, State.LAUNCH_BOUND),
@@ -56,13 +56,13 @@ CASES: Final = [
     (STALLED, {FP32: 0.02}, State.LAUNCH_BOUND),
     (STALLED, {DRAM: below(0.05)}, State.HIDDEN_STALL),
     (STALLED, {DRAM: 0.05}, State.LAUNCH_BOUND),
-    # PCIe: a direction at the link's limit while no pipe works.
+    # PCIe: one direction at the link's limit while no pipe is active.
     (WORKING, {Signal.PCIE_RECEIVE: 0.6, TENSOR: below(0.3)}, State.PCIE_BOUND),
     (WORKING, {Signal.PCIE_TRANSMIT: 0.6, TENSOR: 0.1}, State.PCIE_BOUND),
     (WORKING, {Signal.PCIE_RECEIVE: below(0.6), TENSOR: 0.1}, State.PRODUCTIVE),
     (WORKING, {Signal.PCIE_RECEIVE: 0.9, TENSOR: 0.3}, State.PRODUCTIVE),
     (GAPS, {Signal.PCIE_RECEIVE: 0.7}, State.PCIE_BOUND),
-    # Memory bandwidth: at its limit, or high where no pipe is.
+    # Memory bandwidth: at its limit, or high while no pipe is high.
     (WORKING, {DRAM: 0.65, TENSOR: 0.9}, State.MEMORY_BANDWIDTH_BOUND),
     (WORKING, {DRAM: below(0.65), TENSOR: 0.5}, State.COMPUTE_BOUND),
     (WORKING, {DRAM: 0.5}, State.MEMORY_BANDWIDTH_BOUND),
@@ -73,7 +73,7 @@ CASES: Final = [
     (WORKING, {Signal.FP64_ACTIVE: 0.5}, State.COMPUTE_BOUND),
     (WORKING, {Signal.FP16_ACTIVE: 0.5}, State.COMPUTE_BOUND),
     (WORKING, {SM: 1.0}, State.PRODUCTIVE),
-    # Launches: busy with little of the GPU at work.
+    # Launches: busy with little of the GPU active.
     (WORKING, {SM: below(0.25)}, State.LAUNCH_BOUND),
     (WORKING, {SM: 0.25}, State.PRODUCTIVE),
     (WORKING, {SM: 0.1, BUSY: 0.5}, State.LAUNCH_BOUND),
@@ -81,12 +81,12 @@ CASES: Final = [
     # Gaps between large kernels are not small kernels.
     (WORKING, {SM: 0.2201, BUSY: 0.55}, State.PRODUCTIVE),
     (WORKING, {SM: 0.2199, BUSY: 0.55}, State.LAUNCH_BOUND),
-    # A media engine at work is no stall, and fills the gaps.
+    # An active media engine is no stall, and fills the gaps.
     (STALLED, {Signal.ENCODER: 0.05}, State.LAUNCH_BOUND),
     (STALLED, {Signal.DECODER: below(0.05)}, State.HIDDEN_STALL),
     (GAPS, {Signal.IO_PRESSURE: 0.5, Signal.ENCODER: 0.7}, State.PRODUCTIVE),
     (GAPS, {Signal.IO_PRESSURE: 0.5, Signal.ENCODER: below(0.7)}, State.STORAGE_BOUND),
-    # Gaps that the host explains.
+    # Gaps explained by the host.
     (GAPS, {Signal.IO_PRESSURE: 0.2}, State.STORAGE_BOUND),
     (GAPS, {Signal.IO_PRESSURE: below(0.2)}, State.PRODUCTIVE),
     (GAPS, {Signal.IO_PRESSURE: 0.5, BUSY: 0.7}, State.PRODUCTIVE),
@@ -97,7 +97,7 @@ CASES: Final = [
     (GAPS, {Signal.CPU: 1.0, BUSY: 0.7}, State.PRODUCTIVE),
     (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU_PRESSURE: 0.3}, State.STORAGE_BOUND),
     (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU: 1.0}, State.HOST_BOUND),
-    # Basic: without power nothing more than busy or idle can be told.
+    # Basic tier: without power only busy and idle can be told apart.
     ({BUSY: 1.0}, {}, State.PRODUCTIVE),
     ({BUSY: 0.4}, {Signal.IO_PRESSURE: 0.5}, State.STORAGE_BOUND),
     ({BUSY: 0.0}, {}, State.IDLE_HELD),
@@ -106,7 +106,7 @@ CASES: Final = [
 
 @pytest.mark.parametrize(("base", "change", "state"), CASES)
 def test_state(base: dict[Signal, float], change: dict[Signal, float], state: State) -> None:
-    """The first line of the table that fits, at each threshold and a hair below it."""
+    """The first matching row decides, at each threshold and just below it."""
     assert judge(base | change).state is state
 
 
@@ -128,7 +128,7 @@ def test_stall_without_counters_needs_a_witness(
     peer_stalls: bool,  # noqa: FBT001 - a case.
     state: State,
 ) -> None:
-    """A GPU alone must be busy all the time; a second one of the workload lends certainty."""
+    """A single GPU must be busy all the time; a second one of the workload adds certainty."""
     verdict = judge({BUSY: busy, POWER: power}, peer_stalls=peer_stalls)
     assert verdict.state is state
 
@@ -147,12 +147,12 @@ def test_witness_of_a_stall_is_busy_at_low_power(
     signals: dict[Signal, float],
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """What a second GPU of the workload must show, both of it read."""
+    """The second GPU of the workload must be busy at low power, both of them read."""
     assert looks_stalled(StateEvidence(signals), ClassificationSettings()) == expected
 
 
 def test_possible_stall_is_productive_with_both_hypotheses() -> None:
-    """0.9 busy at low power: no one is accused, and the suspicion is kept."""
+    """At 0.9 busy and low power, both hypotheses are kept and none is asserted."""
     verdict = judge({BUSY: 0.9, POWER: 0.1})
     assert verdict.state is State.PRODUCTIVE
     assert verdict.second_cause is State.HIDDEN_STALL
@@ -166,12 +166,12 @@ def test_possible_stall_is_productive_with_both_hypotheses() -> None:
     ],
 )
 def test_decoding_at_low_clocks_is_no_stall(signals: dict[Signal, float]) -> None:
-    """Busy at low power while memory streams is work, with or without counters."""
+    """Busy at low power with memory streaming is work, with or without counters."""
     assert judge(signals).state is not State.HIDDEN_STALL
 
 
 def test_stall_is_not_claimed_without_power() -> None:
-    """A MIG instance has no power of its own: no pipe at work may be integer arithmetic."""
+    """A MIG instance has no power of its own: inactive pipes may mean integer arithmetic."""
     signals = {signal: value for signal, value in STALLED.items() if signal is not POWER}
     assert judge(signals | {SM: 0.9}).state is State.PRODUCTIVE
 
@@ -186,12 +186,12 @@ def test_stall_is_not_claimed_without_power() -> None:
         ({Signal.PROCESS_COUNT: 1.0}, State.IDLE_HELD),
         ({Signal.MEMORY_USED: 0.01}, State.IDLE_HELD),
         ({Signal.MEMORY_USED: below(0.01)}, State.IDLE_EMPTY),
-        # The engines that are no compute count as well.
+        # Engines other than compute count as well.
         ({Signal.DECODER: 0.05}, State.PRODUCTIVE),
         ({Signal.ENCODER: 0.01}, State.PRODUCTIVE),
         ({Signal.JPEG: 0.5}, State.PRODUCTIVE),
         ({Signal.OFA: 0.5}, State.PRODUCTIVE),
-        # So do the SMs, and traffic above the counters' noise.
+        # So do SMs, and traffic above the counters' noise.
         ({SM: 0.005}, State.PRODUCTIVE),
         ({SM: below(0.005)}, State.IDLE_EMPTY),
         ({DRAM: 0.05}, State.PRODUCTIVE),
@@ -201,7 +201,7 @@ def test_stall_is_not_claimed_without_power() -> None:
         # The memory controller's share is relative to its clock: at idle it is noise.
         ({Signal.MEMORY_CONTROLLER_BUSY: 0.3}, State.IDLE_EMPTY),
         ({Signal.MEMORY_CONTROLLER_BUSY: 0.32, Signal.MEMORY_CLOCK_HERTZ: 405e6}, State.IDLE_EMPTY),
-        # Power wavers; but half of it and more is not drawn by doing nothing.
+        # Power varies at rest, but not up to half of the limit.
         ({POWER: below(0.5)}, State.IDLE_EMPTY),
         ({POWER: 0.5}, State.UNKNOWN),
         ({POWER: 0.5, SM: 0.0, TENSOR: 0.0, DRAM: 0.0}, State.UNKNOWN),
@@ -210,12 +210,12 @@ def test_stall_is_not_claimed_without_power() -> None:
     ],
 )
 def test_idle_needs_every_witness_at_rest(change: dict[Signal, float], state: State) -> None:
-    """A device that does anything at all is not idle; who holds it decides which idle it is."""
+    """A device with any activity is not idle; its holder decides which kind of idle it is."""
     assert judge(QUIET | change).state is state
 
 
 def test_small_device_is_empty_below_half_a_gibibyte() -> None:
-    """On a slice of 10 GiB, 1% would be less than a context's leftovers."""
+    """On a slice of 10 GiB, 1% would be less than the leftovers of a context."""
     signals = QUIET | {Signal.MEMORY_USED: 0.04}
     settings = ClassificationSettings()
     small = StateEvidence(signals, 10 * 2.0**30)
@@ -248,7 +248,7 @@ def test_emptiness_must_be_seen(missing: tuple[Signal, ...], state: State) -> No
     ],
 )
 def test_device_whose_compute_nobody_sees_is_unknown(signals: dict[Signal, float]) -> None:
-    """One pipe at rest does not make a GPU idle; unknown is never idle."""
+    """One inactive pipe does not make a GPU idle; unknown is never idle."""
     assert judge(signals).state is State.UNKNOWN
 
 

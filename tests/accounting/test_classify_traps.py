@@ -1,4 +1,4 @@
-"""Readings that mislead: what real boards show, and what must not be made of it."""
+"""Misleading readings of real boards, and conclusions that must not be drawn from them."""
 
 import math
 from typing import Final
@@ -24,7 +24,7 @@ QUIET: Final = {BUSY: 0.0, POWER: 0.0, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_
 
 
 def below(value: float) -> float:
-    """The nearest number under a threshold."""
+    """The largest number below a threshold."""
     return math.nextafter(value, 0.0)
 
 
@@ -37,7 +37,7 @@ def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> StateMat
 @pytest.mark.parametrize(
     ("power", "clock_ratio", "state"),
     [
-        # Spinning at the highest clock, at half of it, and work at half of it.
+        # Spinning at the maximum clock, at half of it, and work at half of it.
         (0.13, 1.0, State.HIDDEN_STALL),
         (0.07, 0.45, State.HIDDEN_STALL),
         (0.23, 0.45, State.PRODUCTIVE),
@@ -48,7 +48,7 @@ def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> StateMat
 def test_low_clocks_draw_little_for_work_as_well(
     power: float, clock_ratio: float, state: State
 ) -> None:
-    """Where power alone tells a stall, it is measured by what the clock allows."""
+    """When power alone indicates a stall, it is compared with what the clock allows."""
     assert judge({BUSY: 1.0, POWER: power}, clock_ratio=clock_ratio).state is state
     assert judge(STALLED | {POWER: below(0.25)}, clock_ratio=clock_ratio).state is (
         State.HIDDEN_STALL
@@ -65,7 +65,7 @@ def test_memory_controller_counts_at_the_clock_that_runs() -> None:
 
 
 FILLER: Final = {BUSY: 1.0, POWER: 0.12, SM: 0.02, FP32: 0.008, TENSOR: 0.0, DRAM: 0.001}
-"""A loop on two SMs, so that no one takes the GPU away."""
+"""A loop on two SMs that keeps the GPU from being reclaimed."""
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ FILLER: Final = {BUSY: 1.0, POWER: 0.12, SM: 0.02, FP32: 0.008, TENSOR: 0.0, DRA
     [
         (FILLER, State.HIDDEN_STALL, 0.76),
         ({BUSY: 1.0, POWER: 0.12}, State.HIDDEN_STALL, 0.76),
-        # Who has neither power nor counters cannot tell, and does not pretend to be sure.
+        # With neither power nor counters the state is uncertain, and the score says so.
         ({BUSY: 1.0}, State.PRODUCTIVE, 0.5),
         ({BUSY: 0.4}, State.PRODUCTIVE, 0.75),
     ],
@@ -81,21 +81,21 @@ FILLER: Final = {BUSY: 1.0, POWER: 0.12, SM: 0.02, FP32: 0.008, TENSOR: 0.0, DRA
 def test_busy_without_work_on_each_tier(
     signals: dict[Signal, float], state: State, score: float
 ) -> None:
-    """The same clearness gets the same score, whichever the witnesses are."""
+    """Equally clear evidence gets the same score, whichever the signals."""
     verdict = judge(signals)
     assert verdict.state is state
     assert verdict.score == pytest.approx(score)
 
 
 def test_woken_gpu_is_unknown() -> None:
-    """An L40S without persistence reads 100% and 145 W at first, with no process and 0 MiB."""
+    """An L40S without persistence first reads 100% and 145 W, with no process and 0 MiB."""
     woken = {BUSY: 1.0, POWER: 0.35, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
     assert judge(woken).state is State.UNKNOWN
     del woken[Signal.PROCESS_COUNT]
     assert judge(woken).state is State.UNKNOWN
     ratio = {BUSY: 1.0, POWER: 0.35, Signal.MEMORY_USED: 0.0}
     assert judge(ratio).state is State.UNKNOWN
-    # A log of utilization and memory alone may have read the memory just before.
+    # A log of only utilization and memory may have read the memory just before.
     assert judge({BUSY: 1.0, Signal.MEMORY_USED: 0.0}).state is State.PRODUCTIVE
 
 
@@ -110,13 +110,13 @@ def test_woken_gpu_is_unknown() -> None:
     ],
 )
 def test_busy_gpu_is_believed_where_anything_bears_it_out(change: dict[Signal, float]) -> None:
-    """A process, memory for a program, or counters that no waking driver moves."""
+    """A process, memory of a program or counters that a waking driver does not move confirm it."""
     signals = {BUSY: 0.9, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
     assert judge(signals | change).state is not State.UNKNOWN
 
 
 def test_loading_weights_is_no_idleness() -> None:
-    """In the first minutes of a job data comes in while no kernel runs."""
+    """In a job's first minutes data is copied in while no kernel runs."""
     held = QUIET | {Signal.PROCESS_COUNT: 1.0, Signal.MEMORY_USED: 0.3}
     loading = held | {Signal.PCIE_RECEIVE: 0.2}
     assert judge(loading).state is State.PRODUCTIVE
@@ -135,7 +135,7 @@ def test_loading_weights_is_no_idleness() -> None:
 def test_held_gpu_at_rest_says_what_it_may_wait_for(
     pressure: dict[Signal, float], cause: State | None
 ) -> None:
-    """A rank that tokenizes on the host rests; an empty GPU waits for no one."""
+    """A rank that tokenizes on the host leaves its GPU idle; an empty GPU waits for nothing."""
     held = QUIET | {Signal.PROCESS_COUNT: 1.0} | pressure
     assert (judge(held).state, judge(held).second_cause) == (State.IDLE_HELD, cause)
     assert judge(QUIET | pressure).second_cause is None
@@ -149,7 +149,7 @@ def test_encoding_alone_is_work() -> None:
 
 
 def test_idle_h100_is_idle() -> None:
-    """69.85 W at 345 MHz in P0 with the link at its highest generation, and the idle bit set."""
+    """69.85 W at 345 MHz in P0, with the link at its highest generation and the idle bit set."""
     idle = QUIET | {
         POWER: 0.0,
         Signal.PERFORMANCE_STATE: 0.0,
@@ -160,20 +160,20 @@ def test_idle_h100_is_idle() -> None:
 
 
 def test_preallocated_memory_is_neither_work_nor_need() -> None:
-    """Nine tenths of the memory, held by a server that has nothing to do."""
+    """A server without requests holds nine tenths of the memory."""
     held = QUIET | {Signal.MEMORY_USED: 0.9, Signal.PROCESS_COUNT: 1.0}
     assert judge(held).state is State.IDLE_HELD
 
 
 def test_instance_whose_activity_nobody_reads_is_unknown() -> None:
-    """NVML alone reads memory and processes of a MIG instance; that is no idleness."""
+    """NVML reads only memory and processes of a MIG instance; that is no idleness."""
     blind = {Signal.MEMORY_USED: 0.0, Signal.PROCESS_COUNT: 0.0}
     assert judge(blind).state is State.UNKNOWN
     assert judge(blind | {Signal.PROCESS_COUNT: 1.0}).state is State.UNKNOWN
 
 
 def test_a_stall_that_cannot_be_excluded_is_no_launch_bound() -> None:
-    """A kernel that spins covers few SMs too; without the power nothing tells them apart."""
+    """A spinning kernel covers few SMs too; without power the two look alike."""
     spinning = {
         Signal.GPU_BUSY: 1.0,
         Signal.SM_ACTIVE: 0.12,
@@ -187,7 +187,7 @@ def test_a_stall_that_cannot_be_excluded_is_no_launch_bound() -> None:
 
 
 def test_traffic_limits_where_the_tensor_cores_are_read() -> None:
-    """Most work goes to them: half of the traffic says nothing where they are not seen."""
+    """Tensor cores do most work: unless they are read, half the maximum traffic proves nothing."""
     traffic = {
         Signal.GPU_BUSY: 1.0,
         Signal.SM_ACTIVE: 0.9,

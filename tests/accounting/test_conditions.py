@@ -1,4 +1,4 @@
-"""What may hold beside any state."""
+"""Conditions that may hold beside any state."""
 
 import math
 from typing import Any, Final
@@ -23,14 +23,14 @@ UNUSED_TENSOR: Final = {Signal.SM_ACTIVE: 0.5, Signal.FP32_ACTIVE: 0.2, Signal.T
 
 
 def below(value: float) -> float:
-    """The nearest number under a threshold."""
+    """The largest number below a threshold."""
     return math.nextafter(value, 0.0)
 
 
 def holding(
     signals: dict[Signal, float], allocator: Allocator = Allocator.UNKNOWN, **facts: Any
 ) -> set[Condition]:
-    """The conditions of an H100 on PCIe 5 x16, whose link has been watched for long."""
+    """The conditions of an H100 on PCIe 5 x16 whose link has been observed for long."""
     device = gpu(**facts)
     around = ConditionInput(
         signals,
@@ -57,7 +57,7 @@ def holding(
             SLOW | {REASONS: float(ClockEvent.HW_POWER_BRAKE_SLOWDOWN)},
             {Condition.HARDWARE_SLOWDOWN},
         ),
-        # A cap matters where it takes work away: on a busy GPU whose clock is down.
+        # A power cap matters when it costs work: on a busy GPU whose clock is reduced.
         (CAPPED | {Signal.GPU_BUSY: 0.5}, {Condition.POWER_THROTTLED}),
         (CAPPED | {Signal.GPU_BUSY: below(0.5)}, set()),
         (CAPPED | {CLOCK: below(0.9 * 1980e6)}, {Condition.POWER_THROTTLED}),
@@ -68,7 +68,7 @@ def holding(
 def test_throttling_follows_the_drivers_reasons(
     signals: dict[Signal, float], expected: set[Condition]
 ) -> None:
-    """Each bit means its own condition, and only while it costs something."""
+    """Each bit is a condition of its own, and only while it costs work."""
     assert holding(signals) == expected
 
 
@@ -89,7 +89,7 @@ def test_link_is_judged_by_width_always_and_by_generation_under_load(
     busy: float,
     is_degraded: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Idle links train down to save power; lanes do not come and go."""
+    """Idle links train down to save power; the number of lanes does not change."""
     signals = {
         Signal.PCIE_LINK_GENERATION: float(generation),
         Signal.PCIE_LINK_WIDTH: float(width),
@@ -99,7 +99,7 @@ def test_link_is_judged_by_width_always_and_by_generation_under_load(
 
 
 def test_generation_is_judged_by_the_highest_of_late() -> None:
-    """A link that trains up with the load is not degraded for having been asked too early."""
+    """A link that trains up under load is not degraded because it was read too early."""
     signals = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.GPU_BUSY: 0.9}
     for highest, expected in ((5.0, set()), (None, set()), (4.0, {Condition.PCIE_LINK_DEGRADED})):
         around = ConditionInput(signals, gpu(), link_generation=highest)
@@ -107,7 +107,7 @@ def test_generation_is_judged_by_the_highest_of_late() -> None:
 
 
 def test_slot_is_the_measure_and_guesses_are_none() -> None:
-    """A PCIe 5 board in a PCIe 4 slot is well; a maximum out of the catalogue accuses no one."""
+    """A PCIe 5 board in a PCIe 4 slot is fine; a maximum from the catalogue proves nothing."""
     signals = {Signal.PCIE_LINK_GENERATION: 4.0, Signal.PCIE_LINK_WIDTH: 8.0, Signal.GPU_BUSY: 1.0}
     assert holding(signals, pcie_generation_maximum=4, pcie_width_maximum=8) == set()
     assumed = ("pcie_generation_maximum", "pcie_width_maximum")
@@ -134,7 +134,7 @@ def test_full_memory_is_near_its_end_unless_filled_by_design(
     allocator: Allocator,
     is_near: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A preallocating framework fills the memory on its first second."""
+    """A preallocating framework fills the memory in its first second."""
     assert (
         Condition.NEAR_OUT_OF_MEMORY in holding({Signal.MEMORY_USED: used}, allocator)
     ) == is_near
@@ -153,20 +153,20 @@ def test_unused_tensor_cores_are_told_of_real_arithmetic(
     change: dict[Signal, float],
     is_unused: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """FP32 arithmetic that tensor cores could do, on SMs that are at work."""
+    """FP32 arithmetic that tensor cores could do, on active SMs."""
     assert (Condition.NO_TENSOR_CORES in holding(UNUSED_TENSOR | change)) == is_unused
 
 
 @pytest.mark.parametrize("signal", [*UNUSED_TENSOR, Signal.MEMORY_USED, REASONS])
 def test_condition_whose_signals_are_missing_does_not_hold(signal: Signal) -> None:
-    """What no one measures is not complained of."""
+    """Unmeasured conditions are not reported."""
     everything = UNUSED_TENSOR | CAPPED | {Signal.MEMORY_USED: 1.0}
     less = {each: value for each, value in everything.items() if each is not signal}
     assert holding(less) < holding(everything)
 
 
 def test_conditions_beyond_the_device_are_passed_on() -> None:
-    """Placement, network and the balance of the job have rules of their own."""
+    """Placement, network and balance of the job have rules of their own."""
     far = {Signal.PCIE_RECEIVE: 0.3, Signal.HOST_MEMORY_LOCAL: 0.1}
     assert holding(far) == {Condition.NUMA_MISPLACED}
     full = {Signal.INFINIBAND_RECEIVE: 0.9, Signal.GPU_BUSY: 0.5, Signal.TENSOR_ACTIVE: 0.1}

@@ -1,4 +1,4 @@
-"""What is needed now, with the past fading."""
+"""The current need, with the past decaying."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from rightsizer.model.window import Window
 
 
 def hour(number: int, *ratios: float, length: int = HOUR) -> Window:
-    """An hour of compute, divided evenly among some ratios."""
+    """An hour of compute, divided evenly among the given ratios."""
     used = Histogram()
     for ratio in ratios:
         used.add(ratio, length // len(ratios))
@@ -27,7 +27,7 @@ def hour(number: int, *ratios: float, length: int = HOUR) -> Window:
 
 
 def demand_after(windows: list[Window]) -> float | None:
-    """The compute demand once all of them were added."""
+    """The compute demand after adding all entries."""
     demands = DecayedDemands()
     for each in windows:
         demands.add(each)
@@ -35,7 +35,7 @@ def demand_after(windows: list[Window]) -> float | None:
 
 
 def test_nothing_used_is_no_demand() -> None:
-    """Absent, not zero."""
+    """It is absent, not zero."""
     assert DecayedDemands().demand() == {}
     assert demand_after([Window("GPU-0", EPOCH, EPOCH + HOUR, {State.IDLE_EMPTY: HOUR})]) is None
 
@@ -46,12 +46,12 @@ def test_steady_demand_is_itself() -> None:
 
 
 def test_new_load_counts_at_once() -> None:
-    """An hour of more load after a quiet day is demand: quick to grow."""
+    """An hour of more load after a quiet day is demand: need grows quickly."""
     assert demand_after([*(hour(n, 0.1) for n in range(24)), hour(24, 0.8)]) == 0.8
 
 
 def test_old_peak_fades_slowly() -> None:
-    """A busy hour still counts a day later, and no more after two weeks: slow to shrink."""
+    """A busy hour still counts a day later, but not after two weeks: need shrinks slowly."""
     peak = hour(0, 0.8)
     assert demand_after([peak, *(hour(n, 0.1) for n in range(1, 24))]) == 0.8
     assert demand_after([peak, *(hour(n, 0.1) for n in range(1, 14 * 24))]) == 0.1
@@ -64,14 +64,14 @@ def test_past_fades_while_nothing_is_used() -> None:
 
 
 def test_clock_set_back_stops_no_fading() -> None:
-    """A date once read wrongly does not keep the past alive for years."""
+    """A single wrong date does not keep the past alive for years."""
     wrong = hour(3000 * 24, 0.8)
     assert demand_after([wrong, *(hour(n, 0.1) for n in range(14 * 24))]) == 0.1
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=40))
 def test_demand_lies_among_what_was_used(percents: list[int]) -> None:
-    """It is never more than the most, nor less than the least."""
+    """It is never above the maximum used, nor below the minimum."""
     ratios = [percent / 100 for percent in percents]
     demand = demand_after([hour(n, ratio) for n, ratio in enumerate(ratios)])
     assert demand is not None
@@ -82,7 +82,7 @@ def test_demand_lies_among_what_was_used(percents: list[int]) -> None:
     st.lists(st.tuples(st.integers(0, 90), st.integers(0, 10)), min_size=1, max_size=40),
 )
 def test_more_load_never_lowers_demand(hours: list[tuple[int, int]]) -> None:
-    """Adding to any hour's load adds to the demand or leaves it."""
+    """Adding load to any hour raises the demand or leaves it."""
     less = demand_after([hour(n, base / 100) for n, (base, _) in enumerate(hours)])
     more = demand_after([hour(n, (base + up) / 100) for n, (base, up) in enumerate(hours)])
     assert less is not None
@@ -91,7 +91,7 @@ def test_more_load_never_lowers_demand(hours: list[tuple[int, int]]) -> None:
 
 
 def test_pieces_of_an_hour_weigh_like_the_hour() -> None:
-    """Five-minute windows give the demand of hourly ones, to the speed of the fading."""
+    """Five-minute windows give the demand of hourly ones, up to the decay within an hour."""
     length = HOUR // 12
     pieces = [
         Window(

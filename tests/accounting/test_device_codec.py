@@ -1,4 +1,4 @@
-"""What is kept of a device beside its windows, as text and back."""
+"""Text encoding of the device facts stored beside its windows."""
 
 import json
 from typing import Any, Final
@@ -36,12 +36,12 @@ KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
     ],
 )
 def test_nothing_is_lost_on_the_way(known: DeviceRecord) -> None:
-    """Facts, holder and range of the draw come back as they were."""
+    """Facts, holder and power range are restored."""
     assert decode_device(encode_device(known)) == known
 
 
 def test_text_of_a_former_version_is_understood() -> None:
-    """It said nothing of the draw."""
+    """It has no power range."""
     document = json.loads(encode_device(KNOWN))
     del document["power"]
     assert decode_device(json.dumps(document)) == DeviceRecord(gpu(), workload(), EPOCH)
@@ -58,6 +58,6 @@ def test_text_of_a_former_version_is_understood() -> None:
     ],
 )
 def test_damaged_text_is_refused(change: dict[str, Any]) -> None:
-    """With an error that the reader of a history can pass over."""
+    """With an error that the reader of a history can skip."""
     with pytest.raises(ValueError, match="not a device"):
         decode_device(json.dumps(json.loads(encode_device(KNOWN)) | change))

@@ -1,4 +1,4 @@
-"""What a device did over a span: cells that sum to what was lived, at every length."""
+"""A device's states over a span: cells sum to the accounted time at every length."""
 
 from collections import Counter
 from itertools import pairwise
@@ -19,7 +19,7 @@ lives = st.lists(st.tuples(st.sampled_from(STATES), st.integers(1, 300)), min_si
 
 
 def lived(pieces: list[tuple[State, int]]) -> tuple[DeviceWindows, int]:
-    """A device after these minutes in these states, and the time that it is then."""
+    """A device after minutes in the given states, and the time then."""
     windows, start = DeviceWindows("GPU-0"), 0.0
     for state, minutes in pieces:
         windows.add(entry(start, start + minutes * 60.0, state))
@@ -28,7 +28,7 @@ def lived(pieces: list[tuple[State, int]]) -> tuple[DeviceWindows, int]:
 
 
 def named(name: str) -> Span:
-    """A span that there is."""
+    """A span by its name."""
     span = span_named(name)
     assert span is not None
     return span
@@ -36,7 +36,7 @@ def named(name: str) -> Span:
 
 @given(lives)
 def test_the_longest_span_holds_all_that_was_lived(pieces: list[tuple[State, int]]) -> None:
-    """To the nanosecond, for a dozen stretches of five hours are less than a month."""
+    """To the nanosecond: a dozen stretches of five hours are less than a month."""
     windows, now = lived(pieces)
     past = device_span(windows.rollups.window_query(), named("30d"), now)
     expected: Counter[State] = Counter()
@@ -53,7 +53,7 @@ def test_the_longest_span_holds_all_that_was_lived(pieces: list[tuple[State, int
 def test_cells_are_in_order_and_within_the_span(
     pieces: list[tuple[State, int]], span: Span
 ) -> None:
-    """None overlaps another, none is longer than a cell may be, none begins too early."""
+    """Cells do not overlap, exceed no cell's maximum length and begin within the span."""
     windows, now = lived(pieces)
     cells = device_span(windows.rollups.window_query(), span, now).cells
     assert len(cells) <= span.length // span.cell + 2
@@ -66,7 +66,7 @@ def test_cells_are_in_order_and_within_the_span(
 
 @given(lives, st.sampled_from(SPANS))
 def test_a_span_leaves_out_what_was_before(pieces: list[tuple[State, int]], span: Span) -> None:
-    """It has no more time than the span, and lacks less than one window at its beginning."""
+    """It has no more time than the span, and lacks less than one window at its start."""
     windows, now = lived(pieces)
     past = device_span(windows.rollups.window_query(), span, now)
     known = sum(past.states.values())
@@ -82,7 +82,7 @@ def test_a_device_of_which_nothing_is_known_has_no_cells() -> None:
 
 
 def test_waste_is_summed_by_its_cause() -> None:
-    """What the tests' entries waste is headroom, three quarters of all."""
+    """The tests' entries waste three quarters, all of it headroom."""
     windows, now = lived([(State.PRODUCTIVE, 60)])
     past = device_span(windows.rollups.window_query(), named("6h"), now)
     assert past.used_seconds == pytest.approx(900.0)

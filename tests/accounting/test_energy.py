@@ -1,4 +1,4 @@
-"""What a device drew: the driver's counter where it can be believed, else power x time."""
+"""Energy of a device: the driver's counter if plausible, else power x time."""
 
 from itertools import accumulate
 from typing import Final
@@ -19,7 +19,7 @@ LIMIT: Final = 700.0
 def metered(
     *readings: tuple[float | None, float | None], start: float | None = 0.0
 ) -> list[MeasuredEnergy]:
-    """What is booked for seconds with a draw and a counter each."""
+    """The energy accounted for seconds with a draw and a counter each."""
     meter = EnergyMeter()
     meter.restart(start)
     found = [meter.measure(SECOND, watts, counter, LIMIT) for watts, counter in readings]
@@ -27,7 +27,7 @@ def metered(
 
 
 def test_counter_goes_before_the_draw() -> None:
-    """The draw is a moment's; the counter knows the whole second."""
+    """The draw is momentary; the counter covers the whole second."""
     assert metered((500.0, 310.0), (90.0, 820.0)) == [
         MeasuredEnergy(310.0, COUNTER),
         MeasuredEnergy(510.0, COUNTER),
@@ -35,14 +35,14 @@ def test_counter_goes_before_the_draw() -> None:
 
 
 def test_without_a_counter_it_is_power_times_time() -> None:
-    """Boards before Volta have none; without a draw either nothing is known."""
+    """Boards before Volta have no counter; without a draw either, energy is unknown."""
     meter = EnergyMeter()
     assert meter.measure(5 * SECOND, 100.0, None, LIMIT) == MeasuredEnergy(500.0, POWER)
     assert meter.measure(SECOND, None, None, LIMIT) is None
 
 
 def test_counter_that_fell_begins_anew() -> None:
-    """A driver that was loaded again counts from 0; the second of it is told by the draw."""
+    """A reloaded driver counts from 0; energy of that second comes from the draw."""
     assert metered((300.0, 12.0), (300.0, 312.0), start=9_000_000.0) == [
         MeasuredEnergy(300.0, POWER),
         MeasuredEnergy(300.0, COUNTER),
@@ -50,7 +50,7 @@ def test_counter_that_fell_begins_anew() -> None:
 
 
 def test_counter_that_comes_back_does_not_book_its_life() -> None:
-    """No board draws more than twice its limit: a step like that is a jump, not energy."""
+    """No board draws more than twice its limit: a larger step is a jump, not energy."""
     readings = [(300.0, 0.0), (300.0, 9_000_600.0), (300.0, 9_000_900.0)]
     assert metered(*readings, start=9_000_000.0) == [
         MeasuredEnergy(300.0, POWER),
@@ -60,14 +60,14 @@ def test_counter_that_comes_back_does_not_book_its_life() -> None:
 
 
 def test_limit_that_nobody_knows_lets_every_step_pass() -> None:
-    """Nothing to hold it against."""
+    """Without a limit there is no bound to check a step against."""
     meter = EnergyMeter()
     meter.restart(0.0)
     assert meter.measure(SECOND, 300.0, 5000.0, None) == MeasuredEnergy(5000.0, COUNTER)
 
 
 def test_plausible_step_is_a_setting() -> None:
-    """At the bound it is believed, above it not."""
+    """A step at the bound is accepted, above it not."""
     for step, source in ((1050.0, COUNTER), (1050.1, POWER)):
         meter = EnergyMeter(EnergySettings(plausible_limit_ratio=1.5))
         meter.restart(0.0)
@@ -77,7 +77,7 @@ def test_plausible_step_is_a_setting() -> None:
 
 
 def test_after_a_gap_the_counter_starts_over() -> None:
-    """What was drawn while no one looked belongs to no second that is known."""
+    """Energy drawn in a gap belongs to no known second."""
     meter = EnergyMeter()
     meter.restart(100.0)
     meter.restart(None)
@@ -86,7 +86,7 @@ def test_after_a_gap_the_counter_starts_over() -> None:
 
 
 def test_counter_that_is_refreshed_rarely_is_filled_in_by_the_draw() -> None:
-    """Each second gets its own draw, and the jump only what is left."""
+    """Each second gets its own draw, and the step only the remainder."""
     found = metered((100.0, 0.0), (400.0, 0.0), (100.0, 640.0))
     assert found == [
         MeasuredEnergy(100.0, POWER),
@@ -96,13 +96,13 @@ def test_counter_that_is_refreshed_rarely_is_filled_in_by_the_draw() -> None:
 
 
 def test_jump_is_held_against_all_the_time_it_stood() -> None:
-    """Thirty seconds at once are no jump."""
+    """Thirty seconds of energy in one step are no jump."""
     readings = [*[(None, 0.0)] * 29, (None, 20_000.0)]
     assert metered(*readings) == [MeasuredEnergy(20_000.0, COUNTER)]
 
 
 def test_energy_overcount_is_paid_back() -> None:
-    """A draw that reads high must not make the sum pass the counter for good."""
+    """A draw that reads high must not keep the sum above the counter for good."""
     found = metered((500.0, 0.0), (500.0, 800.0), (300.0, 800.0), (300.0, 1400.0))
     assert [each.joules for each in found] == [500.0, 300.0, 300.0, 300.0]
     found = metered((500.0, 0.0), (500.0, 400.0), (300.0, 400.0), (300.0, 1000.0))
@@ -119,8 +119,8 @@ def test_energy_overcount_is_paid_back() -> None:
 def test_sum_stays_with_the_counter(seconds: list[tuple[float, float, int]]) -> None:
     """However wrong the draw reads, and however rarely the counter moves.
 
-    Each item is a second's reported draw, its true energy, and in how many of them the counter
-    is refreshed.
+    Each item is a second's reported draw, its true energy, and the counter's refresh interval in
+    seconds.
     """
     meter = EnergyMeter()
     meter.restart(0.0)

@@ -1,4 +1,4 @@
-"""The entry builder: every device's time is accounted for once, whatever the readings do."""
+"""The entry builder: every device's time is accounted for once, for any readings."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from rightsizer.model.workload import Allocator
 ACTIVITIES: Final = st.sampled_from([EMPTY, HELD, TRAINING, SPINNING, {}])
 OUTCOMES: Final = st.one_of(st.sampled_from(["silent", "down"]), ACTIVITIES)
 TICK: Final = st.tuples(
-    # Irregular, doubled and backward times, with devices that may be silent or down.
+    # Irregular, repeated and backward times, with devices that may be silent or down.
     st.one_of(st.floats(0.0, 20.0), st.just(0.0), st.floats(-10.0, 0.0)),
     OUTCOMES,
     OUTCOMES,
@@ -43,7 +43,7 @@ Tick = tuple[float, Signals | str, Signals | str]
 
 
 def post_all(snapshots: Sequence[Snapshot]) -> list[Entry]:
-    """The entries of snapshots, all in one list."""
+    """The entries of all snapshots in one list."""
     builder = EntryBuilder()
     return [entry for each in snapshots for entry in builder.post(each)]
 
@@ -57,7 +57,7 @@ def times(entries: Sequence[Entry]) -> Counter[State]:
 
 
 def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snapshot]:
-    """Two devices over steps of time, each with a reading, silent or down."""
+    """Two devices over time steps, each with a reading, silent or down."""
     found, now = [], 100.0
     for step, *outcomes in ticks:
         now += step
@@ -69,7 +69,7 @@ def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snaps
 
 
 def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
-    """From a device's first reading to its last, or to when it was last known to be down."""
+    """From a device's first reading to its last, or to when it was last reported down."""
     first = last = None
     for each in snapshots:
         if uuid in each.readings:
@@ -84,7 +84,7 @@ def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
 def test_states_sum_to_wall_time_exactly(
     ticks: list[Tick],
 ) -> None:
-    """To the nanosecond, for readings at any times and for devices that fall silent."""
+    """Sums are exact to the nanosecond for any reading times and for devices that fall silent."""
     devices = (gpu(0), gpu(1))
     snapshots = snapshots_of(ticks, devices)
     entries = post_all(snapshots)
@@ -92,7 +92,7 @@ def test_states_sum_to_wall_time_exactly(
         mine = [entry for entry in entries if entry.uuid == device.uuid]
         assert times(mine).total() == accounted_span(snapshots, device.uuid)
         assert all(entry.duration > 0 for entry in mine)
-        # Each stretch begins where the last one ended.
+        # Each stretch begins where the previous one ended.
         assert all(a.end == b.start for a, b in pairwise(mine))
 
 
@@ -100,7 +100,7 @@ def test_states_sum_to_wall_time_exactly(
 def test_used_and_waste_sum_to_one(
     ticks: list[Tick],
 ) -> None:
-    """No second is wasted twice, and none is lost."""
+    """Every second is either used or wasted, exactly once."""
     for entry in post_all(snapshots_of(ticks, (gpu(0), gpu(1)))):
         if entry.state is State.UNKNOWN:
             assert entry.used_ratio is None
@@ -114,7 +114,7 @@ def test_used_and_waste_sum_to_one(
 def test_permuting_devices_permutes_entries(
     ticks: list[Tick],
 ) -> None:
-    """What is said of a device does not depend on its place, nor on chance."""
+    """A device's entries depend neither on its position nor on chance."""
     devices = (gpu(0), gpu(1))
     snapshots = snapshots_of(ticks, devices)
     turned = snapshots_of([(step, b, a) for step, a, b in ticks], devices[::-1])
@@ -127,12 +127,12 @@ def test_permuting_devices_permutes_entries(
 
 
 def test_first_reading_accounts_for_nothing() -> None:
-    """What was before it, no one saw."""
+    """Time before the first reading was not observed."""
     assert post_all([snapshot(7, [gpu()], {gpu(): EMPTY})]) == []
 
 
 def test_reading_accounts_for_the_time_since_the_last() -> None:
-    """State, tier, times and energy of one stretch."""
+    """An entry has the state, tier, times and energy of one stretch."""
     (entry,) = post_all(
         [snapshot(at, [gpu()], {gpu(): each}) for at, each in ((10, EMPTY), (12, TRAINING))]
     )
@@ -153,7 +153,7 @@ def test_reading_accounts_for_the_time_since_the_last() -> None:
     ],
 )
 def test_time_beyond_the_usual_gap_is_unknown(interval: float, away: float, unknown: float) -> None:
-    """A reading speaks for at most max(5 s, 3 intervals) before it."""
+    """A reading covers at most max(5 s, 3 intervals) before it."""
     entries = post_all(
         [
             snapshot(0, [gpu()], {gpu(): HELD}, interval_seconds=interval),
@@ -167,7 +167,7 @@ def test_time_beyond_the_usual_gap_is_unknown(interval: float, away: float, unkn
 
 
 def test_device_that_is_down_is_unknown_while_it_is() -> None:
-    """A device that hangs is counted while it hangs, and is never idle."""
+    """A hanging device is accounted for while it hangs, and is never idle."""
     hanging = [snapshot(at, [gpu()], {}, down=[gpu()]) for at in range(2, 60)]
     entries = post_all([snapshot(0, [gpu()], {gpu(): EMPTY}), *hanging])
     assert times(entries) == Counter({State.UNKNOWN: 59 * SECOND})
@@ -176,7 +176,7 @@ def test_device_that_is_down_is_unknown_while_it_is() -> None:
 
 @pytest.mark.parametrize("period", [1, 2, 3, 8])
 def test_device_that_comes_and_goes_is_unknown_while_it_is_away(period: int) -> None:
-    """However short that is, the reading before does not stand for it."""
+    """However short the absence, the previous reading does not cover it."""
     lives = [(at, at // period % 2 == 1) for at in range(240)]
     entries = post_all(
         snapshot(at, [gpu()], {} if away else {gpu(): TRAINING}, down=[gpu()] if away else [])
@@ -186,7 +186,7 @@ def test_device_that_comes_and_goes_is_unknown_while_it_is_away(period: int) -> 
 
 
 def test_silent_device_is_unknown_once_it_speaks_again() -> None:
-    """A recording's device ends with its last reading; a gap in it is a gap."""
+    """In a recording, a device ends with its last reading, and a gap stays a gap."""
     silence = [snapshot(at, [gpu()], {}) for at in range(2, 60)]
     first, again = (snapshot(at, [gpu()], {gpu(): EMPTY}) for at in (0, 60))
     assert post_all([first, *silence]) == []
@@ -196,7 +196,7 @@ def test_silent_device_is_unknown_once_it_speaks_again() -> None:
 
 
 def test_reading_without_a_word_on_compute_is_unknown() -> None:
-    """Memory alone, a MIG instance without counters for example, says nothing of idleness."""
+    """Memory alone, as of a MIG instance without counters, does not show idleness."""
     mute = {Signal.MEMORY_USED_BYTES: GIBIBYTE, Signal.POWER_WATTS: 70.0}
     entries = post_all([snapshot(at, [gpu()], {gpu(): mute}) for at in (0, 1)])
     assert [entry.state for entry in entries] == [State.UNKNOWN]
@@ -205,7 +205,7 @@ def test_reading_without_a_word_on_compute_is_unknown() -> None:
 
 @pytest.mark.parametrize("step_seconds", [-7200, 3600, 10**9])
 def test_setting_the_clock_changes_no_duration(step_seconds: int) -> None:
-    """Durations come from the steady clock; only the dates follow the wall clock."""
+    """Durations come from the monotonic clock; only dates follow the wall clock."""
     step = step_seconds * SECOND
     entries = post_all(
         [
@@ -220,7 +220,7 @@ def test_setting_the_clock_changes_no_duration(step_seconds: int) -> None:
 
 
 def test_parent_of_mig_instances_has_no_state_of_its_own() -> None:
-    """Its instances are accounted for; it would count their time twice."""
+    """Its instances are accounted for; counting the parent would count their time twice."""
     parent = gpu(0, has_mig_instances=True)
     instance = gpu(
         0,
@@ -237,7 +237,7 @@ def test_parent_of_mig_instances_has_no_state_of_its_own() -> None:
 
 
 def test_device_that_went_away_starts_afresh() -> None:
-    """Time for which a device was not there is no one's."""
+    """Time during which a device was absent is not accounted for."""
     entries = post_all(
         [
             snapshot(0, [gpu()], {gpu(): HELD}),
@@ -250,7 +250,7 @@ def test_device_that_went_away_starts_afresh() -> None:
 
 
 def test_two_spinning_devices_of_a_workload_vouch_for_each_other() -> None:
-    """At 0.9 busy one alone may be decoding at low clocks; two at once wait for a third."""
+    """At 0.9 busy, one device may be decoding at low clocks; two at once wait for a third."""
     nearly = {**SPINNING, Signal.GPU_BUSY: 0.9}
     devices = (gpu(0), gpu(1), gpu(2))
     same, other = workload("same"), workload("other")
@@ -274,7 +274,7 @@ def test_two_spinning_devices_of_a_workload_vouch_for_each_other() -> None:
 
 
 def test_host_signals_reach_every_device() -> None:
-    """Gaps under I/O pressure are the storage's; a reading's own word goes before the node's."""
+    """Gaps under I/O pressure are due to storage; a reading's own value precedes the node's."""
     gaps = {**SPINNING, Signal.GPU_BUSY: 0.4, Signal.POWER_WATTS: 300.0}
     own = {**gaps, Signal.IO_PRESSURE: 0.0}
     devices = (gpu(0), gpu(1))
@@ -286,7 +286,7 @@ def test_host_signals_reach_every_device() -> None:
 
 
 def test_memory_pressure_depends_on_how_the_holder_allocates() -> None:
-    """Full memory presses, unless the framework fills it by design."""
+    """Full memory is pressure, unless the framework fills it by design."""
     full = {**TRAINING, Signal.MEMORY_USED_BYTES: 79 * GIBIBYTE}
     for allocator, pressed in (
         (Allocator.GROWING, frozenset({Resource.MEMORY})),
@@ -302,7 +302,7 @@ def test_memory_pressure_depends_on_how_the_holder_allocates() -> None:
 
 
 def test_waste_of_an_idle_second_is_all_idle() -> None:
-    """Nothing was used, and idleness is why."""
+    """Nothing was used, and the cause is idleness."""
     (entry,) = post_all([snapshot(at, [gpu()], {gpu(): HELD}) for at in (0, 1)])
     assert entry.waste == {Cause.IDLE: 1.0}
     assert entry.used_ratio == 0.0

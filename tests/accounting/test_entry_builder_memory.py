@@ -1,4 +1,4 @@
-"""What the entry builder remembers of a device: a reading is judged by those before it."""
+"""The entry builder's memory of a device: a reading is judged by earlier ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ WATTS: Final = Signal.POWER_WATTS
 def post(
     builder: EntryBuilder, first: int, course: Sequence[Mapping[Device, Signals]]
 ) -> list[Entry]:
-    """The entries of some seconds, one reading of each device a second."""
+    """The entries of consecutive seconds, one reading of each device a second."""
     return [
         entry
         for at, readings in enumerate(course, start=first)
@@ -33,12 +33,12 @@ def post(
 
 
 def states(course: Sequence[Signals]) -> list[State]:
-    """What one GPU was called, second by second."""
+    """The states of one GPU, second by second."""
     return [entry.state for entry in post(EntryBuilder(), 0, [{GPU: each} for each in course])]
 
 
 def test_idle_draw_is_learned_from_empty_seconds() -> None:
-    """After a minute of emptiness, 90 W is this GPU's zero."""
+    """After a minute of emptiness, 90 W is this GPU's idle draw."""
     empty, held = {**EMPTY, WATTS: 90.0}, {**HELD, WATTS: 90.0}
     entries = post(EntryBuilder(), 0, [{GPU: empty}] * 70 + [{GPU: held}] * 2)
     assert entries[0].signals[Signal.POWER] == 0.0
@@ -48,7 +48,7 @@ def test_idle_draw_is_learned_from_empty_seconds() -> None:
 
 
 def test_idle_draw_survives_a_restart() -> None:
-    """What was learned in a minute of emptiness holds for a service that never leaves again."""
+    """A minute of emptiness is enough, even if a service then never leaves again."""
     before = EntryBuilder()
     post(before, 0, [{GPU: {**EMPTY, WATTS: 90.0}}] * 70)
     learned = before.learned_power(GPU.uuid)
@@ -62,7 +62,7 @@ def test_idle_draw_survives_a_restart() -> None:
 
 
 def test_accounts_keep_the_draw_with_the_device() -> None:
-    """It goes into a history with the facts, and comes back with them."""
+    """A history stores and restores it with the device's facts."""
     before, after = NodeAccounts(), NodeAccounts()
     for at in range(70):
         before.post(snapshot(at, [GPU], {GPU: {**EMPTY, WATTS: 90.0}}))
@@ -76,7 +76,7 @@ def test_accounts_keep_the_draw_with_the_device() -> None:
 
 
 def test_ranges_of_absent_devices_are_bounded() -> None:
-    """A board that was lost comes back as the same; MIG makes new uuids each time."""
+    """A board that was lost returns with the same uuid; MIG makes new ones each time."""
     builder = EntryBuilder()
     for number in range(100):
         builder.restore_power(f"MIG-{number}", LearnedPower(10.0, 20.0))
@@ -89,7 +89,7 @@ LINK: Final = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.PCIE_LINK_WIDTH: 16.0}
 
 
 def test_link_that_trains_up_is_not_degraded() -> None:
-    """At rest it is slow to save power, and its first readings under load may find it so."""
+    """It is slow at rest to save power, and may still be in the first readings under load."""
     slow, fast = LINK, LINK | {Signal.PCIE_LINK_GENERATION: 5.0}
     course = [{GPU: HELD | slow}] * 30 + [{GPU: TRAINING | slow}] * 3 + [{GPU: TRAINING | fast}] * 9
     entries = post(EntryBuilder(), 0, course)
@@ -108,14 +108,14 @@ def test_link_that_stays_down_under_load_is_degraded() -> None:
 
 
 def test_lost_lanes_are_told_at_once() -> None:
-    """Width does not change to save power."""
+    """Links do not reduce their width to save power."""
     narrow = LINK | {Signal.PCIE_LINK_WIDTH: 8.0}
     (entry,) = post(EntryBuilder(), 0, [{GPU: HELD | narrow}] * 2)
     assert entry.conditions == {Condition.PCIE_LINK_DEGRADED}
 
 
 def test_dead_counters_are_remembered() -> None:
-    """Found out under load, they are not believed when the load falls; one that moves is."""
+    """Counters found dead under load stay distrusted when the load falls, until one moves."""
     dead = dict.fromkeys((Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE), 0.0)
     light = {**TRAINING, Signal.GPU_BUSY: 0.6, WATTS: 150.0}
     course = [light | dead, TRAINING | dead, light | dead, TRAINING, light | dead]
@@ -147,7 +147,7 @@ def test_woken_gpu_is_unknown_and_teaches_nothing() -> None:
 
 
 def settling(at: int, values: Signals, *, is_settled: bool) -> Snapshot:
-    """What the live source gives in the first seconds after it has opened the driver."""
+    """Readings of the live source in the first seconds after it opened the driver."""
     unsettled = (Signal.GPU_BUSY, WATTS)
     missing = {} if is_settled else dict.fromkeys(unsettled, Missing.NO_SAMPLE)
     kept = {signal: value for signal, value in values.items() if signal not in missing}
@@ -156,7 +156,7 @@ def settling(at: int, values: Signals, *, is_settled: bool) -> Snapshot:
 
 
 def test_gpu_that_settles_is_unknown() -> None:
-    """Utilization and power are left out at first; memory and processes say nothing of rest."""
+    """Utilization and power are left out at first; memory and processes do not show rest."""
     builder = EntryBuilder()
     entries = [
         entry for at in range(6) for entry in builder.post(settling(at, EMPTY, is_settled=at >= 3))
@@ -166,7 +166,7 @@ def test_gpu_that_settles_is_unknown() -> None:
 
 
 def test_stall_at_low_clocks_needs_less_power_still() -> None:
-    """200 W at 1980 MHz is a spin; at half of the clock it may be all that work draws."""
+    """200 W at 1980 MHz is a spin; at half of the clock it may be the full draw of work."""
     clock = Signal.SM_CLOCK_HERTZ
     fast, slow = ({**SPINNING, WATTS: 200.0, clock: hertz} for hertz in (1980e6, 990e6))
     assert states([fast, fast]) == [State.HIDDEN_STALL]
@@ -174,7 +174,7 @@ def test_stall_at_low_clocks_needs_less_power_still() -> None:
 
 
 def test_instances_are_clamped_and_judged_without_power() -> None:
-    """SM activity of MIG instances passes 1, and the draw is the whole board's."""
+    """SM activity of MIG instances exceeds 1, and the draw is of the whole board."""
     mig = MigInstance("GPU-0", "3g.40gb", 1, 0, 3 / 7, 4 / 8)
     instance = gpu(0, uuid="MIG-0", mig=mig, power_limit_watts=None)
     busy = {

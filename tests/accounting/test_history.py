@@ -1,4 +1,4 @@
-"""The history: what comes back after a restart, and what is let go."""
+"""The history: loading after a restart, rolling up and pruning."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -28,19 +28,19 @@ INSTANCE = gpu(1, uuid="MIG-1", mig=MigInstance("GPU-1", "1g.10gb", 7, 0, 1 / 7,
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the history goes."""
+    """Path of the history."""
     return tmp_path / "history.db"
 
 
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
-    """An open one."""
+    """An open database."""
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         yield opened
 
 
 def five_minutes(number: int, uuid: str = "GPU-0", length: int = FIVE) -> Window:
-    """The n-th window after the epoch of the tests."""
+    """The n-th five-minute window after the tests' epoch."""
     start = EPOCH + number * FIVE
     used = Histogram()
     used.add((number % 100) / 100, length)
@@ -56,7 +56,7 @@ def five_minutes(number: int, uuid: str = "GPU-0", length: int = FIVE) -> Window
 
 
 def summed(windows: list[Window]) -> tuple[Counter[State], Histogram, float]:
-    """All the time by state, all the demand, all the energy."""
+    """Time by state, demand and energy, each summed over all windows."""
     states: Counter[State] = Counter()
     demand = Histogram()
     for window in windows:
@@ -66,7 +66,7 @@ def summed(windows: list[Window]) -> tuple[Counter[State], Histogram, float]:
 
 
 def test_saved_windows_load_oldest_first(path: Path) -> None:
-    """Also by another process, later, and whatever the order of saving was."""
+    """Loading works in another process too, and the order of saving does not matter."""
     windows = [five_minutes(number, uuid) for number in range(700) for uuid in ("GPU-0", "GPU-1")]
     with closing(Database(path, MIGRATIONS)) as opened:
         latest_first = sorted(windows, key=lambda window: (-window.start, window.uuid))
@@ -78,7 +78,7 @@ def test_saved_windows_load_oldest_first(path: Path) -> None:
 
 
 def test_growing_window_is_found_once(database: Database) -> None:
-    """The running five minutes are saved at every flush, each time in place of the last."""
+    """Each flush saves the running five minutes in place of the previous save."""
     history = HistoryRepository(database)
     for seconds in (10, 60, 200):
         history.save([], running=[five_minutes(0, length=seconds * SECOND)])
@@ -90,7 +90,7 @@ def test_growing_window_is_found_once(database: Database) -> None:
 
 
 def test_window_whose_beginning_moves_back_is_found_once(database: Database) -> None:
-    """A clock that is put right by a little moves a running window, which stays the same one."""
+    """A small correction of the clock moves the start of a running window, not its identity."""
     history = HistoryRepository(database)
     shorter = five_minutes(0, length=MINUTE)
     longer = replace(five_minutes(0), start=EPOCH - MINUTE)
@@ -100,7 +100,7 @@ def test_window_whose_beginning_moves_back_is_found_once(database: Database) -> 
 
 
 def test_window_of_a_failed_save_is_not_continued(database: Database) -> None:
-    """A window that a failed save was to begin begins with the next one."""
+    """After a failed save, the window that it was to begin begins with the next save."""
     history = HistoryRepository(database)
     broken = DeviceRecord(gpu(), workload())
     with database.transaction() as connection:
@@ -114,13 +114,13 @@ def test_window_of_a_failed_save_is_not_continued(database: Database) -> None:
 
 
 def lived_twice() -> list[Window]:
-    """An hour, and then again, since the clock was set back; the second time with more energy."""
+    """An hour lived twice, since the clock was set back; the second time with more energy."""
     first = [five_minutes(number) for number in range(12)]
     return [*first, *(replace(window, energy_joules=0.2) for window in first)]
 
 
 def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
-    """Flush by flush, over a restart, rolled up: nothing is overwritten, nothing counts double."""
+    """Across flushes, a restart and rolling up, nothing is overwritten or counted twice."""
     lived = lived_twice()
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened)
@@ -128,7 +128,7 @@ def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
             history.save([before], running=[replace(after, end=after.start + MINUTE)])
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened)
-        history.save([], running=[lived[18]])  # The last minute of 17 ended with the process.
+        history.save([], running=[lived[18]])  # The last minute was lost when the process ended.
         history.save(lived[18:])
         lived[17] = replace(lived[17], end=lived[17].start + MINUTE)
         loaded = list(history.load())
@@ -142,7 +142,7 @@ def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
 
 
 def test_a_span_is_loaded_from_its_beginning_to_before_its_end(database: Database) -> None:
-    """Spans that adjoin hold every window once."""
+    """Adjacent spans hold every window exactly once."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(700))
     middle = EPOCH + 600 * FIVE
@@ -153,7 +153,7 @@ def test_a_span_is_loaded_from_its_beginning_to_before_its_end(database: Databas
 
 
 def test_history_may_be_written_while_it_is_read(database: Database) -> None:
-    """A reader that takes its time holds no one up, and one that gives up leaves no trace."""
+    """A slow reader blocks no writer, and an interrupted read leaves no trace."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(1200))
     reader = history.load()
@@ -169,7 +169,7 @@ def test_history_may_be_written_while_it_is_read(database: Database) -> None:
 
 
 def test_failed_save_writes_nothing(database: Database) -> None:
-    """Windows and devices go together or not at all."""
+    """Windows and devices are saved together or not at all."""
     history = HistoryRepository(database)
     with database.transaction() as connection:
         connection.execute("DROP TABLE device")
@@ -179,7 +179,7 @@ def test_failed_save_writes_nothing(database: Database) -> None:
 
 
 def test_rolling_up_keeps_every_sum(database: Database) -> None:
-    """Twelve windows become an hour, exactly; what is younger stays fine."""
+    """Twelve windows roll up to an hour exactly; newer windows stay fine-grained."""
     history = HistoryRepository(database)
     windows = [five_minutes(number, uuid) for number in range(60) for uuid in ("GPU-0", "GPU-1")]
     history.save(windows)
@@ -195,7 +195,7 @@ def test_rolling_up_keeps_every_sum(database: Database) -> None:
 
 
 def test_rolling_up_in_the_middle_of_an_hour_loses_nothing(database: Database) -> None:
-    """Whenever it is done, and however often, the sums stay."""
+    """Sums are unchanged whenever, and however often, windows are rolled up."""
     history = HistoryRepository(database)
     windows = [five_minutes(number) for number in range(36)]
     history.save(windows)
@@ -214,7 +214,7 @@ def test_rolling_up_in_the_middle_of_an_hour_loses_nothing(database: Database) -
 def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], befores: list[int]
 ) -> None:
-    """Gaps and steps back; no hour holds more than an hour of one life."""
+    """Gaps and backward steps change no sum; no hour holds more than an hour of one life."""
     lived, number = [], 100
     for step in steps:
         number += step
@@ -231,7 +231,7 @@ def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
 
 
 def test_a_page_of_rolling_up_ends_within_an_hour(database: Database) -> None:
-    """Its rest is not left behind."""
+    """Windows of the same hour beyond the page are not left behind."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(12 * 120))
     assert history.roll_up(EPOCH + 120 * HOUR) == 11 * 120
@@ -239,7 +239,7 @@ def test_a_page_of_rolling_up_ends_within_an_hour(database: Database) -> None:
 
 
 def test_history_over_its_size_limit_forgets_the_oldest(path: Path) -> None:
-    """The file stays within its bound however long it is written, and says how much went."""
+    """The file stays within its limit under continuous writing, and reports how much it dropped."""
     most = 512 * 1024
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened, most)
@@ -252,7 +252,7 @@ def test_history_over_its_size_limit_forgets_the_oldest(path: Path) -> None:
 
 
 def test_a_bound_that_was_lowered_shrinks_the_file(path: Path) -> None:
-    """At the next pruning the disk has its room back."""
+    """The next pruning returns the space to the disk."""
     with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         HistoryRepository(opened).save(five_minutes(number) for number in range(6000))
     before = path.stat().st_size
@@ -265,7 +265,7 @@ def test_a_bound_that_was_lowered_shrinks_the_file(path: Path) -> None:
 
 
 def test_another_history_is_taken_over(tmp_path: Path) -> None:
-    """What is replayed again takes the place of what was there, an hour lived twice with it."""
+    """A replayed recording replaces the stored windows, including an hour lived twice."""
     lived = lived_twice()
     with (
         closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
@@ -286,7 +286,7 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
 
 
 def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Path) -> None:
-    """One that is as new or newer does."""
+    """A recording as new as the stored one, or newer, does."""
     with (
         closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
         closing(Database(tmp_path / "b.db", MIGRATIONS, is_durable=False)) as other,
@@ -305,7 +305,7 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
 
 
 def test_holder_of_a_device_is_stored_with_its_windows(database: Database) -> None:
-    """One holder after the other, each to the last window that was written while it held."""
+    """Each holder is stored up to the last window written while it held the device."""
     history = HistoryRepository(database)
     one, other = workload("one"), workload("other")
     history.save([five_minutes(0)], [DeviceRecord(gpu(), one, EPOCH)])
@@ -327,7 +327,7 @@ def test_holder_of_a_device_is_stored_with_its_windows(database: Database) -> No
 
 
 def test_pruning_forgets_what_is_too_old(database: Database) -> None:
-    """Windows that ended before, and devices that were not seen since."""
+    """Expired windows and devices not seen since are removed."""
     history = HistoryRepository(database)
     history.save([five_minutes(0)], [DeviceRecord(gpu(0))])
     history.save([five_minutes(5000)], [DeviceRecord(gpu(1))])
@@ -337,7 +337,7 @@ def test_pruning_forgets_what_is_too_old(database: Database) -> None:
 
 
 def test_device_stays_seen_while_nothing_new_is_written_of_it(database: Database) -> None:
-    """A flush without windows does not make a device a stranger."""
+    """A flush without windows keeps a known device known."""
     history = HistoryRepository(database)
     history.save([five_minutes(5000)], [DeviceRecord(gpu())])
     history.save([], [DeviceRecord(gpu(), workload())])
@@ -346,7 +346,7 @@ def test_device_stays_seen_while_nothing_new_is_written_of_it(database: Database
 
 
 def test_devices_come_back_with_their_holders(database: Database) -> None:
-    """All that is known of a board, an instance of one, and who holds it since when."""
+    """Facts of a board, of its MIG instance, its holder and since when are restored."""
     known = (
         DeviceRecord(gpu(0), workload(), EPOCH),
         DeviceRecord(INSTANCE),
@@ -357,7 +357,7 @@ def test_devices_come_back_with_their_holders(database: Database) -> None:
 
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
-    """A newer or broken row spoils neither reading, nor rolling up, nor pruning."""
+    """A newer or damaged row breaks neither reading, rolling up nor pruning."""
     history = HistoryRepository(database)
     history.save([five_minutes(0), five_minutes(1), five_minutes(2)], [DeviceRecord(gpu())])
     with database.transaction() as connection:
@@ -373,7 +373,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
 
 
 def test_pruned_history_shrinks_the_file(database: Database) -> None:
-    """The file shrinks; a disk is not filled by what is gone."""
+    """Deleted rows return their space to the disk."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(5000))
     with database.transaction() as connection:
@@ -387,7 +387,7 @@ def test_pruned_history_shrinks_the_file(database: Database) -> None:
 
 
 def test_window_of_nothing_is_saved_too(database: Database) -> None:
-    """A recording that begins at 0 is a recording."""
+    """A recording may begin at time 0."""
     empty = replace(five_minutes(0), start=0, end=FIVE)
     HistoryRepository(database).save([empty])
     assert list(HistoryRepository(database).load()) == [empty]

@@ -23,11 +23,11 @@ JOB: Final = workload("job")
 MINUTE_SECONDS: Final = 60.0
 
 Course = Sequence[Mapping[Device, Signals]]
-"""What each GPU does, minute by minute."""
+"""The activity of each GPU, minute by minute."""
 
 
 def judged(course: Course, *, every_seconds: float = 10.0, job: str = "job") -> set[str]:
-    """The GPUs that are out of balance once the course has ended."""
+    """The GPUs out of balance at the end of the course."""
     imbalance = ImbalanceDetector()
     at = 0.0
     while at < len(course) * MINUTE_SECONDS:
@@ -40,7 +40,7 @@ def judged(course: Course, *, every_seconds: float = 10.0, job: str = "job") -> 
 
 
 def minute(*busy: float) -> dict[Device, Signals]:
-    """The busy shares of as many GPUs."""
+    """The busy shares of the GPUs."""
     return {device: {BUSY: share} for device, share in zip(NODE, busy, strict=False)}
 
 
@@ -53,9 +53,9 @@ ALL: Final = {device.uuid for device in NODE}
         # A straggler, and a rank that the others wait for.
         ([minute(0.9, 0.9, 0.9, 0.4)] * 10, ALL),
         ([minute(0.0, 1.0, 1.0, 1.0)] * 10, ALL),
-        # One that does it all.
+        # One that does all the work.
         ([minute(0.9, 0.1, 0.1, 0.1)] * 10, ALL),
-        # At the threshold, and a hair below it.
+        # At the threshold, and just below it.
         ([minute(0.75, 0.5)] * 10, {"GPU-0", "GPU-1"}),
         ([minute(0.75, 0.5001)] * 10, set()),
         # In balance, at rest, and alone.
@@ -65,21 +65,21 @@ ALL: Final = {device.uuid for device in NODE}
         # Not for long enough yet, and long over.
         ([minute(0.9, 0.9)] * 8 + [minute(0.9, 0.1)] * 2, set()),
         ([minute(0.9, 0.1)] * 5 + [minute(0.9, 0.9)] * 5, set()),
-        # Taking turns is a matter of scheduling: no one lags behind.
+        # Taking turns is due to scheduling: no GPU lags behind.
         ([minute(0.9, 0.1)] * 5 + [minute(0.1, 0.9)] * 5, set()),
         ([minute(0.9, 0.1), minute(0.1, 0.9)] * 5, set()),
-        # Seen for half of the time, of which nothing can be said.
+        # Seen for half of the time only, which is not judged.
         ([minute(0.9, 0.1)] * 4, set()),
     ],
 )
 def test_balance_is_judged_over_ten_minutes(course: Course, expected: set[str]) -> None:
-    """By the spread of means in both halves, with the same GPU at an end of it."""
+    """By the spread of means in both halves, with the same GPU at one end of it."""
     assert judged(course) == expected
 
 
 @pytest.mark.parametrize("every_seconds", [0.1, 1.0, 10.0, 57.0, 100.0])
 def test_any_interval_of_readings_will_do(every_seconds: float) -> None:
-    """A reading stands for the time since the last one, however long that is."""
+    """A reading covers the time since the previous one, however long."""
     course = [minute(0.9, 0.9, 0.9, 0.4)] * (3 if every_seconds < 1 else 12)
     expected = set() if every_seconds < 1 else ALL
     assert judged(course, every_seconds=every_seconds) == expected
@@ -93,21 +93,21 @@ def test_power_tells_what_the_busy_share_hides() -> None:
 
 
 def test_power_of_different_boards_is_not_compared() -> None:
-    """A small board is at its limit with what a large one does at ease."""
+    """A small board's limit is a light load of a large one."""
     small = gpu(1, name="NVIDIA L4")
     both = {NODE[0]: {BUSY: 1.0, POWER: 0.4}, small: {BUSY: 1.0, POWER: 0.9}}
     assert judged([both] * 10) == set()
 
 
 def test_missing_signals_are_no_imbalance() -> None:
-    """A GPU whose activity no one reads does not lag behind; the others are still compared."""
+    """A GPU with unread activity does not lag behind; the others are still compared."""
     blind: dict[Device, Signals] = {NODE[2]: {}}
     assert judged([minute(0.9, 0.9) | blind] * 10) == set()
     assert judged([minute(0.9, 0.2) | blind] * 10) == {"GPU-0", "GPU-1", "GPU-2"}
 
 
 def test_next_job_brings_its_own_evidence() -> None:
-    """What a GPU did for another job is not held against this one."""
+    """A GPU's activity for another job does not count."""
     imbalance = ImbalanceDetector()
 
     def run(job: str, first: int, *busy: float) -> None:
@@ -124,7 +124,7 @@ def test_next_job_brings_its_own_evidence() -> None:
 
 
 def test_device_that_went_away_is_forgotten() -> None:
-    """So that memory is bounded by the GPUs that are there; what no one adds to grows old."""
+    """Memory is bounded by the GPUs present; entries that are not updated age out."""
     imbalance = ImbalanceDetector(ImbalanceSettings(window_seconds=10))
     for device in NODE[:2]:
         imbalance.add(device, "job", 0, SECOND, {BUSY: 0.5})
@@ -136,7 +136,7 @@ def test_device_that_went_away_is_forgotten() -> None:
 
 
 def held(each: Workload, *, share: float = 1.0, has_process: bool = True) -> tuple[Holding, ...]:
-    """One holder's part."""
+    """One holder's part of a device."""
     return (Holding(each, share, has_process),)
 
 
@@ -153,25 +153,25 @@ INSTANCE: Final = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0,
         # Replicas are independent of each other, but a pod's GPUs are not.
         (held(SERVICE), None),
         (held(replace(SERVICE, pod="svc-1")), "svc/svc-1"),
-        # A person tries things, and a standby waits.
+        # Interactive use is irregular, and a standby waits.
         (held(replace(JOB, workload_class=WorkloadClass.NOTEBOOK)), None),
         (held(replace(JOB, workload_class=WorkloadClass.STANDBY)), None),
         (held(replace(JOB, kind=WorkloadKind.USER)), None),
         (held(replace(JOB, kind=WorkloadKind.OTHER)), None),
-        # Shared, held for nothing, and free.
+        # Shared, held but idle, and free.
         (held(JOB, share=0.5) + held(SERVICE, share=0.5), None),
         (held(JOB, has_process=False), None),
         ((), None),
     ],
 )
 def test_job_is_what_has_ranks(holdings: tuple[Holding, ...], expected: str | None) -> None:
-    """Where no one can tell ranks from replicas, nothing is said."""
+    """If ranks cannot be told from replicas, nothing is claimed."""
     assert job_of(gpu(), holdings) == expected
     assert job_of(INSTANCE, holdings) is None
 
 
 def test_books_tell_it_of_every_gpu_of_the_job() -> None:
-    """Rank 0 rests while the others spin; a job beside it in balance is left in peace."""
+    """Rank 0 rests while the others spin; a balanced job beside it is not reported."""
     devices = [gpu(index) for index in range(5)]
     doing = dict(zip(devices, [HELD, SPINNING, SPINNING, TRAINING, TRAINING], strict=True))
     holders = dict(zip(devices, [JOB] * 3 + [workload("other")] * 2, strict=True))

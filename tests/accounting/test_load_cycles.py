@@ -1,4 +1,4 @@
-"""Cycles of load of one pace."""
+"""Load cycles of steady pace."""
 
 import random
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 
 
 def cycles(values: Iterable[float | None], step: int = SECOND) -> list[LoadCycle]:
-    """All that are told of samples at one distance."""
+    """All cycles found in evenly spaced samples."""
     detector = LoadCycleDetector()
     return [found for value in values if (found := detector.update(step, value)) is not None]
 
@@ -28,7 +28,7 @@ def cycles(values: Iterable[float | None], step: int = SECOND) -> list[LoadCycle
 def test_work_and_pause_at_a_steady_pace_are_told(
     on: int, off: int, high: float, step: int
 ) -> None:
-    """Nearly every cycle with its length and its busy part, whatever they are."""
+    """Nearly every cycle is found, with its length and busy part."""
     found = cycles([high if at % (on + off) < on else 0.0 for at in range(40 * (on + off))], step)
 
     assert len(found) >= 28
@@ -39,7 +39,7 @@ def test_work_and_pause_at_a_steady_pace_are_told(
 
 @given(level=st.floats(0, 1), noise=st.floats(0, 0.14), seed=st.integers(0, 1 << 32))
 def test_steady_work_has_no_cycles(level: float, noise: float, seed: int) -> None:
-    """Noise around one level is no work and pause."""
+    """Noise around one level has no cycles."""
     chance = random.Random(seed)
     values = [min(1.0, max(0.0, level + chance.uniform(-noise, noise))) for _ in range(2000)]
 
@@ -56,7 +56,7 @@ def test_requests_by_chance_have_no_pace(seed: int, rate: float) -> None:
 
 
 def test_a_gap_begins_again() -> None:
-    """What was not read is part of no cycle."""
+    """Unread time is part of no cycle."""
     steady = [float(at % 4 == 0) for at in range(36)]
 
     assert cycles([*steady, None]) != []

@@ -1,4 +1,4 @@
-"""Whether a GPU waits while the fabric near to it is full."""
+"""Whether a GPU waits while the nearby fabric is saturated."""
 
 import math
 from typing import Final
@@ -19,11 +19,11 @@ RECEIVE: Final = Signal.INFINIBAND_RECEIVE
 TRANSMIT: Final = Signal.INFINIBAND_TRANSMIT
 
 WAITING: Final = {BUSY: 0.98, TENSOR: 0.2, DRAM: 0.2, POWER: 0.4, RECEIVE: 0.9}
-"""In a collective whose kernels are resident, on the profiling tier."""
+"""In a collective with resident kernels, on the profiling tier."""
 
 
 def below(value: float) -> float:
-    """The nearest number under a threshold."""
+    """The largest number below a threshold."""
     return math.nextafter(value, 0.0)
 
 
@@ -36,21 +36,21 @@ def without(*dropped: Signal) -> dict[Signal, float]:
     ("signals", "expected"),
     [
         (WAITING, True),
-        # A direction of the ports at its limit.
+        # One direction of the ports at its limit.
         (WAITING | {RECEIVE: 0.6}, True),
         (WAITING | {RECEIVE: below(0.6)}, False),
         (WAITING | {RECEIVE: 0.1, TRANSMIT: 0.9}, True),
         (without(RECEIVE), False),
         (without(RECEIVE) | {Signal.NETWORK_RECEIVE_BYTES_PER_SECOND: 1e12}, False),
-        # A GPU that works is not waiting, however full the ports.
+        # A working GPU is not waiting, however saturated the ports.
         (WAITING | {TENSOR: 0.3}, False),
         (WAITING | {DRAM: 0.5}, False),
-        # Without counters power tells, without power the gaps.
+        # Without counters power decides, without power the gaps.
         (without(TENSOR, DRAM), True),
         (without(TENSOR, DRAM) | {POWER: 0.6}, False),
         (without(TENSOR, DRAM, POWER), False),
         (without(TENSOR, DRAM, POWER) | {BUSY: below(0.7)}, True),
-        # One at rest is beside another's traffic; of one that no one reads nothing is known.
+        # An idle GPU is beside another's traffic; an unread one is unknown.
         (WAITING | {BUSY: below(0.1)}, False),
         (without(BUSY), False),
     ],
@@ -59,7 +59,7 @@ def test_full_ports_bind_a_gpu_that_waits(
     signals: dict[Signal, float],
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Both are needed: the port at its rate, and a GPU that takes part and does little."""
+    """Both are required: a port at its rate, and a GPU that takes part and does little."""
     assert is_network_bound(signals, NetworkSettings()) == expected
 
 

@@ -17,27 +17,27 @@ TRANSMIT = Signal.PCIE_TRANSMIT
 
 
 def below(value: float) -> float:
-    """The nearest number under a threshold."""
+    """The largest number below a threshold."""
     return math.nextafter(value, 0.0)
 
 
 @pytest.mark.parametrize(
     ("signals", "expected"),
     [
-        # Most of the memory is elsewhere.
+        # Most of the memory is on another node.
         ({RECEIVE: 0.3, MEMORY: below(0.5)}, True),
         ({RECEIVE: 0.3, MEMORY: 0.5}, False),
         ({TRANSMIT: 0.3, MEMORY: 0.1}, True),
-        # Kept on CPUs elsewhere; an eighth of them is what anywhere means on eight nodes.
+        # Pinned to other CPUs; on eight nodes, an eighth of them is what unpinned means.
         ({RECEIVE: 0.3, CPUS: 0.0}, True),
         ({RECEIVE: 0.3, CPUS: 0.125}, False),
         ({RECEIVE: 0.3, CPUS: 0.5}, False),
         ({RECEIVE: 0.3, CPUS: 0.0, MEMORY: 0.9}, True),
         ({RECEIVE: 0.3, CPUS: 1.0, MEMORY: 0.9}, False),
-        # Where nothing moves, it does not matter.
+        # Without host traffic it does not matter.
         ({RECEIVE: 0.02, CPUS: 0.0}, True),
         ({RECEIVE: below(0.02), CPUS: 0.0, MEMORY: 0.0}, False),
-        # Without a measurement of either there is nothing to say.
+        # Without either measurement nothing is claimed.
         ({CPUS: 0.0, MEMORY: 0.0}, False),
         ({RECEIVE: 0.3}, False),
         ({}, False),
@@ -47,7 +47,7 @@ def test_far_processes_are_misplaced_once_data_moves(
     signals: dict[Signal, float],
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """By memory or by CPUs, with host traffic beside it."""
+    """By memory or by CPUs, together with host traffic."""
     assert is_numa_misplaced(signals, NumaPlacementSettings()) == expected
 
 

@@ -1,4 +1,4 @@
-"""Who is short of a resource: no one by use alone, an application by its own word."""
+"""Shortage of a resource: never from use alone, but from the application's own signals."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,14 +24,14 @@ PREEMPTIONS: Final = Signal.PREEMPTIONS
 def short_of(
     signals: Signals, *saturated: Resource, settings: PressureSettings | None = None
 ) -> frozenset[Resource]:
-    """What was short over one second."""
+    """The resources short over one second."""
     return PressureDetector(settings).update(SECOND, signals, frozenset(saturated), frozenset())
 
 
 def over_time(
     seconds: Sequence[tuple[int, Signals]], *saturated: Resource, **settings: Any
 ) -> list[bool]:
-    """Whether compute was short at each of some seconds."""
+    """Whether compute was short at each of the given seconds."""
     pressure = PressureDetector(PressureSettings(**settings))
     return [
         COMPUTE in pressure.update(at * SECOND, signals, frozenset(saturated or {COMPUTE}), set())
@@ -56,31 +56,31 @@ def test_application_that_waits_is_short_of_what_is_at_its_limit(
     signals: Signals,
     is_short: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A queue or a full cache; a total of preemptions and a latency say nothing by themselves."""
+    """A queue or a full cache; a total of preemptions and a latency alone do not count."""
     expected = {COMPUTE, BANDWIDTH} if is_short else set()
     assert short_of(signals, COMPUTE, BANDWIDTH) == expected
 
 
 def test_resource_below_its_limit_is_not_the_one_waited_for() -> None:
-    """An engine that waits on a GPU at half of its load waits for something else."""
+    """An engine that waits on a GPU at half load waits for something else."""
     queue = {Signal.REQUESTS_WAITING: 50.0, Signal.KV_CACHE_USED: 1.0}
     assert short_of(queue) == NOTHING
     assert short_of(queue, BANDWIDTH) == {BANDWIDTH}
 
 
 def test_full_memory_is_no_shortage_of_it() -> None:
-    """An engine fills the card on purpose; that it waits is told of the other resources."""
+    """An engine fills the memory by design; its waiting counts for the other resources."""
     queue = {Signal.REQUESTS_WAITING: 50.0}
     assert short_of(queue, MEMORY, COMPUTE) == {COMPUTE}
 
 
 def test_saturation_alone_is_no_shortage() -> None:
-    """A batch job at every limit is well used."""
+    """A batch job at every limit uses its device well."""
     assert short_of({Signal.GPU_BUSY: 1.0}, *Resource) == NOTHING
 
 
 def test_memory_is_short_where_hardly_any_is_left() -> None:
-    """No application has to say so, and no resource has to be at its limit."""
+    """No signal of the application and no resource at its limit is required."""
     near = frozenset({Condition.NEAR_OUT_OF_MEMORY, Condition.POWER_THROTTLED})
     assert PressureDetector().update(SECOND, {}, NOTHING, near) == {MEMORY}
 
@@ -94,7 +94,7 @@ def test_memory_is_short_where_hardly_any_is_left() -> None:
     ],
 )
 def test_broken_promise_is_pressure(name: str, signal: Signal) -> None:
-    """Later than was promised, not just as late; what no one measures breaks none."""
+    """A latency above the promised one, not equal to it; an unmeasured one breaks no promise."""
     promised = PressureSettings(**{name: 0.5})
     assert short_of({signal: 0.51}, COMPUTE, settings=promised) == {COMPUTE}
     assert short_of({signal: 0.5}, COMPUTE, settings=promised) == NOTHING
@@ -102,14 +102,14 @@ def test_broken_promise_is_pressure(name: str, signal: Signal) -> None:
 
 
 def test_preemption_counts_for_a_while() -> None:
-    """The counter moves once in a page; what was put back is computed again meanwhile."""
+    """The counter moves once a scrape; what was preempted is recomputed meanwhile."""
     seconds = [(0, {PREEMPTIONS: 7.0}), (5, {PREEMPTIONS: 8.0}), (65, {PREEMPTIONS: 8.0})]
     assert over_time([*seconds, (66, {PREEMPTIONS: 8.0})]) == [False, True, True, False]
     assert over_time(seconds, preemption_hold_seconds=0.0) == [False, True, False]
 
 
 def test_preemptions_go_on_counting_while_the_engine_is_silent() -> None:
-    """A page that is late ends no pressure, and hides no preemption."""
+    """A late scrape neither ends the pressure nor hides a preemption."""
     seconds: list[tuple[int, Signals]] = [
         (0, {PREEMPTIONS: 7.0}),
         (5, {}),
@@ -119,13 +119,13 @@ def test_preemptions_go_on_counting_while_the_engine_is_silent() -> None:
 
 
 def test_engine_that_starts_anew_has_preempted_nobody() -> None:
-    """A counter back at 0 is no preemption; one that is back above 0 is."""
+    """A counter reset to 0 is no preemption; one reset to above 0 is."""
     assert over_time([(0, {PREEMPTIONS: 7.0}), (5, {PREEMPTIONS: 0.0})]) == [False, False]
     assert over_time([(0, {PREEMPTIONS: 7.0}), (5, {PREEMPTIONS: 2.0})]) == [False, True]
 
 
 def test_xid_that_an_operator_knows_says_that_memory_ran_out() -> None:
-    """For five minutes; no Xid does so by itself."""
+    """For five minutes; by default no Xid does so."""
     settings = PressureSettings(memory_xids=(31, 43))
     logs = [(0, {}), (10, {31: 1}), (310, {31: 1}), (311, {31: 1, 13: 1}), (312, {31: 1, 43: 1})]
     for known, expected in (
@@ -141,7 +141,7 @@ def test_xid_that_an_operator_knows_says_that_memory_ran_out() -> None:
 
 
 def test_serving_that_cannot_keep_up_makes_the_device_too_small() -> None:
-    """An hour at the limit with a queue for six minutes of it: a tenth of the time short."""
+    """An hour at the limit with a queue for six minutes of it: short for a tenth of the time."""
     accounts = NodeAccounts()
     for at in range(0, 3601, 10):
         full = {**TRAINING, Signal.TENSOR_ACTIVE: 0.8, Signal.REQUESTS_WAITING: 0.0}
@@ -168,7 +168,7 @@ def test_serving_that_cannot_keep_up_makes_the_device_too_small() -> None:
 def test_only_what_is_at_its_limit_is_ever_short(
     stretches: list[tuple[int, Signals, frozenset[Resource], frozenset[Condition]]],
 ) -> None:
-    """But for memory, and that only where hardly any is left."""
+    """Memory is the exception, and only if hardly any is left."""
     pressure, now = PressureDetector(), 0
     for step, signals, saturated, conditions in stretches:
         now += step * SECOND

@@ -1,4 +1,4 @@
-"""Quantiles from buckets against exact ones of the raw readings: never off by more than a bin."""
+"""Quantiles from buckets against exact ones of the raw readings: off by at most one bin."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,11 +19,11 @@ from rightsizer.model.workload import Allocator
 GPU: Final = gpu()
 BIN: Final = 0.01
 ROUNDING: Final = 1e-8
-"""Of values that lie on an edge but for the last digits of a division."""
+"""Tolerance for values on an edge, up to the last digits of a division."""
 SHARES: Final = (0.0, 0.01, 0.05, 0.5, 0.9, 0.95, 0.97, 0.99, 1.0)
 
 Raw = Sequence[tuple[float, int]]
-"""Values, each with the seconds that it held."""
+"""Values, each with its duration in seconds."""
 
 READINGS: Final = st.lists(
     st.tuples(
@@ -37,7 +37,7 @@ READINGS: Final = st.lists(
 
 
 def exact(raw: Raw, share: float) -> float:
-    """The smallest value that a share of the time does not exceed."""
+    """The smallest value not exceeded for the given share of time."""
     target, reached = share * sum(held for _, held in raw) * (1 - 1e-12), 0
     for value, held in sorted(raw):
         reached += held
@@ -47,7 +47,7 @@ def exact(raw: Raw, share: float) -> float:
 
 
 def posted(raw: Raw) -> NodeAccounts:
-    """A GPU that was read as told, memory and traffic in step with its load."""
+    """A GPU with these readings; memory and traffic follow its load."""
     accounts, at = NodeAccounts(), 0
     for value, held in [(raw[0][0], 1), *raw]:
         at += held
@@ -63,7 +63,7 @@ def posted(raw: Raw) -> NodeAccounts:
 
 
 def assert_close(found: float | None, true: float) -> None:
-    """Never below what is true, never more than a bin above."""
+    """Never below the true value, at most one bin above."""
     assert found is not None
     assert -ROUNDING <= found - true <= BIN + ROUNDING
 
@@ -76,7 +76,7 @@ def assert_within_a_bin(found: Histogram, raw: Raw) -> None:
 
 @given(READINGS)
 def test_distributions_of_signals(raw: Raw) -> None:
-    """Those that counters are made of."""
+    """Distributions that counters are made from."""
     found = posted(raw).device(GPU.uuid).totals.totals().distributions
     for signal in (Signal.GPU_BUSY, Signal.SM_WORK, Signal.DRAM_ACTIVE, Signal.MEMORY_USED):
         assert found[signal].total == sum(held for _, held in raw) * SECOND
@@ -85,7 +85,7 @@ def test_distributions_of_signals(raw: Raw) -> None:
 
 @given(READINGS)
 def test_demands_of_windows(raw: Raw) -> None:
-    """Through five-minute windows, hours, and the bytes that they are kept as."""
+    """Through five-minute windows, hours, and their stored bytes."""
     accounts = posted(raw)
     whole = accounts.device(GPU.uuid).whole.window()
     kept = decode_window(GPU.uuid, encode_window(whole))
@@ -95,7 +95,7 @@ def test_demands_of_windows(raw: Raw) -> None:
 
 @given(READINGS)
 def test_demands_of_gauges(raw: Raw) -> None:
-    """The P99 and the maximum that a day's and a week's needs rest on."""
+    """The P99 and the maximum that the needs of a day and a week are based on."""
     lasting = [*raw] * (1 + 600 // sum(held for _, held in raw))
     accounts = posted(lasting)
     for window in (DAY_WINDOW, WEEK_WINDOW):
@@ -110,7 +110,7 @@ def test_demands_of_gauges(raw: Raw) -> None:
 
 @given(READINGS, READINGS)
 def test_merged_and_parted_distributions(mine: Raw, others: Raw) -> None:
-    """Two devices together, and one of them taken away again."""
+    """The sum of two devices, and the sum with one removed."""
     merged = posted(mine).device(GPU.uuid).totals.totals().distributions[Signal.GPU_BUSY]
     other = posted(others).device(GPU.uuid).totals.totals().distributions[Signal.GPU_BUSY]
     merged.merge(other)

@@ -1,4 +1,4 @@
-"""What must hold of a device's counters, whatever happens to it, its clock and its agent."""
+"""Invariants of a device's counters under any faults of device, clock and agent."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,7 +23,7 @@ SHORT: Final = lives((1.0, 10.0), longest_gap_seconds=600.0)
 
 
 def posted(snapshots: Sequence[Snapshot], accounts: NodeAccounts | None = None) -> NodeAccounts:
-    """The accounts after some snapshots."""
+    """The accounts after the snapshots."""
     found = accounts or NodeAccounts()
     for each in snapshots:
         found.post(each)
@@ -31,7 +31,7 @@ def posted(snapshots: Sequence[Snapshot], accounts: NodeAccounts | None = None) 
 
 
 def known_seconds(totals: Totals) -> float:
-    """All seconds whose state is known."""
+    """Sum of all seconds with a known state."""
     return sum(time for state, time in totals.state_seconds.items() if state is not State.UNKNOWN)
 
 
@@ -50,7 +50,7 @@ def flat_totals(totals: Totals) -> dict[object, float]:
 
 @given(lives())
 def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
-    """At 10 Hz and at one sample in 100 s, through suspension and a clock that is set."""
+    """At 10 Hz and at one sample in 100 s, across suspension and clock changes."""
     snapshots = snapshots_of(*life)
     expected = accounted(snapshots)
     accounts = posted(snapshots)
@@ -74,7 +74,7 @@ def test_used_and_wasted_time_is_all_that_is_known(life: Life) -> None:
 
 @given(lives())
 def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> None:
-    """Each second once, whatever the interval; its mean is the exact one within a bin."""
+    """Each second counts once at any interval; the mean is exact within a bin."""
     totals = posted(snapshots_of(*life)).device(GPU.uuid).totals.totals()
     known = known_seconds(totals)
     busy = totals.distributions.get(Signal.GPU_BUSY)
@@ -86,7 +86,7 @@ def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> N
 
 @given(lives())
 def test_counters_only_grow(life: Life) -> None:
-    """Prometheus takes any fall for a restart."""
+    """Prometheus takes any decrease for a restart."""
     accounts = NodeAccounts()
     seen = [
         flat_totals(posted([each], accounts).device(GPU.uuid).totals.totals())
@@ -98,7 +98,7 @@ def test_counters_only_grow(life: Life) -> None:
 
 @given(lives())
 def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
-    """Time is counted on the clock that never steps."""
+    """Time is counted on the monotonic clock."""
     interval, moments = life
     unset = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
     stepping, steady = (posted(snapshots_of(interval, each)) for each in (moments, unset))
@@ -107,7 +107,7 @@ def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
 
 @given(SHORT, st.integers(0, 40))
 def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: int) -> None:
-    """What an agent knew goes on in the windows; its counters are the new process's own."""
+    """Windows go on from what the agent knew; counters are those of the new process."""
     interval, moments = life
     steady = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
     snapshots = snapshots_of(interval, steady)
@@ -127,7 +127,7 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
 
 @pytest.mark.parametrize("interval_seconds", [0.1, 1.0, 4.0, 20.0, 100.0])
 def test_interval_of_sampling_changes_no_share(interval_seconds: float) -> None:
-    """Twenty minutes held and forty at work are a third and two thirds, however often one looks."""
+    """Twenty minutes held and forty active are a third and two thirds at any interval."""
     accounts, at = NodeAccounts(), 0.0
     for number in range(1 + round(3600 / interval_seconds)):
         at = number * interval_seconds

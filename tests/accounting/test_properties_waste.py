@@ -1,4 +1,4 @@
-"""Where every second and every joule went: used and waste are the whole, day after day."""
+"""Accounting of every second and joule: used and wasted sum to the whole, day after day."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ CATALOGUE: Final = built_in()
 def simulated(
     name: str, seed: int, *, interval: Nanoseconds, duration: Nanoseconds
 ) -> list[Snapshot]:
-    """A span of a scenario whose chance is another one's; it begins at some hour of some day."""
+    """A span of a scenario with its own seed, from some hour of some day."""
     scenario = replace(load_scenario(name, CATALOGUE), seed=seed)
     start = DEFAULT_START + seed * 7 * HOUR
     source = SimulatedSource(scenario, CATALOGUE, start=start, interval=interval, duration=duration)
@@ -37,7 +37,7 @@ def simulated(
 
 
 def posted(snapshots: Sequence[Snapshot]) -> NodeAccounts:
-    """The accounts after some snapshots."""
+    """The accounts after the snapshots."""
     accounts = NodeAccounts()
     for each in snapshots:
         accounts.post(each)
@@ -45,7 +45,7 @@ def posted(snapshots: Sequence[Snapshot]) -> NodeAccounts:
 
 
 def assert_whole(totals: Totals) -> None:
-    """Used and waste are all of the known time, and all of its energy."""
+    """Used and wasted sum to all known time and all its energy."""
     known = sum(time for state, time in totals.state_seconds.items() if state is not State.UNKNOWN)
     assert totals.used_seconds + sum(totals.waste_seconds.values()) == pytest.approx(known)
     joules = totals.used_joules + sum(totals.waste_joules.values())
@@ -54,7 +54,7 @@ def assert_whole(totals: Totals) -> None:
 
 @given(lives())
 def test_every_stretch_is_whole(life: tuple[Nanoseconds, list[Moment]]) -> None:
-    """Whatever was read: what is known has a use, what is unknown has neither use nor waste."""
+    """For any readings: known time has a use, unknown time has neither use nor waste."""
     builder = EntryBuilder()
     for each in snapshots_of(*life):
         for entry in builder.post(each):
@@ -72,7 +72,7 @@ def test_every_stretch_is_whole(life: tuple[Nanoseconds, list[Moment]]) -> None:
 @given(seed=st.integers(0, 999))
 @settings(max_examples=4)
 def test_random_days_are_whole(name: str, seed: int) -> None:
-    """On the profiling tier and on the power tier; the energy is the counter's to the joule."""
+    """On the profiling and power tiers; energy equals the counter's to the joule."""
     snapshots = simulated(name, seed, interval=120 * SECOND, duration=DAY)
     accounts = posted(snapshots)
     for device in accounts.devices:
@@ -89,7 +89,7 @@ def test_random_days_are_whole(name: str, seed: int) -> None:
 
 
 def test_time_with_every_fault_is_whole() -> None:
-    """Hangs, losses and unloaded drivers; what the counter lost over them the draw tells."""
+    """Hangs, losses, unloaded drivers; energy that the counter lost is estimated from the draw."""
     snapshots = simulated("faulty-node", 1, interval=5 * SECOND, duration=11 * MINUTE)
     accounts = posted(snapshots)
     for device in accounts.devices:
@@ -99,7 +99,7 @@ def test_time_with_every_fault_is_whole() -> None:
 
 
 def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
-    """The board's draw is of the whole board; no one knows an instance's."""
+    """The draw is of the whole board; that of an instance is unknown."""
     accounts = posted(simulated("h100-mig", 3, interval=60 * SECOND, duration=2 * HOUR))
     instances = [device for device in accounts.devices if device.mig is not None]
     assert instances
@@ -111,7 +111,7 @@ def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
 
 
 def test_energy_of_a_second_follows_its_use() -> None:
-    """A third used is a third of the joules, of the counter's and not of the draw's."""
+    """A second used to a third uses a third of its joules, by the counter and not the draw."""
     accounts = NodeAccounts()
     for at, joules in enumerate((1000.0, 1600.0, 2200.0)):
         signals = {**TRAINING, Signal.TENSOR_ACTIVE: 0.24, Signal.ENERGY_JOULES: joules}
@@ -124,7 +124,7 @@ def test_energy_of_a_second_follows_its_use() -> None:
 
 
 def test_energy_of_a_gap_is_nobodys() -> None:
-    """The counter went on; the seconds after the gap are told by the draw."""
+    """The counter went on; energy of the seconds after the gap comes from the draw."""
     accounts, steps = NodeAccounts(), [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
     for at, joules in steps:
         signals = {**TRAINING, Signal.ENERGY_JOULES: joules}
@@ -136,7 +136,7 @@ def test_energy_of_a_gap_is_nobodys() -> None:
 
 
 def test_device_that_was_down_begins_its_counter_anew() -> None:
-    """Even where the driver came back within the usual gap of what was accounted for."""
+    """Even if the driver returns within the usual gap after the last accounted time."""
     builder, joules = EntryBuilder(), []
     for at in range(20):
         is_down = 3 <= at < 12
@@ -150,7 +150,7 @@ def test_device_that_was_down_begins_its_counter_anew() -> None:
 
 
 def test_devices_have_counters_of_their_own() -> None:
-    """Two GPUs at one tick do not take each other's steps."""
+    """Counter steps of two GPUs in one tick are not mixed up."""
     one, other = gpu(0), gpu(1)
     accounts = NodeAccounts()
     for at in range(3):

@@ -1,4 +1,4 @@
-"""How well a device fits: demand, need, over, saturated, under."""
+"""Provisioning of a device: demand, need, over, saturated, under."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,19 +21,19 @@ PERCENTS = st.dictionaries(st.integers(0, 100), st.integers(1, 50), min_size=1, 
 
 
 def fit(found: Window, allocator: Allocator = Allocator.GROWING) -> Provisioning:
-    """The provisioning by the defaults."""
+    """Provisioning under the default settings."""
     return provision(found, allocator, SETTINGS)
 
 
 def busy(
     compute: Mapping[float, float], memory: Mapping[float, float], hours: float = 10, **facts: Any
 ) -> Window:
-    """Productive hours with their demands."""
+    """Productive hours with the given demands."""
     return window({State.PRODUCTIVE: hours}, {COMPUTE: compute, MEMORY: memory}, **facts)
 
 
 def test_demand_and_need() -> None:
-    """P99 for compute, the most for memory, with 15% and 10% of room."""
+    """Need is P99 for compute plus 15%, and the maximum for memory plus 10%."""
     found = fit(busy({0.1: 9.95, 0.9: 0.05}, {0.1: 9.999, 0.5: 0.001}))
     compute, memory = found.resources[COMPUTE], found.resources[MEMORY]
     assert (compute.demand, compute.need) == (0.1, pytest.approx(0.115))
@@ -45,7 +45,7 @@ def test_demand_and_need() -> None:
 
 
 def test_need_beyond_the_device_is_not_negative_room() -> None:
-    """A device that is too small is not over-provisioned, and the need says by how much."""
+    """A device that is too small is not over-provisioned; the need says by how much it is short."""
     found = fit(busy({1.0: 10}, {0.5: 10}))
     assert found.resources[COMPUTE].need == pytest.approx(1.15)
     assert found.resources[COMPUTE].overprovisioned == 0.0
@@ -57,7 +57,7 @@ def test_ten_active_minutes_make_a_demand(
     hours: float,
     is_known: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Idle hours add nothing to it."""
+    """Idle hours add nothing to the demand."""
     found = fit(
         window(
             {State.PRODUCTIVE: hours, State.IDLE_HELD: 100},
@@ -72,14 +72,14 @@ def test_ten_active_minutes_make_a_demand(
 
 @pytest.mark.parametrize("missing", [COMPUTE, MEMORY])
 def test_device_is_judged_only_where_compute_and_memory_are_known(missing: Resource) -> None:
-    """Room in what is measured says nothing of what is not."""
+    """Room in the measured resource says nothing about the unmeasured one."""
     demands = {COMPUTE: {0.1: 10.0}, MEMORY: {0.1: 10.0}}
     del demands[missing]
     assert fit(window({State.PRODUCTIVE: 10}, demands)).overprovisioned is None
 
 
 def test_preallocated_memory_says_nothing() -> None:
-    """Neither of the need nor of a shortage; compute is judged all the same."""
+    """It shows neither need nor shortage; compute is judged all the same."""
     full = busy({0.1: 10}, {0.97: 10}, pressed={MEMORY: 10 * HOUR})
     found = fit(full, Allocator.PREALLOCATING)
     assert found.memory_is_preallocated
@@ -107,13 +107,13 @@ def test_much_memory_that_never_changes_looks_preallocated(
     allocator: Allocator,
     is_preallocated: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Unless someone said how it is allocated."""
+    """Unless the allocation is configured."""
     assert fit(busy({0.1: 10}, memory), allocator).memory_is_preallocated == is_preallocated
 
 
 @pytest.mark.parametrize(("share", "over"), [(0.0, 0.45), (0.049, 0.45), (0.05, 0.0), (1.0, 0.0)])
 def test_over_is_nothing_while_memory_is_under(share: float, over: float) -> None:
-    """A device under pressure for 5% of the time has no room to give."""
+    """A device under memory pressure for 5% of the time has no spare capacity."""
     pressed = {MEMORY: round(share * 10 * HOUR)} if share else {}
     found = fit(busy({0.1: 10}, {0.5: 10}, pressed=pressed))
     assert found.underprovisioned == pytest.approx(share)
@@ -121,7 +121,7 @@ def test_over_is_nothing_while_memory_is_under(share: float, over: float) -> Non
 
 
 def test_saturation_is_no_shortage() -> None:
-    """A batch job at the limit is well used."""
+    """A batch job at the limit uses its device well."""
     found = fit(busy({1.0: 10}, {0.5: 10}, saturated={COMPUTE: 5 * HOUR}))
     assert found.resources[COMPUTE].saturated == 0.5
     assert found.resources[COMPUTE].underprovisioned is None
@@ -129,7 +129,7 @@ def test_saturation_is_no_shortage() -> None:
 
 
 def test_saturation_with_pressure_is_a_shortage() -> None:
-    """Requests that waited for compute for a twentieth of the time make the device too small."""
+    """Requests that wait for compute 5% of the time make the device too small."""
     found = fit(
         busy(
             {0.3: 10},
@@ -146,7 +146,7 @@ def test_saturation_with_pressure_is_a_shortage() -> None:
 
 
 def test_device_is_short_by_its_shortest_resource() -> None:
-    """And as a whole from the share of time on that is a setting."""
+    """The share of time that makes the whole device short is a setting."""
     found = busy({0.3: 10}, {0.5: 10}, pressed={COMPUTE: HOUR, Resource.PCIE: 2 * HOUR})
     lenient = ProvisioningSettings(underprovisioned_ratio=0.21)
     assert fit(found).underprovisioned == 0.2
@@ -157,7 +157,7 @@ def test_device_is_short_by_its_shortest_resource() -> None:
 
 
 def test_nothing_is_over_while_something_is_under_even_where_little_is_known() -> None:
-    """A device whose memory says nothing, short of compute, has no room for certain."""
+    """A device short of compute, with unknown memory, certainly has no spare capacity."""
     short = busy({0.3: 10}, {0.97: 10}, pressed={COMPUTE: HOUR})
     assert fit(short, Allocator.PREALLOCATING).overprovisioned == 0.0
     found = fit(window({State.PRODUCTIVE: 0.1}, pressed={COMPUTE: HOUR // 20}))
@@ -165,7 +165,7 @@ def test_nothing_is_over_while_something_is_under_even_where_little_is_known() -
 
 
 def test_idle_time_dilutes_saturation_and_pressure() -> None:
-    """Both are shares of the known time, and unknown time is no part of it."""
+    """Both are shares of known time; unknown time does not count."""
     found = fit(
         window(
             {State.COMPUTE_BOUND: 5, State.IDLE_HELD: 15, State.UNKNOWN: 80},
@@ -182,7 +182,7 @@ def test_idle_time_dilutes_saturation_and_pressure() -> None:
 
 @pytest.mark.parametrize("resource", [Resource.MEMORY_BANDWIDTH, Resource.PCIE, Resource.NVLINK])
 def test_other_resources_have_needs_too(resource: Resource) -> None:
-    """P99 with 15% of room; the largest need of all is the device's."""
+    """Their need is P99 plus 15%; the device's need is the largest of all."""
     demands = {COMPUTE: {0.1: 10}, MEMORY: {0.1: 10}, resource: {0.2: 9.89, 0.6: 0.11}}
     found = fit(window({State.PRODUCTIVE: 10}, demands))
     assert found.resources[resource].need == pytest.approx(0.69)
@@ -195,7 +195,7 @@ def test_resource_needs_its_own_ten_minutes(
     seconds: float,
     is_known: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Counters that were there for a moment of ten busy hours tell of no demand."""
+    """Counters present for a moment of ten busy hours show no demand."""
     demands = {COMPUTE: {0.2: 10}, MEMORY: {0.5: 10}, Resource.NVLINK: {1.0: seconds / 3600}}
     found = provision(
         window({State.PRODUCTIVE: 10}, demands, compute_at_least=histogram({0.1: seconds / 3600})),
@@ -209,28 +209,28 @@ def test_resource_needs_its_own_ten_minutes(
 
 
 def test_idle_hours_with_memory_held_make_no_demand() -> None:
-    """Memory is counted while it is held; whether there is a demand, active time decides."""
+    """Held memory counts toward the size, but only active time makes a demand."""
     found = fit(window({State.IDLE_HELD: 100}, {MEMORY: {0.5: 100}}))
     assert found.resources[MEMORY].demand is None
     assert found.resources[MEMORY].underprovisioned == 0.0
 
 
 def test_lower_bound_of_compute_is_told_beside() -> None:
-    """What the pipes did, with its margin."""
+    """It is what the pipes did, plus the margin."""
     found = fit(busy({0.9: 10}, {0.5: 10}, compute_at_least=histogram({0.2: 10})))
     assert found.compute_need_at_least == pytest.approx(0.23)
     assert found.overprovisioned == 0.0
 
 
 def test_current_demand_goes_before_the_windows_own() -> None:
-    """The faded demand replaces compute and leaves memory."""
+    """The decayed demand replaces that of compute and leaves memory."""
     found = provision(busy({0.9: 10}, {0.5: 10}), Allocator.GROWING, SETTINGS, {COMPUTE: 0.2})
     assert found.resources[COMPUTE].demand == 0.2
     assert found.resources[MEMORY].demand == 0.5
 
 
 def test_nothing_known_is_nothing_said() -> None:
-    """An unknown day has no gauges."""
+    """A window without known time has no gauges."""
     found = fit(window({State.UNKNOWN: 24}))
     assert found.resources == {}
     assert found.overprovisioned is None
@@ -241,7 +241,7 @@ def test_nothing_known_is_nothing_said() -> None:
 def test_larger_margins_never_shrink_need(
     compute: dict[int, int], memory: dict[int, int], margin: float, more: float
 ) -> None:
-    """Nor do they ever find more room."""
+    """Nor do they ever increase the spare capacity."""
     found = busy(
         {percent / 100: hours for percent, hours in compute.items()},
         {percent / 100: hours for percent, hours in memory.items()},
@@ -263,7 +263,7 @@ def test_larger_margins_never_shrink_need(
 
 @given(PERCENTS, st.integers(0, 100))
 def test_more_load_never_yields_a_smaller_need(compute: dict[int, int], up: int) -> None:
-    """Every second's load raised raises the need or leaves it."""
+    """Raising every second's load raises the need or leaves it."""
 
     def need(raise_by: int) -> float:
         loads: dict[float, float] = {}

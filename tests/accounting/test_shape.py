@@ -1,4 +1,4 @@
-"""The shape of loads whose cycle is known."""
+"""The shape of loads with known cycles."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ MONDAY = EPOCH - 3 * DAY
 def blocks_of(
     days: float, load: Callable[[float], float], start: int = MONDAY, noise: float = 0.02
 ) -> Series:
-    """Five minutes each, of a load by hours since the start."""
+    """Five-minute blocks of a load by hours since the start."""
     random = Random(7)
     count = round(days * 288)
     means = [min(1.0, max(0.0, load(n / 12) + random.gauss(0.0, noise))) for n in range(count)]
@@ -36,7 +36,7 @@ def week(hour: float) -> float:
 
 
 def test_hours_of_the_day_are_told_apart() -> None:
-    """Nine in the morning is busy, three at night is not; the evening before began the history."""
+    """Nine in the morning is busy, three at night is not; history began the evening before."""
     found = shape_of(blocks_of(10.25, lambda hour: office(hour + 18), MONDAY + 18 * HOUR))
     assert found is not None
     assert len(found.hours_of_day) == 24
@@ -61,7 +61,7 @@ def test_hours_of_the_day_are_told_apart() -> None:
 def test_cycle_is_found_where_there_is_one(
     load: Callable[[float], float], *, is_daily: bool, is_weekly: bool
 ) -> None:
-    """Over four weeks; noise has none, and neither has a load that only changes slowly."""
+    """Over four weeks; noise has no cycle, nor has a load that only changes slowly."""
     found = shape_of(blocks_of(28, load))
     assert found is not None
     assert (found.is_daily, found.is_weekly) == (is_daily, is_weekly)
@@ -69,14 +69,14 @@ def test_cycle_is_found_where_there_is_one(
 
 @pytest.mark.parametrize(("days", "covers"), [(3, False), (6, False), (7, True), (14, True)])
 def test_week_must_have_been_seen(days: float, *, covers: bool) -> None:
-    """What happens on Sundays is not known on Saturday."""
+    """The load of Sundays is unknown on Saturday."""
     found = shape_of(blocks_of(days, week))
     assert found is not None
     assert found.covers_cycle is covers
 
 
 def test_time_that_is_not_known_is_no_quiet_time() -> None:
-    """An agent that is stopped at night knows nothing of the night."""
+    """An agent stopped at night knows nothing about the night."""
     every = map(Block, blocks_of(10, office).starts, *blocks_of(10, office)[1:])
     blocks = [each for each in every if 6 <= each.start % DAY // HOUR < 22]
     found = shape_of(Series.of(blocks))
@@ -90,7 +90,7 @@ def test_time_that_is_not_known_is_no_quiet_time() -> None:
 
 
 def test_too_little_has_no_cycle() -> None:
-    """A day and a half cannot resemble the day before."""
+    """A day and a half cannot be compared with the day before."""
     found = shape_of(blocks_of(1.5, office))
     assert found is not None
     assert not found.is_daily
@@ -98,7 +98,7 @@ def test_too_little_has_no_cycle() -> None:
 
 
 def test_means_of_hours_count_by_known_time() -> None:
-    """And an hour without any is one that is missing."""
+    """An hour without known time is missing."""
     blocks = [
         Block(EPOCH, 300.0, 0.2, 0.2),
         Block(EPOCH + BLOCK_SPAN, 100.0, 0.6, 0.6),

@@ -1,4 +1,4 @@
-"""What is kept once, though several remember it."""
+"""Values kept once and shared by several users."""
 
 from datetime import timedelta
 from itertools import chain
@@ -22,13 +22,13 @@ QUARTER: Final = int(timedelta(minutes=15).total_seconds())
 
 
 def forms(window_query: WindowQuery) -> list[bytes]:
-    """All closed windows that are remembered, as they are kept."""
+    """All closed windows remembered, in stored form."""
     rings = (window_query.fine, window_query.hours, window_query.days)
     return list(chain.from_iterable(ring.encoded for ring in rings))
 
 
 def quarters(hours: int, uuid: str = "GPU-0") -> list[Entry]:
-    """Stretches of a quarter of an hour, each in another state than the one before."""
+    """Stretches of a quarter of an hour, each in another state than the previous one."""
     states = (State.PRODUCTIVE, State.HOST_BOUND)
     return [
         entry(at * QUARTER, (at + 1) * QUARTER, states[at % 2], uuid=uuid)
@@ -43,14 +43,14 @@ def test_it_is_always_the_same_bytes(found: list[bytes]) -> None:
 
 
 def test_equal_bytes_are_one_object() -> None:
-    """Made apart, kept together."""
+    """Built separately, stored once."""
     first, second = (bytes(bytearray(b"a window")) for _ in range(2))
     assert first is not second
     assert deduplicate(first) is deduplicate(second)
 
 
 def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
-    """Five minutes, hours and days of it are the device's own."""
+    """Its five minutes, hours and days are the device's own objects."""
     device, workloads = DeviceWindows("GPU-0"), WorkloadAccounts()
     for each in quarters(hours=50):
         device.add(each)
@@ -63,7 +63,7 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
 
 
 def test_days_of_blocks_are_one_object_too() -> None:
-    """Two that measured the same keep the same packed days."""
+    """Equal measurements share the same packed days."""
     stores = [RollupStore("GPU-0"), RollupStore("workload:job")]
     for at in range(EPOCH, EPOCH + 3 * DAY, HOUR):
         for store in stores:
@@ -76,7 +76,7 @@ def test_days_of_blocks_are_one_object_too() -> None:
 
 
 def test_cells_of_one_state_share_it() -> None:
-    """A calm day's strip is one table; what each cell says stays its own."""
+    """The strip of a calm day is one table; each cell keeps its own values."""
     device = DeviceWindows("GPU-0")
     for each in quarters(hours=24):
         device.add(each)

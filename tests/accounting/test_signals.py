@@ -1,4 +1,4 @@
-"""From what was read to ratios of the device's own capacity."""
+"""Conversion of readings to ratios of the device's own capacity."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def derived(
     draws: PowerLevels | None = None,
     **facts: Any,
 ) -> dict[Signal, float]:
-    """The signals of a reading of a device that idles at 70 W."""
+    """The signals of a reading of a device with an idle draw of 70 W."""
     device = gpu(**facts)
     return derive_signals(
         reading(device, 0, values),
@@ -49,7 +49,7 @@ def derived(
 
 
 def test_quantities_become_ratios_of_the_capacity() -> None:
-    """Memory of the total, power of its own range, traffic of the negotiated link."""
+    """Memory over the total, power within its own range, traffic over the negotiated link."""
     signals = derived(
         {
             Signal.MEMORY_USED_BYTES: 20 * GIBIBYTE,
@@ -65,7 +65,7 @@ def test_quantities_become_ratios_of_the_capacity() -> None:
 
 
 def test_reading_takes_precedence_over_the_device() -> None:
-    """An enforced limit, a total and a trained-down link are what counts now."""
+    """An enforced limit, a total and a trained-down link are the current ones."""
     signals = derived(
         {
             Signal.MEMORY_USED_BYTES: 20 * GIBIBYTE,
@@ -83,13 +83,13 @@ def test_reading_takes_precedence_over_the_device() -> None:
 
 
 def test_ratio_that_was_read_is_not_derived_anew() -> None:
-    """A recording's own `memory_used` stays."""
+    """A recording's own `memory_used` is kept."""
     values = {Signal.MEMORY_USED: 0.7, Signal.MEMORY_USED_BYTES: GIBIBYTE}
     assert derived(values)[Signal.MEMORY_USED] == 0.7
 
 
 def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
-    """Missing is missing, not zero."""
+    """The ratio is missing, not zero."""
     signals = derived(
         {
             Signal.MEMORY_USED_BYTES: GIBIBYTE,
@@ -108,7 +108,7 @@ def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
 
 
 def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
-    """A log that does not say its limit is measured by itself; a single draw is no range."""
+    """A log without a limit is scaled by its own draw; a single draw is no range."""
     values = {Signal.POWER_WATTS: 360.0}
     assert derived(values, power_limit_watts=None)[Signal.POWER] == 0.5
     for lowest in (360.0, 325.1):
@@ -118,7 +118,7 @@ def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
 
 
 def test_host_speaks_where_the_reading_does_not() -> None:
-    """The owner's own pressure goes before the node's."""
+    """The owner's own pressure precedes the node's."""
     host = {Signal.CPU_PRESSURE: 0.4, Signal.IO_PRESSURE: 0.3}
     signals = derived({Signal.CPU_PRESSURE: 0.1}, host)
     assert signals[Signal.CPU_PRESSURE] == 0.1
@@ -126,14 +126,14 @@ def test_host_speaks_where_the_reading_does_not() -> None:
 
 
 def test_sm_work_weighs_activity_by_the_clock() -> None:
-    """Half of the clock does half of the work in the same share of cycles."""
+    """At half the clock, the same share of cycles does half the work."""
     signals = derived({Signal.SM_ACTIVE: 0.8, Signal.SM_CLOCK_HERTZ: 990e6})
     assert signals[Signal.SM_WORK] == pytest.approx(0.4)
     assert derived({Signal.SM_ACTIVE: 0.8})[Signal.SM_WORK] == 0.8
 
 
 def test_memory_controller_works_at_its_clock() -> None:
-    """Its share is of the clock that runs: 32% at 405 MHz is 1% of what the memory could."""
+    """Its share is of the current clock: 32% at 405 MHz is 1% of the memory's maximum."""
     busy, clock = Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_CLOCK_HERTZ
     signals = {busy: 0.32, clock: 405e6, Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: 10501e6}
     assert memory_work(signals) == pytest.approx(0.0123, abs=1e-3)
@@ -143,21 +143,21 @@ def test_memory_controller_works_at_its_clock() -> None:
 
 
 def test_highest_is_the_largest_of_those_that_are_known() -> None:
-    """A signal that is missing does not count as nothing."""
+    """A missing signal does not count as 0."""
     signals = {Signal.PCIE_RECEIVE: 0.2, Signal.PCIE_TRANSMIT: 0.6}
     assert highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT, Signal.OFA) == 0.6
     assert highest(signals, Signal.OFA) is None
 
 
 def test_dead_counters_are_not_believed() -> None:
-    """Zeros of a busy GPU that draws power are a profiler's, not the GPU's."""
+    """Zeros of a busy GPU that draws power are due to a profiler, not to the GPU."""
     signals = derived(DEAD)
     assert tier_of(signals) is Tier.POWER
     assert Signal.SM_WORK not in signals
 
 
 def test_dead_counters_stay_dead_until_one_moves() -> None:
-    """A GPU whose counters have died is not at rest when its load falls."""
+    """A GPU with dead counters is not idle once its load falls."""
     light = DEAD | {Signal.GPU_BUSY: 0.3, Signal.POWER_WATTS: 150.0}
     device = gpu()
     for change, is_dead in (({}, True), ({Signal.DRAM_ACTIVE: 0.01}, False)):
@@ -178,13 +178,13 @@ def test_dead_counters_stay_dead_until_one_moves() -> None:
     ],
 )
 def test_zeros_that_can_be_true_are_believed(change: dict[Signal, float]) -> None:
-    """A stall draws little, an idle GPU is not busy, and one live counter vouches for the rest."""
+    """A stall draws little, an idle GPU is not busy, and one live counter confirms the rest."""
     assert tier_of(derived(DEAD | change)) is Tier.PROFILING
 
 
 @given(st.dictionaries(st.sampled_from(Signal), st.floats(-1e12, 1e12)))
 def test_every_ratio_lies_between_nothing_and_all(values: dict[Signal, float]) -> None:
-    """Counters of MIG instances are known to pass 1, and drivers to answer below 0."""
+    """Counters of MIG instances can exceed 1, and drivers can answer below 0."""
     for signal, value in derived(values).items():
         if signal.unit is Unit.RATIO:
             assert 0.0 <= value <= 1.0
@@ -195,13 +195,13 @@ def test_every_ratio_lies_between_nothing_and_all(values: dict[Signal, float]) -
     [(3, 16, 15.76e9), (4, 16, 31.5e9), (5, 8, 31.5e9), (9, 16, None), (4, 0, None)],
 )
 def test_link_capacity(generation: int, width: int, expected: float | None) -> None:
-    """Lanes times the rate of their generation; a generation that does not exist has none."""
+    """Lanes times the rate of the generation; an unknown generation has no capacity."""
     found = link_bytes_per_second(generation, width)
     assert found == (None if expected is None else pytest.approx(expected, rel=0.01))
 
 
 def test_clock_ratio_is_whole_where_nobody_knows() -> None:
-    """An unknown clock is no throttling."""
+    """An unknown clock is not throttling."""
     assert clock_ratio({}, gpu()) == 1.0
     assert clock_ratio({Signal.SM_CLOCK_HERTZ: 1e9}, gpu(sm_clock_maximum_hertz=None)) == 1.0
     assert clock_ratio({Signal.SM_CLOCK_HERTZ: 2.2e9}, gpu()) == 1.0

@@ -1,4 +1,4 @@
-"""Counters of a device: they start at nothing and only grow."""
+"""Counters of a device: they start at zero and only grow."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from rightsizer.model.window import EnergySource, Entry
 
 
 def totals_of(entries: list[Entry]) -> RunningTotals:
-    """The totals of some stretches."""
+    """The totals of the stretches."""
     totals = RunningTotals(EntrySums())
     for each in entries:
         totals.add(each)
@@ -54,7 +54,7 @@ def test_accounted_time_includes_what_is_unknown() -> None:
 
 
 def test_energy_is_told_by_how_it_was_measured() -> None:
-    """Used and wasted joules sum to both ways together; what was drawn in a gap is in neither."""
+    """Used and wasted joules sum to both ways together; energy of a gap is in neither."""
     counted = replace(STALL, energy_joules=250.0, energy_source=EnergySource.COUNTER)
     lost = replace(GAP, energy_joules=9000.0, energy_source=EnergySource.POWER)
     totals = totals_of([STALL, counted, lost, counted]).totals()

@@ -1,4 +1,4 @@
-"""The trend of loads whose slope is known."""
+"""Trends of loads with known slope."""
 
 from random import Random
 from typing import Final
@@ -34,7 +34,7 @@ def test_straight_line_is_found(slope: float, origin: float, count: int) -> None
 
 @pytest.mark.parametrize("slope", [0.0, 0.01, -0.02])
 def test_interval_holds_the_truth_as_often_as_it_says(slope: float) -> None:
-    """In nine of ten series, give or take what two hundred of them leave open."""
+    """In 90% of the series, within the sampling error of two hundred of them."""
     held = 0
     for seed in range(200):
         found = trend_of(days_of(slope, 0.05, seed))
@@ -44,7 +44,7 @@ def test_interval_holds_the_truth_as_often_as_it_says(slope: float) -> None:
 
 
 def test_odd_days_do_not_bend_the_line() -> None:
-    """A quarter of the days may be anything."""
+    """A quarter of the days may have any value."""
     days = days_of(0.01, 0.002, 3)
     for place in (2, 7, 11, 16, 20, 25):
         days[place] = (place, 5.0 if place % 2 else -5.0)
@@ -54,7 +54,7 @@ def test_odd_days_do_not_bend_the_line() -> None:
 
 
 def test_limit_is_reached_between_steepest_and_flattest_slope() -> None:
-    """At the earliest by the steepest line that may be, at the latest by the flattest."""
+    """Earliest by the steepest possible line, latest by the flattest."""
     found = trend_of(days_of(0.01, 0.01, 5))
     assert found is not None
     reached = found.days_until(0.9)
@@ -70,7 +70,7 @@ def test_limit_is_reached_between_steepest_and_flattest_slope() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_interval_of_a_load_that_falls_mirrors_that_of_one_that_grows(seed: int) -> None:
-    """Neither end of the interval is nearer to the line than the other."""
+    """Both ends of the interval are equally far from the line."""
     days = days_of(0.01, 0.05, seed, 7)
     grows, falls = trend_of(days), trend_of([(day, -value) for day, value in days])
     assert grows is not None
@@ -86,7 +86,7 @@ def test_few_days_have_no_trend() -> None:
 
 
 def test_days_count_that_are_known_for_half() -> None:
-    """By their means, weighed by known time, or by their peaks."""
+    """By their means, weighted by known time, or by their peaks."""
     blocks = [Block(EPOCH + n * BLOCK_SPAN, 300.0, 0.4, 0.5) for n in range(200)]
     blocks.append(Block(EPOCH + 210 * BLOCK_SPAN, 150.0, 1.0, 1.0))
     blocks += [Block(EPOCH + DAY + n * BLOCK_SPAN, 300.0, 0.9, 0.9) for n in range(100)]

@@ -1,4 +1,4 @@
-"""What was used of a device, and where the rest went."""
+"""Use of a device, and the causes of what was left unused."""
 
 from typing import Any, Final
 
@@ -21,26 +21,26 @@ THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 
 
 def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
-    """What an H100 that reaches 80% of its peaks was used for."""
+    """Use of an H100 that reaches 80% of its peaks."""
     return usage(signals, layout_of(signals), gpu(**facts), UsageSettings())
 
 
 def test_compute_has_two_bounds_where_counters_are() -> None:
-    """At least what the pipes did of what is achievable, at most what the SMs were at work."""
+    """The lower bound is the pipes' share of the achievable, the upper one is SM activity."""
     found = used({BUSY: 1.0, TENSOR: 0.4, Signal.SM_ACTIVE: 0.9, Signal.SM_WORK: 0.9})
     assert found.compute_at_least == 0.5
     assert found.shares[Resource.COMPUTE] == 0.9
 
 
 def test_clock_scales_both_bounds() -> None:
-    """Half of the clock does half of the work in the same share of cycles."""
+    """At half the clock, the same share of cycles does half the work."""
     found = used({BUSY: 1.0, TENSOR: 0.4, CLOCK: 990e6, Signal.SM_WORK: 0.4})
     assert found.compute_at_least == 0.25
     assert found.shares[Resource.COMPUTE] == 0.4
 
 
 def test_lower_bound_never_passes_the_upper_one() -> None:
-    """A counter that runs ahead of the other lifts it."""
+    """If one counter is ahead of the other, the upper bound rises to it."""
     found = used({BUSY: 1.0, TENSOR: 0.8, Signal.SM_WORK: 0.6})
     assert found.compute_at_least == 1.0
     assert found.shares[Resource.COMPUTE] == 1.0
@@ -58,7 +58,7 @@ def test_lower_bound_never_passes_the_upper_one() -> None:
 def test_without_pipes_busy_is_weighed_by_power(
     signals: dict[Signal, float], expected: float
 ) -> None:
-    """A GPU that is busy at half of the working power does half of the work."""
+    """A GPU that is busy at half of its working power does half of the work."""
     found = used(signals)
     assert found.shares[Resource.COMPUTE] == pytest.approx(expected)
     assert found.compute_at_least is None
@@ -72,7 +72,7 @@ def test_resource_that_nobody_measures_is_left_out() -> None:
 
 
 def test_link_counts_by_its_busier_direction() -> None:
-    """A direction at its end is not relieved by the other one."""
+    """An idle direction does not relieve a saturated one."""
     found = used({BUSY: 0.5, Signal.PCIE_RECEIVE: 0.1, Signal.PCIE_TRANSMIT: 0.45})
     assert found.shares[Resource.PCIE] == 0.45
     assert found.used_ratio == 0.5
@@ -92,7 +92,7 @@ def test_link_counts_by_its_busier_direction() -> None:
 def test_used_is_the_largest_part_of_what_is_achievable(
     signals: dict[Signal, float], expected: float
 ) -> None:
-    """Work, bandwidth and links count; memory that is merely held does not, nor do waiting SMs."""
+    """Work, bandwidth and links count; memory merely held and waiting SMs do not."""
     assert used(signals).used_ratio == pytest.approx(expected)
 
 
@@ -111,7 +111,7 @@ def test_used_is_the_largest_part_of_what_is_achievable(
 def test_resource_is_saturated_at_its_limit(
     signal: Signal, threshold: float, resource: Resource
 ) -> None:
-    """From the threshold on, and not below it."""
+    """It is saturated at and above the threshold, not below it."""
     assert resource in used({signal: threshold}).saturated
     assert resource not in used({signal: threshold - 0.001}).saturated
 
@@ -132,7 +132,7 @@ def test_resource_is_saturated_at_its_limit(
     ],
 )
 def test_rest_goes_to_the_cause_of_the_state(state: State, cause: Cause) -> None:
-    """Every state has one place for what it leaves unused."""
+    """Every state has one cause for what it leaves unused."""
     assert waste(state, NOBODY, 0.3, 1.0) == {cause: 0.7}
 
 
@@ -148,14 +148,14 @@ def test_rest_goes_to_the_cause_of_the_state(state: State, cause: Cause) -> None
 def test_throttling_takes_what_the_clock_lost(
     used_ratio: float, clock: float, expected: dict[Cause, float]
 ) -> None:
-    """Up to 1 - clock ratio, and the rest is headroom; a stall is a stall, throttled or not."""
+    """Throttling takes up to 1 - clock ratio, headroom the rest; a stall stays a stall."""
     assert waste(State.PRODUCTIVE, THROTTLED, used_ratio, clock) == pytest.approx(expected)
     stalled = waste(State.HIDDEN_STALL, THROTTLED, used_ratio, clock)
     assert stalled == ({} if used_ratio == 1.0 else {Cause.STALLED: 1 - used_ratio})
 
 
 def test_unknown_time_is_not_wasted() -> None:
-    """No one knows what it was used for."""
+    """Its use is unknown."""
     assert waste(State.UNKNOWN, NOBODY, 0.3, 1.0) == {}
     assert waste(State.PRODUCTIVE, NOBODY, None, 1.0) == {}
 
@@ -172,7 +172,7 @@ RATIOS: Final = sorted(signal for signal in Signal if signal.unit is Unit.RATIO)
 def test_used_and_parts_sum_to_the_whole(
     signals: dict[Signal, float], state: State, holding: frozenset[Condition], clock: float
 ) -> None:
-    """Whatever was read, whatever held."""
+    """They sum to it for any readings and holders."""
     found = used(signals)
     if found.used_ratio is None:
         assert waste(state, holding, None, clock) == {}

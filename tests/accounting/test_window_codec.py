@@ -1,4 +1,4 @@
-"""A window as bytes: lossless, and refused where it is something else."""
+"""Encoding of windows as bytes: lossless, and other bytes are refused."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ HISTOGRAMS: Final = st.builds(
 
 
 def keyed(names: type[StrEnum], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """A table of some of the names."""
+    """A table keyed by some of the names."""
     return st.dictionaries(st.sampled_from(names), values)
 
 
@@ -63,7 +63,7 @@ BLOCKS: Final = Blocks.of_one(
 
 @given(WINDOWS)
 def test_nothing_is_lost(found: Window) -> None:
-    """Every sum and every bin comes back as it was, a recording that begins at 0 included."""
+    """Every sum and bin is restored, including a recording that begins at 0."""
     assert decode_window(found.uuid, encode_window(found)) == found
     assert encode_window(decode_window(found.uuid, encode_window(found))) == encode_window(found)
 
@@ -75,7 +75,7 @@ FORMER: Final = (
     b'"used_seconds":149.5,"energy_joules":30000.0,'
     b'"demands":{"memory":[[50,300000000000]]},"compute_at_least":[[7,0.5]]}'
 )
-"""As histories hold it that were written before there were blocks."""
+"""Bytes in histories written before blocks existed."""
 
 
 PACKED: Final = (
@@ -105,7 +105,7 @@ def test_former_form_is_read() -> None:
 
 
 def test_packing_words_never_change() -> None:
-    """Bytes of this form that were written once are read for ever."""
+    """Bytes once written in this form remain readable."""
     written = bytes.fromhex(PACKED)
     assert decode_window("GPU-0", written) == replace(decode_window("GPU-0", FORMER), blocks=BLOCKS)
     assert len(written) < len(FORMER) / 1.5
@@ -126,7 +126,7 @@ def test_packing_words_never_change() -> None:
     ],
 )
 def test_invalid_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
-    """Newer forms and broken ones raise an error that a reader can pass over."""
+    """Newer and damaged forms raise an error that a reader can skip."""
     document = json.loads(FORMER)
     with pytest.raises(ValueError, match=r"window|is not a valid|bin"):
         decode_window("GPU-0", json.dumps(spoil(document)).encode())
@@ -134,14 +134,14 @@ def test_invalid_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) -> No
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"\x02", b"\x02abc", b"\x03" + FORMER])
 def test_bytes_of_something_else_are_refused(data: bytes) -> None:
-    """A newer form, or none at all."""
+    """They are a newer form, or no window."""
     with pytest.raises(ValueError, match=r"Expecting|window"):
         decode_window("GPU-0", data)
 
 
 @given(WINDOWS, st.data())
 def test_torn_bytes_are_refused(found: Window, data: st.DataObject) -> None:
-    """A row cut off anywhere is no window, and never half of one."""
+    """A truncated row is refused, not read in part."""
     whole = encode_window(found)
     with pytest.raises(ValueError, match=r"window|Expecting"):
         decode_window("GPU-0", whole[: data.draw(st.integers(0, len(whole) - 1))])

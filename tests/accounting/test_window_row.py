@@ -1,4 +1,4 @@
-"""Rows of a history: what cannot be counted with is no window."""
+"""Rows of a history: unusable ones are skipped."""
 
 import json
 from typing import Any, Final
@@ -14,7 +14,7 @@ ROW: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
 
 
 def test_a_window_that_was_written_is_understood() -> None:
-    """As it was."""
+    """All fields are restored."""
     window = Window("GPU-0", EPOCH, EPOCH + HOUR, states={State.PRODUCTIVE: HOUR}, used_joules=1.5)
     assert parse_window_row("GPU-0", encode_window(window)) == window
 
@@ -43,11 +43,11 @@ def test_a_window_that_was_written_is_understood() -> None:
     ids=str,
 )
 def test_uncountable_row_is_skipped(odd: dict[str, Any]) -> None:
-    """Whatever a disk or another program has made of it."""
+    """Whatever a disk or another program made of it."""
     assert parse_window_row("GPU-0", json.dumps(ROW).encode()) is not None
     assert parse_window_row("GPU-0", json.dumps({**ROW, **odd}).encode()) is None
 
 
 def test_deeply_nested_row_is_skipped() -> None:
-    """It is refused, not followed to the bottom of the stack."""
+    """It is refused before it exhausts the stack."""
     assert parse_window_row("GPU-0", b'{"v":1,"start":' + b"[" * 100_000) is None

@@ -1,4 +1,4 @@
-"""Windows over one device's past, whatever is added to them and in which pieces."""
+"""Windows over a device's past, whatever entries are added and however they are split."""
 
 import tracemalloc
 from collections import Counter
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def entries_of(pieces: Sequence[tuple[Entry, int]], start: int = EPOCH) -> list[Entry]:
-    """Stretches one after the other, each of a kind and a number of seconds."""
+    """Consecutive stretches, each of a kind and a number of seconds."""
     found = []
     for kind, length in pieces:
         end = start + length * SECOND
@@ -62,7 +62,7 @@ def entries_of(pieces: Sequence[tuple[Entry, int]], start: int = EPOCH) -> list[
 
 
 def cut(found: Entry, at: int) -> list[Entry]:
-    """A stretch in two, where the time lies inside of it."""
+    """A stretch cut in two at a time inside it."""
     if not found.start < at < found.end:
         return [found]
     joules, length = found.energy_joules, found.end - found.start
@@ -75,13 +75,13 @@ def cut(found: Entry, at: int) -> list[Entry]:
 
 
 def windows_of(entries: Sequence[Entry]) -> tuple[DeviceWindows, list[Window]]:
-    """A device's windows after some entries, and all that these closed."""
+    """A device's windows after the entries, and all windows that these closed."""
     device = DeviceWindows("GPU-0")
     return device, [window for each in entries for window in device.add(each)]
 
 
 def summed(windows: Sequence[Window]) -> Window:
-    """Windows as one, added up again."""
+    """The sum of the windows."""
     builder = WindowBuilder("GPU-0")
     for each in windows:
         builder.merge(each)
@@ -89,7 +89,7 @@ def summed(windows: Sequence[Window]) -> Window:
 
 
 def assert_same(one: Window, other: Window) -> None:
-    """Equal to the nanosecond; sums of floats to rounding."""
+    """Equal to the nanosecond; sums of floats up to rounding."""
     floats = ("used_seconds", "used_joules", "energy_joules")
     maps = ("waste_seconds", "waste_joules")
     nothing = dict.fromkeys(floats, 0.0) | {name: {} for name in maps}
@@ -104,7 +104,7 @@ def assert_same(one: Window, other: Window) -> None:
 
 
 def unblocked(window: Window) -> Window:
-    """The same without its blocks, which a restart divides and a running sum does not have."""
+    """The same without blocks, which a restart divides and a running sum lacks."""
     return replace(window, blocks=Blocks())
 
 
@@ -112,7 +112,7 @@ def unblocked(window: Window) -> Window:
 def test_any_split_of_entries_gives_the_same_windows(
     pieces: list[tuple[Entry, int]], cuts: list[int]
 ) -> None:
-    """It does not matter at which seconds the readings came."""
+    """Windows do not depend on the seconds at which readings arrive."""
     entries = entries_of(pieces)
     parts = entries
     for at in cuts:
@@ -127,7 +127,7 @@ def test_any_split_of_entries_gives_the_same_windows(
 
 @given(PIECES)
 def test_no_time_is_lost_or_counted_twice(pieces: list[tuple[Entry, int]]) -> None:
-    """Closed windows and the open one hold exactly what was added."""
+    """The closed windows and the open one hold exactly what was added."""
     entries = entries_of(pieces)
     device, closed = windows_of(entries)
     expected: Counter[State] = Counter()
@@ -149,7 +149,7 @@ def test_no_time_is_lost_or_counted_twice(pieces: list[tuple[Entry, int]]) -> No
 
 @given(st.integers(1, 3 * HOUR), st.integers(0, HOUR))
 def test_parts_of_a_stretch_keep_its_sums(length: int, offset: int) -> None:
-    """Splitting at the borders of windows changes where, not how much."""
+    """Splitting at window borders changes where time is counted, not how much."""
     start = EPOCH + offset
     found = replace(entry(0, 1), start=start, end=start + length, energy_joules=1000.0)
     parts = list(split_entry(found))
@@ -161,7 +161,7 @@ def test_parts_of_a_stretch_keep_its_sums(length: int, offset: int) -> None:
 
 
 def assert_wasted(found: Window, entries: Sequence[Entry]) -> None:
-    """Seconds and joules, used and wasted, are those of the entries."""
+    """Used and wasted seconds and joules equal those of the entries."""
     seconds = sum(each.duration / SECOND for each in entries if each.used_ratio is not None)
     joules = sum(each.energy_joules or 0.0 for each in entries)
     assert found.energy_joules == pytest.approx(joules)
@@ -170,19 +170,19 @@ def assert_wasted(found: Window, entries: Sequence[Entry]) -> None:
 
 
 def long_run(hours: int, start: int = EPOCH, length: int = 100) -> list[Entry]:
-    """A stretch every so many seconds, of changing kinds."""
+    """Stretches at a fixed interval, of changing kinds."""
     count = hours * 3600 // length
     return entries_of([(KINDS[n % len(KINDS)], length) for n in range(count)], start)
 
 
 @cache
 def ten_days() -> tuple[DeviceWindows, list[Window]]:
-    """Windows to look at, and all that were closed."""
+    """Windows to query, and all that were closed."""
     return windows_of(long_run(240, length=300))
 
 
 def test_running_sums_equal_sums_made_anew() -> None:
-    """After ten days of adding and taking away, a day is a day and a week is a week."""
+    """After ten days of adding and expiring, the sums of the day and the week are exact."""
     device, closed = windows_of(long_run(240))
     now = closed[-1].end
     open_window = device.rollups.open_window()
@@ -204,7 +204,7 @@ def test_running_sums_equal_sums_made_anew() -> None:
     ],
 )
 def test_span_is_answered_to_its_grain(span: int, grain: int) -> None:
-    """Five minutes up to a day, an hour beyond; at most one grain is missing or too much."""
+    """The grain is five minutes up to a day, an hour beyond; at most one grain is off."""
     entries = long_run(100)
     device, _ = windows_of(entries)
     now = entries[-1].end
@@ -216,7 +216,7 @@ def test_span_is_answered_to_its_grain(span: int, grain: int) -> None:
 
 
 def test_strip_is_the_last_day_in_five_minutes() -> None:
-    """Oldest first, the running window last, no gap between."""
+    """The strip is oldest first, ends with the running window and has no gaps."""
     entries = long_run(30)
     device, _ = windows_of(entries)
     strip = list(device.strip(entries[-1].end))
@@ -227,7 +227,7 @@ def test_strip_is_the_last_day_in_five_minutes() -> None:
 
 @pytest.mark.parametrize("minutes", [0, 7, 185, 60 * 26])
 def test_restart_changes_nothing(minutes: int) -> None:
-    """Windows that went through the history's bytes answer as if there had been no restart."""
+    """Windows restored from the history's bytes answer as if there had been no restart."""
     before = long_run(30)
     after = [
         replace(each, start=each.start + minutes * MINUTE, end=each.end + minutes * MINUTE)
@@ -253,7 +253,7 @@ def test_restart_changes_nothing(minutes: int) -> None:
 
 
 def test_window_older_than_its_span_is_dropped_as_time_passes() -> None:
-    """After two days without a word, today is only today."""
+    """After two days without an entry, the day's window is empty."""
     device, _ = windows_of(long_run(5))
     later = EPOCH + 2 * DAY
     device.add(replace(KINDS[0], start=later, end=later + SECOND))
@@ -268,7 +268,7 @@ def test_window_older_than_its_span_is_dropped_as_time_passes() -> None:
 
 @pytest.mark.parametrize("back", [30 * SECOND, 20 * MINUTE, 5 * HOUR, 400 * DAY])
 def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
-    """Windows go on being closed, and the hours lived twice count twice."""
+    """Windows continue to close, and hours lived twice count twice."""
     first = long_run(2)
     device, closed = windows_of(first)
     again = long_run(2, first[-1].end - back)
@@ -283,7 +283,7 @@ def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
 
 
 def test_memory_is_bounded_whatever_the_clock_does() -> None:
-    """Twelve days, with the clock thrown about, take no more than the rings may hold."""
+    """Twelve days with an erratic clock take no more than the rings' capacity."""
     device = DeviceWindows("GPU-0")
     tracemalloc.start()
     start = EPOCH
@@ -299,7 +299,7 @@ def test_memory_is_bounded_whatever_the_clock_does() -> None:
 
 
 def test_nothing_added_is_an_empty_window() -> None:
-    """Before the first entry there is nothing to tell."""
+    """There are no figures before the first entry."""
     device = DeviceWindows("GPU-0")
     assert device.rollups.open_window() is None
     assert (
@@ -312,7 +312,7 @@ def test_nothing_added_is_an_empty_window() -> None:
 
 
 def test_demand_is_of_active_seconds_and_memory_of_held_ones() -> None:
-    """Idle time asks for nothing; what is held while idle is still needed."""
+    """Idle time makes no demand; memory held while idle is still needed."""
     held, empty, unknown = KINDS[2], KINDS[0], KINDS[4]
     builder = WindowBuilder("GPU-0")
     for each in entries_of([(held, 10), (empty, 10), (unknown, 10), (KINDS[1], 10)]):
@@ -328,7 +328,7 @@ def test_demand_is_of_active_seconds_and_memory_of_held_ones() -> None:
 def test_any_span_is_the_sum_of_the_five_minutes_in_it(
     pieces: list[tuple[Entry, int]], data: st.DataObject
 ) -> None:
-    """Whether five minutes, hours or days are read, and also where the span ended long ago."""
+    """Sums over minutes, hours and days agree, also for spans that ended long ago."""
     entries = entries_of(pieces, EPOCH + 23 * HOUR)
     device, closed = windows_of(entries)
     open_window = device.rollups.open_window()
@@ -344,7 +344,7 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
     [(9 * DAY, 9 * DAY + 2 * HOUR), (3 * HOUR, 8 * DAY), (26 * HOUR, 27 * HOUR), (0, 10 * DAY)],
 )
 def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) -> None:
-    """On whole hours nothing is missing and nothing too much, ten days later too."""
+    """On whole hours nothing is missing or excess, even ten days later."""
     device, closed = ten_days()
     window_query = device.rollups.window_query()
     assert window_query.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
@@ -358,7 +358,7 @@ def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) ->
 
 
 def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
-    """Its blocks are exact to five minutes all the same."""
+    """Its blocks are still exact to five minutes."""
     device, _ = ten_days()
     start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
     window_query = device.rollups.window_query()
@@ -372,7 +372,7 @@ def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
 
 
 def test_snapshot_of_windows_does_not_change() -> None:
-    """The one who took it under a lock reads it while time goes on."""
+    """A caller that took it under a lock may read it while entries arrive."""
     device, closed = windows_of(long_run(5))
     end = closed[-1].end
     seen = device.rollups.window_query()
@@ -383,7 +383,7 @@ def test_snapshot_of_windows_does_not_change() -> None:
 
 
 def test_blocks_hold_mean_and_peak_of_five_minutes() -> None:
-    """Idle time counts, time that is not known does not."""
+    """Idle time counts, unknown time does not."""
     device = DeviceWindows("GPU-0")
     busy = {Resource.COMPUTE: 0.9, Resource.MEMORY: 0.5}
     for each in entries_of([(replace(KINDS[1], shares=busy), 30), (KINDS[2], 90), (KINDS[4], 180)]):

@@ -1,4 +1,4 @@
-"""What a report tells of workloads: counters over all their devices."""
+"""Reports of workloads: counters over all their devices."""
 
 from readings import EPOCH, SECOND, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
@@ -11,7 +11,7 @@ JOB = workload("job")
 
 
 def test_report_tells_of_workloads_once_a_minute() -> None:
-    """Both devices' seconds under one name; waste and use sum to them."""
+    """Both devices' seconds are under one name; waste and use sum to them."""
     service = AccountingService(AccountingSettings())
     agent = AgentReport("1", "test", EPOCH, 10.0)
     for at in range(0, 301, 10):

@@ -1,4 +1,4 @@
-"""What a workload did over all its devices, moves and restarts included."""
+"""Accounts of a workload over all its devices, including moves and restarts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ BOTH: Final[Holdings] = {"GPU-0": (Holding(JOB, 1.0),), "GPU-1": (Holding(JOB, 1
 
 
 def stretch(uuid: str, start: float, end: float, busy: float = 0.5, **facts: object) -> Entry:
-    """What a device did, by how busy it was."""
+    """A stretch of a device by its busy share."""
     usual: dict[str, object] = {
         "uuid": uuid,
         "signals": {Signal.GPU_BUSY: busy, Signal.MEMORY_USED_BYTES: 4 * 2.0**30},
@@ -34,7 +34,7 @@ def stretch(uuid: str, start: float, end: float, busy: float = 0.5, **facts: obj
 
 
 def unknown(uuid: str, start: float, end: float) -> Entry:
-    """A device of which nothing was heard."""
+    """A stretch of a silent device."""
     lost = {"used_ratio": None, "waste": {}, "energy_joules": None, "signals": {}, "shares": {}}
     return stretch(uuid, start, end, state=State.UNKNOWN, **lost)
 
@@ -42,7 +42,7 @@ def unknown(uuid: str, start: float, end: float) -> Entry:
 def run(
     workloads: WorkloadAccounts, holdings: Holdings, seconds: range, busy: float = 0.5
 ) -> list[Window]:
-    """Ticks of equal length; the windows that they closed."""
+    """Ticks of equal length; returns the windows that they closed."""
     return [
         window
         for at in seconds
@@ -55,7 +55,7 @@ def run(
 def window_of(
     workloads: WorkloadAccounts, key: str = JOB.key, start: int = 0, end: int = 2 * EPOCH
 ) -> Window:
-    """What is remembered of a workload."""
+    """The remembered window of a workload."""
     found = workloads.window_query(key)
     assert found is not None
     return found.window(start, end)
@@ -81,7 +81,7 @@ def test_devices_sum_up() -> None:
 
 
 def test_move_to_another_device_is_no_new_beginning() -> None:
-    """The same workload, whatever it runs on."""
+    """It stays the same workload on any device."""
     workloads = WorkloadAccounts()
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 3601, 10))
     run(workloads, {"GPU-5": (Holding(JOB, 1.0),)}, range(7210, 10801, 10))
@@ -107,7 +107,7 @@ def test_sums_are_of_the_same_moment() -> None:
 
 
 def test_moment_without_one_device_is_not_known() -> None:
-    """Half a workload's load is not the workload's load."""
+    """The load of half a workload is not the workload's load."""
     workloads = WorkloadAccounts()
     run(workloads, BOTH, range(10, 151, 10))
     for at in range(160, 301, 10):
@@ -118,7 +118,7 @@ def test_moment_without_one_device_is_not_known() -> None:
 
 
 def test_device_that_is_read_in_between_stands_where_it_stood() -> None:
-    """Readings that come by turns are of the same time all the same, but not for long."""
+    """Readings taken by turns still count for the same time, but not for long."""
     workloads = WorkloadAccounts()
     for at in range(10, 301, 10):
         uuid = f"GPU-{at // 10 % 2}"
@@ -165,7 +165,7 @@ def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
 
 
 def test_workload_seen_longest_ago_is_evicted_first() -> None:
-    """And what was not yet written of it is handed over."""
+    """Its unsaved windows are handed over."""
     workloads = WorkloadAccounts(WorkloadAccountSettings(most=2))
     third = workload("third")
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 101, 10))
@@ -177,19 +177,19 @@ def test_workload_seen_longest_ago_is_evicted_first() -> None:
 
 
 def test_more_workloads_than_are_remembered_do_no_harm() -> None:
-    """A node may be shared by any number of them."""
+    """Any number of workloads may share a node."""
     workloads = WorkloadAccounts(WorkloadAccountSettings(most=3))
     crowd = {"GPU-0": tuple(Holding(workload(f"guest {number}"), 0.1) for number in range(10))}
     closed = run(workloads, crowd, range(10, 1201, 10))
     assert len(workloads.reports()) <= 3
     assert len(workloads.open_windows()) <= 3
-    # Those that are there do not drive each other out, window by window.
+    # Those present do not evict each other, window by window.
     assert len({window.uuid for window in closed}) == 3
     assert len(closed) == 3 * 3
 
 
 def test_window_of_who_left_is_closed() -> None:
-    """It is written once, not with every flush for ever after."""
+    """It is saved once, not again with every flush."""
     workloads = WorkloadAccounts()
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 101, 10))
     closed = run(workloads, {"GPU-0": (Holding(NEXT, 1.0),)}, range(110, 1001, 10))
@@ -198,7 +198,7 @@ def test_window_of_who_left_is_closed() -> None:
 
 
 def test_restart_keeps_what_a_history_can_tell() -> None:
-    """Windows and aligned blocks go on; counters begin at 0."""
+    """Windows and aligned blocks continue; counters begin at 0."""
     before = WorkloadAccounts()
     closed = run(before, BOTH, range(10, 7201, 10))
     after = WorkloadAccounts()
@@ -218,7 +218,7 @@ def test_restart_keeps_what_a_history_can_tell() -> None:
 
 
 def test_device_that_speaks_late_does_not_turn_time_back() -> None:
-    """Its silence is accounted for where the others are by then, for no second is lost."""
+    """Its silence is counted at the time that the others have reached, so no second is lost."""
     workloads = WorkloadAccounts()
     run(workloads, BOTH, range(10, 1201, 10))
     for at in range(1210, 3001, 10):
@@ -233,7 +233,7 @@ def test_device_that_speaks_late_does_not_turn_time_back() -> None:
 
 @pytest.mark.parametrize("back", [30, 3600, 86400])
 def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
-    """Hours that are lived twice count twice."""
+    """Hours lived twice count twice."""
     workloads = WorkloadAccounts()
     closed = run(workloads, BOTH, range(10, 7201, 10))
     for at in range(7210 - back, 14401 - back, 10):
