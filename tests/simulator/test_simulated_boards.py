@@ -33,7 +33,7 @@ PROFESSIONAL = EVERY - {"RTX4090"}
 
 
 def field(number: int, scope: int = 0) -> Callable[[Any], Any]:
-    """A question for one numbered field."""
+    """A request for one numbered field."""
 
     def ask(handle: Any) -> Any:
         (answer,) = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])
@@ -45,7 +45,7 @@ def field(number: int, scope: int = 0) -> Callable[[Any], Any]:
 
 
 def fabric(handle: Any) -> None:
-    """The question for the fabric."""
+    """A request for the fabric state."""
     pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(pynvml.c_nvmlGpuFabricInfo_v2_t()))
 
 
@@ -54,8 +54,8 @@ def profiling(handle: Any) -> None:
     pynvml.nvmlGpmSampleGet(handle, pynvml.nvmlGpmSampleAlloc())
 
 
-# Who answers what, after the matrix of architectures and modes: written here once more by hand,
-# so that the simulator's own table is held against something.
+# Support by architecture and mode, after the published matrix: repeated by hand, so that the
+# simulator's own table is checked against something.
 MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "utilization": (pynvml.nvmlDeviceGetUtilizationRates, EVERY),
     "encoder": (pynvml.nvmlDeviceGetEncoderUtilization, EVERY),
@@ -125,7 +125,7 @@ def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
 
 
 def answers(ask: Callable[[Any], Any], handle: Any) -> bool:
-    """Whether a device answers; a refusal other than 'not supported' is an error."""
+    """Whether a device returns a value; any error other than 'not supported' is raised."""
     try:
         ask(handle)
     except pynvml.NVMLError_NotSupported:
@@ -135,7 +135,7 @@ def answers(ask: Callable[[Any], Any], handle: Any) -> bool:
 
 @pytest.mark.parametrize("key", BOARDS)
 def test_a_board_answers_what_its_kind_supports(key: str) -> None:
-    """Every group of signals of the matrix, on every board."""
+    """Covers every group of signals of the matrix, on every board."""
     with library_of(key) as gpu:
         found = {name: answers(ask, gpu) for name, (ask, _) in MATRIX.items()}
     assert found == {name: key in boards for name, (_, boards) in MATRIX.items()}
@@ -145,7 +145,7 @@ def test_a_board_answers_what_its_kind_supports(key: str) -> None:
     ("key", "profile"), [("A100-SXM4-80GB", "3g.40gb"), ("H100-SXM5-80GB", "3g.40gb")]
 )
 def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
-    """Utilization, volatile errors and row remapping; all that is the board's stays."""
+    """It lacks utilization, volatile errors and row remapping, and keeps all of the board's own."""
     with library_of(key, profile) as gpu:
         lost = {
             name
@@ -162,7 +162,7 @@ def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
     ("key", "profile"), [("A100-SXM4-80GB", "3g.40gb"), ("H100-SXM5-80GB", "3g.40gb")]
 )
 def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
-    """And uncorrected errors of this run, but of its memory; nothing else of the board's."""
+    """It also has this run's uncorrected memory errors; nothing else of the board's."""
     with library_of(key, profile) as gpu:
         instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
         assert {name for name, (ask, _) in MATRIX.items() if answers(ask, instance)} == {
@@ -174,20 +174,20 @@ def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
 
 
 def test_the_table_has_a_cell_for_every_architecture() -> None:
-    """No row is short, and every feature has one."""
+    """Every row is complete, and every feature has a row."""
     assert SUPPORT_TABLE.keys() == set(BoardFeature)
     assert all(row[each] for row in SUPPORT_TABLE.values() for each in ARCHITECTURES)
 
 
 def test_power_is_a_mean_or_of_the_moment() -> None:
-    """An A100 shows the draw of the moment, an H100 the mean of a second."""
+    """An A100 reports the instantaneous draw, an H100 the mean of a second."""
     for key, averages in (("A100-SXM4-80GB", False), ("H100-SXM5-80GB", True)):
         board = built_in().boards[key]
         assert support_of(board).has(BoardFeature.POWER_AVERAGE) is averages
 
 
 def test_links_of_a_v100_lead_to_its_neighbors() -> None:
-    """Before switches a link ends at another GPU, and leads back from there."""
+    """On boards without switches a link ends at another GPU, which links back."""
     with library_of("V100-SXM2-32GB") as one:
         other = pynvml.nvmlDeviceGetHandleByIndex(1)
         for near, far in ((one, other), (other, one)):
@@ -202,7 +202,7 @@ def test_links_of_a_v100_lead_to_its_neighbors() -> None:
 
 
 def test_a_card_without_a_bridge_has_links_that_lead_nowhere() -> None:
-    """They are counted, none is active, and none has a speed or a peer."""
+    """Links are counted, but inactive, without speed or peer."""
     with library_of("A100-PCIE-40GB") as gpu:
         assert field(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)(gpu).value.uiVal == 12
         assert [pynvml.nvmlDeviceGetNvLinkState(gpu, link) for link in range(12)] == [0] * 12
@@ -215,7 +215,7 @@ def test_a_card_without_a_bridge_has_links_that_lead_nowhere() -> None:
 
 
 def test_consumer_boards_have_no_peer_access_over_pcie() -> None:
-    """Two RTX 4090 see each other's memory in no way; two L4 do."""
+    """Two RTX 4090 cannot access each other's memory; two L4 can."""
     for key, status in (
         ("RTX4090", pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED),
         ("L4", pynvml.NVML_P2P_STATUS_OK),

@@ -1,4 +1,4 @@
-"""A scenario's faults as they are written: what makes no sense is named with its remedy."""
+"""Faults in scenario files: an invalid fault gets an error with its remedy."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from simulated_trouble import scenario_with
 def test_a_fault_that_makes_no_sense_is_named_with_its_remedy(
     tmp_path: Path, fault: str, message: str
 ) -> None:
-    """File, line and column come first."""
+    """The message starts with file, line and column."""
     with pytest.raises(ScenarioError) as caught:
         scenario_with(tmp_path, fault)
     assert str(caught.value).startswith("trouble.yaml:16:")

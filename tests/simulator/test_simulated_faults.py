@@ -1,4 +1,4 @@
-"""Faults of the simulated driver: codes, hangs, lost GPUs, missing symbols, a driver away."""
+"""Faults of the simulated driver: codes, hangs, lost GPUs, missing symbols, no driver."""
 
 import threading
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ def bench() -> Iterator[Bench]:
 
 
 def uuid_of(bench: Bench, index: int) -> str:
-    """The uuid of a GPU."""
+    """UUID of a GPU."""
     return bench.node.units[index].device.uuid
 
 
 def test_a_function_answers_with_a_code_for_one_device(bench: Bench) -> None:
-    """The same function goes on for the others, and the device for other functions."""
+    """The function works for other devices, and other functions work for this device."""
     bench.library.faults.answer(
         "nvmlDeviceGetPowerUsage", pynvml.NVML_ERROR_UNKNOWN, uuid_of(bench, 1)
     )
@@ -33,7 +33,7 @@ def test_a_function_answers_with_a_code_for_one_device(bench: Bench) -> None:
 
 
 def test_a_function_answers_with_a_code_for_all(bench: Bench) -> None:
-    """Without a device, every call of the function answers so, until all is cleared."""
+    """Without a device, every call of the function returns the code until faults are cleared."""
     bench.library.faults.answer("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_NO_PERMISSION)
     with pytest.raises(pynvml.NVMLError_NoPermission):
         pynvml.nvmlDeviceGetCount()
@@ -42,7 +42,7 @@ def test_a_function_answers_with_a_code_for_all(bench: Bench) -> None:
 
 
 def test_a_lost_gpu_answers_nothing(bench: Bench) -> None:
-    """By its old handle and by looking for it again; the others are still there."""
+    """Neither its old handle nor a new lookup works; other GPUs are unaffected."""
     gpu = bench.gpu(4)
     bench.library.faults.lose(uuid_of(bench, 4))
     for call in (lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), lambda: bench.gpu(4)):
@@ -53,7 +53,7 @@ def test_a_lost_gpu_answers_nothing(bench: Bench) -> None:
 
 
 def test_instances_are_lost_with_their_gpu() -> None:
-    """The one who loses the GPU loses its instances."""
+    """Losing the GPU includes its MIG instances."""
     with simulated_driver("a100-mig") as bench:
         instance = bench.instance(5, 0)
         bench.library.faults.lose(uuid_of(bench, 5))
@@ -62,7 +62,7 @@ def test_instances_are_lost_with_their_gpu() -> None:
 
 
 def test_an_older_library_lacks_functions(bench: Bench) -> None:
-    """A removed function is a missing symbol, also where the bindings remember it."""
+    """A removed function is a missing symbol, even where the bindings have cached it."""
     pynvml.nvmlDeviceGetMemoryInfo(bench.gpu(0), version=pynvml.nvmlMemory_v2)
     bench.library.faults.remove("nvmlDeviceGetMemoryInfo_v2")
     bench.library.faults.remove("nvmlDeviceGetName")
@@ -76,7 +76,7 @@ def test_an_older_library_lacks_functions(bench: Bench) -> None:
 
 
 def test_a_driver_of_2021_does_not_fit_the_bindings(bench: Bench) -> None:
-    """Without the third form of the process list the bindings raise what is no NVMLError."""
+    """Without version 3 of the process list the bindings raise an error that is no NVMLError."""
     bench.library.faults.remove("nvmlDeviceGetComputeRunningProcesses_v3")
     with pytest.raises(pynvml.NVMLLibraryMismatchError):
         pynvml.nvmlDeviceGetComputeRunningProcesses(bench.gpu(0))
@@ -93,7 +93,7 @@ def test_a_driver_of_2021_does_not_fit_the_bindings(bench: Bench) -> None:
 def test_without_its_driver_the_library_only_explains(
     bench: Bench, code: int, error: type[Exception]
 ) -> None:
-    """Every call fails in the same way; the words for the error are still there."""
+    """Every call fails with the same error; its text is still available."""
     gpu = bench.gpu(0)
     bench.library.faults.unload(code)
     for call in (
@@ -107,7 +107,7 @@ def test_without_its_driver_the_library_only_explains(
 
 
 def test_a_hanging_device_holds_its_caller_alone(bench: Bench) -> None:
-    """A call on it blocks until it is let go; calls on the others do not."""
+    """A call on it blocks until it is released; calls on other devices do not block."""
     bench.library.faults.hang(uuid=uuid_of(bench, 2))
     gpu, answers = bench.gpu(2), []
     caller = threading.Thread(
@@ -124,7 +124,7 @@ def test_a_hanging_device_holds_its_caller_alone(bench: Bench) -> None:
 
 
 def test_a_hanging_function_hangs_on_every_device(bench: Bench) -> None:
-    """Other functions of the same device go on."""
+    """Other functions of the same device work."""
     bench.library.faults.hang("nvmlDeviceGetPowerUsage")
     gpu = bench.gpu(0)
     caller = threading.Thread(target=lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), daemon=True)

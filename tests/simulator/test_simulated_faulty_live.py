@@ -20,7 +20,7 @@ from simulated_trouble import scenario_with
 
 
 def until(source: LiveSource, clock: FastClock, seconds: int) -> Snapshot:
-    """The snapshot some seconds after the start."""
+    """The snapshot at some seconds after the start."""
     snapshot = source.read()
     while clock.time() < MIDNIGHT + seconds * 10**9:
         tick(clock)
@@ -37,7 +37,7 @@ def node_with(
 
 
 def test_a_scenario_s_troubles_cost_their_own_gpus_alone(tmp_path: Path) -> None:
-    """One hangs, one is lost, one refuses: each down with its reason, and back when it is over."""
+    """One hangs, one is lost, one refuses: each is down with its reason, and recovers afterward."""
     clock = FastClock(MIDNIGHT)
     node, library = node_with(
         tmp_path,
@@ -67,7 +67,7 @@ def test_a_scenario_s_troubles_cost_their_own_gpus_alone(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["power_brake", "hardware_thermal"])
 def test_a_held_clock_reaches_the_reading(tmp_path: Path, kind: str) -> None:
-    """Reason and clock arrive together."""
+    """Reason and clock change in the same reading."""
     clock = FastClock(MIDNIGHT)
     fault = f"{{kind: throttle, gpus: [0], after: 2, reason: {kind}, clock_ratio: 0.5}}"
     node, library = node_with(tmp_path, clock, fault)
@@ -78,7 +78,7 @@ def test_a_held_clock_reaches_the_reading(tmp_path: Path, kind: str) -> None:
 
 
 def test_no_thread_waits_for_an_event_after_the_end(tmp_path: Path) -> None:
-    """A source over a scenario with Xids ends all that it has started."""
+    """A source over a scenario with Xids ends all threads that it has started."""
     before = threading.active_count()
     clock = FastClock(MIDNIGHT)
     _, library = node_with(tmp_path, clock, "{kind: xid, gpus: [0], after: 1, every: 1, code: 31}")

@@ -1,4 +1,4 @@
-"""GPUs that are lost, late, cut or stuck: seen through the bindings, and in plain snapshots."""
+"""GPUs that are lost, late, partitioned or hung, through the bindings and in plain snapshots."""
 
 import threading
 import time as clock_of_the_machine
@@ -21,7 +21,7 @@ SECOND = NANOSECONDS_PER_SECOND
 
 
 def test_a_driver_that_was_loaded_just_now_is_there(tmp_path: Path) -> None:
-    """A node may start within a step of the driver's refresh, as the clock of a machine does."""
+    """A node may start within a refresh step of the driver, because of the clock's resolution."""
     start = MIDNIGHT + SECOND // 20
     node = SimulatedNode(scenario_with(tmp_path), built_in(), start)
     use_library(InstrumentedLibrary(node, lambda: start))
@@ -33,7 +33,7 @@ def test_a_driver_that_was_loaded_just_now_is_there(tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu_is_reported_and_comes_back(tmp_path: Path) -> None:
-    """Xid 79 as it falls off the bus, no answer while it is gone, all others undisturbed."""
+    """It reports Xid 79, gives no reading while lost, and leaves other GPUs unaffected."""
     with driver_with(tmp_path, "{kind: loss, gpus: [1], after: 20, for: 10}") as bench:
         events, gpu = pynvml.nvmlEventSetCreate(), bench.gpu(1)
         pynvml.nvmlDeviceRegisterEvents(gpu, pynvml.nvmlEventTypeXidCriticalError, events)
@@ -54,7 +54,7 @@ def test_a_lost_gpu_is_reported_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu_is_down_in_plain_snapshots(tmp_path: Path) -> None:
-    """With its reason, without a reading, with its Xid, and unknown in truth."""
+    """It is down with its reason and its Xid, without a reading; its true state is unknown."""
     taken = snapshots(tmp_path, 31, "{kind: loss, gpus: [1], after: 20, for: 10}")
     uuid = taken[0].devices[1].uuid
     assert [taken[at].down[uuid].reason for at in (20, 29)] == [Missing.LOST] * 2
@@ -67,7 +67,7 @@ def test_a_lost_gpu_is_down_in_plain_snapshots(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_plugged_in_late(tmp_path: Path) -> None:
-    """No one counts or finds it before; then it takes its index among the others."""
+    """It is neither counted nor found before; then it takes its index among the others."""
     with driver_with(tmp_path, "{kind: absence, gpus: [1], after: 0, for: 15}") as bench:
         uuid = bench.node.units[1].device.uuid.encode()
         assert pynvml.nvmlDeviceGetCount() == 3
@@ -84,7 +84,7 @@ def test_a_gpu_that_is_plugged_in_late(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_reloaded_begins_anew(tmp_path: Path) -> None:
-    """All calls fail meanwhile; afterwards the library must be started again, counters are at 0."""
+    """Calls fail meanwhile; afterward the library must be initialized again, and counters are 0."""
     with driver_with(tmp_path, "{kind: unload, after: 60, for: 5}") as bench:
         gpu = bench.gpu(0)
         bench.pass_seconds(59)
@@ -107,7 +107,7 @@ def test_a_driver_that_is_reloaded_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_cut_for_a_while(tmp_path: Path) -> None:
-    """Its instances are there in between, with what runs on them; their handles end with them."""
+    """MIG instances and their processes exist in between; their handles become invalid."""
     with driver_with(tmp_path) as bench:
         assert pynvml.nvmlDeviceGetMigMode(bench.gpu(2)) == [0, 0]
         assert pynvml.nvmlDeviceGetUtilizationRates(bench.gpu(2)).gpu == 0
@@ -126,7 +126,7 @@ def test_a_gpu_is_cut_for_a_while(tmp_path: Path) -> None:
 
 
 def test_plain_snapshots_follow_the_cut(tmp_path: Path) -> None:
-    """Devices appear and go, the parent is marked, and truth is the instance's."""
+    """Devices appear and vanish, the parent is marked, and the true state is the instance's."""
     taken = snapshots(tmp_path, 95)
     assert [len(taken[at].devices) for at in (29, 30, 89, 90)] == [4, 6, 6, 4]
     parent, instance = taken[40].devices[2], taken[40].devices[3]
@@ -140,7 +140,7 @@ def test_plain_snapshots_follow_the_cut(tmp_path: Path) -> None:
 
 
 def test_a_call_hangs_until_its_time_is_over(tmp_path: Path) -> None:
-    """Others of the same GPU go on where one function is named."""
+    """Other functions of the same GPU work where one function is named."""
     fault = "{kind: hang, gpus: [0], after: 5, for: 10, function: nvmlDeviceGetPowerUsage}"
     with driver_with(tmp_path, fault) as bench:
         gpu, answers = bench.gpu(0), []
@@ -161,7 +161,7 @@ def test_a_call_hangs_until_its_time_is_over(tmp_path: Path) -> None:
 
 
 def test_an_answer_takes_the_place_of_the_reading(tmp_path: Path) -> None:
-    """All calls of a GPU, or one, answer with the code; plain snapshots know the first."""
+    """All calls of a GPU, or one, return the code; plain snapshots support the first case."""
     every = "{kind: answer, gpus: [0], after: 5, for: 10, code: unknown}"
     one = "{kind: answer, gpus: [1], after: 5, code: timeout, function: nvmlDeviceGetPowerUsage}"
     with driver_with(tmp_path, every, one) as bench:
@@ -177,7 +177,7 @@ def test_an_answer_takes_the_place_of_the_reading(tmp_path: Path) -> None:
 
 
 def test_clearing_ends_the_scenarios_faults_too(tmp_path: Path) -> None:
-    """A test that is done puts everything right."""
+    """A test that clears faults also ends those of the scenario."""
     with driver_with(tmp_path, "{kind: loss, gpus: [1], after: 0}") as bench:
         with pytest.raises(pynvml.NVMLError_GpuIsLost):
             bench.gpu(1)
@@ -186,7 +186,7 @@ def test_clearing_ends_the_scenarios_faults_too(tmp_path: Path) -> None:
 
 
 def test_events_are_heard_from_the_registration_on(tmp_path: Path) -> None:
-    """What came before is not told; what comes while one waits ends the waiting."""
+    """Earlier events are not reported; an event during a wait ends it."""
     fault = "{kind: xid, gpus: [0], after: 5, every: 10, code: 31}"
     with driver_with(tmp_path, fault) as bench:
         bench.pass_seconds(8)

@@ -1,4 +1,4 @@
-"""Ailing parts of a GPU: memory, clocks, links, counters, sleep."""
+"""Faults of a GPU's parts: memory, clocks, links, counters, sleep."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from simulated_trouble import driver_with, one_field, snapshots
 
 
 def test_memory_errors_are_counted_in_all_their_ways(tmp_path: Path) -> None:
-    """Functions, fields, rows that wait for a reset, the recovery it takes, and the Xid."""
+    """Covers functions, fields, rows that need a reset, the recovery action, and the Xid."""
     errors = "{kind: ecc, gpus: [0], after: 5, every: 10, for: 2, corrected: 4}"
     rows = "{kind: ecc, gpus: [0], after: 30, uncorrected: 1, rows_uncorrectable: 2, pending: true}"
     with driver_with(tmp_path, errors, rows) as bench:
@@ -34,7 +34,7 @@ def test_memory_errors_are_counted_in_all_their_ways(tmp_path: Path) -> None:
 
 
 def test_a_reload_clears_volatile_errors_alone(tmp_path: Path) -> None:
-    """What a board has counted in its life outlives the driver."""
+    """A board's aggregate counters outlive the driver."""
     errors = "{kind: ecc, gpus: [0], after: 5, corrected: 4}"
     with driver_with(tmp_path, errors, "{kind: unload, after: 10, for: 5}") as bench:
         bench.pass_seconds(20)
@@ -44,7 +44,7 @@ def test_a_reload_clears_volatile_errors_alone(tmp_path: Path) -> None:
 
 
 def test_older_boards_retire_pages(tmp_path: Path) -> None:
-    """The same fault on a T4 fills the list of pages, and its Xid is that of older boards."""
+    """The same fault on a T4 fills the list of retired pages, and has the Xid of older boards."""
     fault = "{kind: ecc, gpus: [3], after: 5, uncorrected: 1, rows_uncorrectable: 3, pending: true}"
     with driver_with(tmp_path, fault) as bench:
         bench.pass_seconds(6)
@@ -72,7 +72,7 @@ def test_older_boards_retire_pages(tmp_path: Path) -> None:
 def test_a_throttled_gpu_is_slower_draws_less_and_says_why(
     tmp_path: Path, options: str, reason: ClockEvent, condition: Condition
 ) -> None:
-    """Clock, draw, reason and truth change together, on that GPU alone."""
+    """Clock, draw, reason and true state change together, on that GPU alone."""
     fault = f"{{kind: throttle, gpus: [0], after: 10, for: 20, {options}}}"
     with driver_with(tmp_path, fault) as bench:
         node, uuid = bench.node, bench.node.units[0].device.uuid
@@ -87,7 +87,7 @@ def test_a_throttled_gpu_is_slower_draws_less_and_says_why(
 
 
 def test_time_under_a_cap_is_counted(tmp_path: Path) -> None:
-    """The violation time grows while the cap holds, as function and as field, in nanoseconds."""
+    """The violation time grows while the cap applies, as function and as field, in nanoseconds."""
     fault = "{kind: throttle, gpus: [0], after: 20, for: 60, reason: power, power_limit_watts: 300}"
     with driver_with(tmp_path, fault) as bench:
         bench.pass_seconds(60)
@@ -100,7 +100,7 @@ def test_time_under_a_cap_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_link_degrades_under_load(tmp_path: Path) -> None:
-    """Generation and width fall, traffic with them, and packets are sent again."""
+    """Generation, width and traffic fall, and replays grow."""
     fault = "{kind: pcie, gpus: [0], after: 10, for: 20, generation: 3, width: 8, replays: 12}"
     with driver_with(tmp_path, fault) as bench:
         gpu, uuid = bench.gpu(0), bench.node.units[0].device.uuid
@@ -118,7 +118,7 @@ def test_a_link_degrades_under_load(tmp_path: Path) -> None:
 
 
 def test_a_link_that_rests_is_no_degradation(tmp_path: Path) -> None:
-    """An idle GPU trains its link down and up again; truth knows nothing of it."""
+    """An idle GPU trains its link down and up again; the true state does not change."""
     fault = "{kind: pcie, gpus: [0, 2], after: 10, for: 10, idle_generation: 1}"
     with driver_with(tmp_path, fault) as bench:
         bench.pass_seconds(15)
@@ -128,7 +128,7 @@ def test_a_link_that_rests_is_no_degradation(tmp_path: Path) -> None:
 
 
 def test_links_fail_and_err(tmp_path: Path) -> None:
-    """A link that is down carries nothing more; the others carry what they can; errors count."""
+    """A link that is down carries nothing; others carry what they can; errors are counted."""
     fault = (
         "{kind: nvlink, gpus: [0], after: 10, for: 30, links: [3, 4], down: true, crc_errors: 7}"
     )
@@ -155,7 +155,7 @@ def test_links_fail_and_err(tmp_path: Path) -> None:
 
 
 def test_dead_profiling_counters_read_zero(tmp_path: Path) -> None:
-    """While the driver's own utilization goes on."""
+    """The driver's own utilization stays correct."""
     fault = "{kind: dead_counters, gpus: [0], after: 5}"
     reading = (last := snapshots(tmp_path, 7, fault)[-1]).readings[last.devices[0].uuid]
     assert reading.values[Signal.TENSOR_ACTIVE] == reading.values[Signal.SM_ACTIVE] == 0.0
@@ -174,7 +174,7 @@ def test_dead_profiling_counters_read_zero(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_was_just_woken_looks_busy(tmp_path: Path) -> None:
-    """Without persistence mode the first reading shows 100% and a high draw, and then nothing."""
+    """Without persistence mode the first reading shows 100% and a high draw, the next ones 0."""
     with driver_with(tmp_path) as bench:
         gpu = bench.gpu(3)
         assert pynvml.nvmlDeviceGetPersistenceMode(gpu) == 0

@@ -1,4 +1,4 @@
-"""What the simulated library answers: identity, memory, power, clocks, heat, links, modes."""
+"""Simulated library: identity, memory, power, clocks, temperature, links, modes."""
 
 import ctypes
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from simulated_driver import Bench, simulated_driver
 
 @pytest.fixture
 def h100() -> Iterator[Bench]:
-    """The eight-GPU node in its stall: 12:30."""
+    """The eight-GPU node during its stall: 12:30."""
     with simulated_driver("eight-gpu-node", 12.5) as made:
         yield made
 
 
 def test_versions_are_those_of_one_driver(h100: Bench) -> None:
-    """Driver, library and CUDA tell versions that belong together."""
+    """Driver, library and CUDA versions belong together."""
     driver = pynvml.nvmlSystemGetDriverVersion()
     assert driver == "580.95.05"
     assert pynvml.nvmlSystemGetNVMLVersion() == f"13.{driver}"
@@ -25,7 +25,7 @@ def test_versions_are_those_of_one_driver(h100: Bench) -> None:
 
 
 def test_a_gpu_is_found_by_index_uuid_and_bus(h100: Bench) -> None:
-    """All three ways lead to the same device, also by the kernel's short bus id."""
+    """All three lookups give the same device, also with the kernel's short bus ID."""
     gpu = h100.gpu(3)
     uuid = pynvml.nvmlDeviceGetUUID(gpu)
     bus = pynvml.nvmlDeviceGetPciInfo(gpu).busId
@@ -40,7 +40,7 @@ def test_a_gpu_is_found_by_index_uuid_and_bus(h100: Bench) -> None:
 
 
 def test_absent_device_is_not_found(h100: Bench) -> None:
-    """An index beyond the last, a strange uuid, and an empty slot."""
+    """Covers an index beyond the last, an unknown UUID, and an empty slot."""
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         h100.gpu(8)
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -50,13 +50,13 @@ def test_absent_device_is_not_found(h100: Bench) -> None:
 
 
 def test_a_handle_of_nothing_is_refused(h100: Bench) -> None:
-    """A null handle and one that leads elsewhere are invalid arguments."""
+    """A null handle and an unknown one are invalid arguments."""
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         pynvml.nvmlDeviceGetName(pynvml.c_nvmlDevice_t())
 
 
 def test_names_and_architecture_are_the_boards(h100: Bench) -> None:
-    """The catalogue's name, Hopper, compute capability 9.0, and its cores."""
+    """The catalog's name, Hopper, compute capability 9.0, and the number of cores are returned."""
     gpu = h100.gpu(0)
     assert pynvml.nvmlDeviceGetName(gpu) == "NVIDIA H100 80GB HBM3"
     assert pynvml.nvmlDeviceGetArchitecture(gpu) == pynvml.NVML_DEVICE_ARCH_HOPPER
@@ -67,7 +67,7 @@ def test_names_and_architecture_are_the_boards(h100: Bench) -> None:
 
 
 def test_pci_information_agrees_with_itself(h100: Bench) -> None:
-    """Domain, bus and device are the parts of the bus id."""
+    """Domain, bus and device are the parts of the bus ID."""
     info = pynvml.nvmlDeviceGetPciInfo(h100.gpu(1))
     assert (info.domain, info.bus, info.device) == (0, 0x3B, 0)
     assert (info.busIdLegacy, info.busId) == ("0000:3B:00.0", "00000000:3B:00.0")
@@ -75,7 +75,7 @@ def test_pci_information_agrees_with_itself(h100: Bench) -> None:
 
 
 def test_the_two_forms_of_memory_differ_by_what_is_reserved(h100: Bench) -> None:
-    """The first counts the driver's own part as used; both leave the total whole."""
+    """Version 1 counts the driver's reserved part as used; both have the same total."""
     first = pynvml.nvmlDeviceGetMemoryInfo(h100.gpu(1))
     second = pynvml.nvmlDeviceGetMemoryInfo(h100.gpu(1), version=pynvml.nvmlMemory_v2)
     assert first.total == second.total == 81559 * 2**20
@@ -86,7 +86,7 @@ def test_the_two_forms_of_memory_differ_by_what_is_reserved(h100: Bench) -> None
 
 
 def test_another_version_of_the_structure_is_refused(h100: Bench) -> None:
-    """Versions that the library does not know are a mismatch, not garbage."""
+    """Unknown versions give a mismatch error, not garbage."""
     with pytest.raises(pynvml.NVMLError_ArgumentVersionMismatch):
         pynvml.nvmlDeviceGetMemoryInfo(h100.gpu(0), version=0x03000028)
 
@@ -99,14 +99,14 @@ def test_the_window_on_memory_holds_all_of_it(h100: Bench) -> None:
 
 
 def test_a_stalled_gpu_is_busy_at_low_power(h100: Bench) -> None:
-    """What makes a hidden stall visible without profiling: 99% or more at under 170 W."""
+    """At least 99% at under 170 W: a hidden stall is visible without profiling."""
     gpu = h100.gpu(2)
     assert pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu >= 99
     assert pynvml.nvmlDeviceGetPowerUsage(gpu) < 170_000
 
 
 def test_an_idle_gpu_says_so(h100: Bench) -> None:
-    """No kernel, 345 MHz, about 70 W, P0, and the reason `gpu_idle`."""
+    """It has no kernel, 345 MHz, about 70 W, P0, and the reason `gpu_idle`."""
     h100.pass_seconds(11 * 3600)
     gpu = h100.gpu(7)
     assert pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu == 0
@@ -119,7 +119,7 @@ def test_an_idle_gpu_says_so(h100: Bench) -> None:
 
 
 def test_a_capped_gpu_says_why(h100: Bench) -> None:
-    """At its limit, the clock is down and the reason is the software power cap."""
+    """At its limit the clock falls, and the reason is the software power cap."""
     gpu = h100.gpu(0)
     reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
     assert reasons == pynvml.nvmlClocksEventReasonSwPowerCap
@@ -147,7 +147,7 @@ def test_energy_grows_with_power(h100: Bench) -> None:
 
 
 def test_readings_stand_still_between_refreshes(h100: Bench) -> None:
-    """Within a tenth of a second the driver has nothing new to say."""
+    """Within a tenth of a second the driver returns the same reading."""
     gpu = h100.gpu(0)
     first = pynvml.nvmlDeviceGetPowerUsage(gpu)
     h100.pass_seconds(0.05)
@@ -157,7 +157,7 @@ def test_readings_stand_still_between_refreshes(h100: Bench) -> None:
 
 
 def test_temperatures_agree_and_leave_a_margin(h100: Bench) -> None:
-    """Both calls read the same sensor; from Hopper on there are margins in place of thresholds."""
+    """Both calls read the same sensor; from Hopper on, margins replace thresholds."""
     gpu = h100.gpu(0)
     celsius = pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)
     assert pynvml.nvmlDeviceGetTemperatureV(gpu, pynvml.NVML_TEMPERATURE_GPU) == celsius
@@ -169,7 +169,7 @@ def test_temperatures_agree_and_leave_a_margin(h100: Bench) -> None:
 
 
 def test_an_l4_has_margins_and_thresholds() -> None:
-    """Ada has both: slowdown and shutdown lie above the highest temperature."""
+    """Ada has both: slowdown and shutdown are above the highest temperature."""
     with simulated_driver("l4-pair") as l4:
         gpu = l4.gpu(0)
         threshold = pynvml.nvmlDeviceGetTemperatureThreshold
@@ -181,13 +181,13 @@ def test_an_l4_has_margins_and_thresholds() -> None:
 
 
 def test_ampere_knows_no_margins() -> None:
-    """They come with Ada."""
+    """They exist from Ada on."""
     with simulated_driver("a100-mig") as a100, pytest.raises(pynvml.NVMLError_NotSupported):
         pynvml.nvmlDeviceGetMarginTemperature(a100.gpu(0))
 
 
 def test_a_sleeping_t4_trains_its_link_down() -> None:
-    """At generation 1 and P8 while no one holds it, at 3 and P0 from when someone does."""
+    """It is at generation 1 and P8 without a process, and at generation 3 and P0 with one."""
     with simulated_driver("t4-pair", 8.9) as t4:
         gpu = t4.gpu(1)
         read = (pynvml.nvmlDeviceGetCurrPcieLinkGeneration, pynvml.nvmlDeviceGetPerformanceState)
@@ -199,7 +199,7 @@ def test_a_sleeping_t4_trains_its_link_down() -> None:
 
 
 def test_a_degraded_link_shows_in_width_and_speed() -> None:
-    """Half of the lanes carry half as much; the board could do more."""
+    """Half of the lanes carry half as much; the maximum of the board is unchanged."""
     with simulated_driver("a100-mig") as a100:
         gpu = a100.gpu(4)
         assert pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu) == 8
@@ -211,7 +211,7 @@ def test_a_degraded_link_shows_in_width_and_speed() -> None:
 
 
 def test_a_transcoder_hides_from_gpu_utilization() -> None:
-    """The encoder is two thirds busy while the GPU shows less than a tenth."""
+    """The encoder is two thirds busy while GPU utilization is less than a tenth."""
     with simulated_driver("l4-pair") as l4:
         gpu = l4.gpu(1)
         assert pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu < 10
@@ -223,7 +223,7 @@ def test_a_transcoder_hides_from_gpu_utilization() -> None:
 
 
 def test_links_of_an_hgx_lead_to_switches(h100: Bench) -> None:
-    """18 links of the fourth generation are up, and behind a switch no peer is told."""
+    """18 links of generation 4 are up, and links to a switch have no peer."""
     gpu = h100.gpu(0)
     states = [pynvml.nvmlDeviceGetNvLinkState(gpu, link) for link in range(18)]
     assert states == [1] * 18
@@ -239,7 +239,7 @@ def test_links_of_an_hgx_lead_to_switches(h100: Bench) -> None:
 
 
 def test_healthy_boards_have_no_errors(h100: Bench) -> None:
-    """ECC is on and counts nothing; no row is remapped."""
+    """ECC is on with counts of 0; no row is remapped."""
     gpu = h100.gpu(0)
     assert pynvml.nvmlDeviceGetEccMode(gpu) == [1, 1]
     assert pynvml.nvmlDeviceGetTotalEccErrors(gpu, 1, 0) == 0
@@ -251,7 +251,7 @@ def test_healthy_boards_have_no_errors(h100: Bench) -> None:
 
 
 def test_volatile_errors_of_a_cut_gpu_are_its_instances() -> None:
-    """With instances, only the aggregate counters are the GPU's."""
+    """With MIG instances, only the aggregate counters are the GPU's."""
     with simulated_driver("a100-mig") as a100:
         assert pynvml.nvmlDeviceGetTotalEccErrors(a100.gpu(5), 1, 1) == 0
         with pytest.raises(pynvml.NVMLError_NotSupported):
@@ -273,7 +273,7 @@ def test_processors_near_a_gpu_are_those_of_its_socket(h100: Bench) -> None:
 
 
 def test_gpus_of_one_socket_are_nearer_to_each_other(h100: Bench) -> None:
-    """The same node, across sockets, and the same GPU are three levels."""
+    """Same GPU, same node and across sockets are three levels."""
     zero, one, seven = (h100.gpu(index) for index in (0, 1, 7))
     level = pynvml.nvmlDeviceGetTopologyCommonAncestor
     assert level(zero, one) == pynvml.NVML_TOPOLOGY_NODE
@@ -283,21 +283,21 @@ def test_gpus_of_one_socket_are_nearer_to_each_other(h100: Bench) -> None:
 
 
 def test_a_cut_gpu_has_no_peers() -> None:
-    """MIG switches off peer access."""
+    """MIG disables peer access."""
     with simulated_driver("a100-mig") as a100:
         status = pynvml.nvmlDeviceGetP2PStatus(a100.gpu(0), a100.gpu(5), 1)
         assert status == pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
 
 
 def test_a_text_needs_room(h100: Bench) -> None:
-    """A buffer that is too small is told as such, as the C library does."""
+    """A buffer that is too small gives the error of the C library."""
     buffer = ctypes.create_string_buffer(5)
     code = h100.library.nvmlDeviceGetName(h100.gpu(0), buffer, ctypes.c_uint(5))
     assert code == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
 
 
 def test_nothing_works_before_the_library_is_started(h100: Bench) -> None:
-    """After the last shutdown everything answers that it is uninitialized."""
+    """After the last shutdown every function returns the code for uninitialized."""
     gpu = h100.gpu(0)
     pynvml.nvmlShutdown()
     for call in (
@@ -312,7 +312,7 @@ def test_nothing_works_before_the_library_is_started(h100: Bench) -> None:
 
 
 def test_a_function_that_is_not_there_is_a_missing_symbol(h100: Bench) -> None:
-    """As with a loaded library: an AttributeError, which the bindings turn into a code."""
+    """It raises AttributeError, as a loaded library does, which the bindings turn into a code."""
     with pytest.raises(AttributeError, match="undefined symbol: nvmlNothing"):
         h100.library.nvmlNothing  # noqa: B018 - looking is the test.
     with pytest.raises(pynvml.NVMLError_FunctionNotFound):

@@ -1,4 +1,4 @@
-"""Processes, samples, fields, MIG instances, GPM and events of the simulated library."""
+"""Simulated library: processes, samples, fields, MIG instances, GPM and events."""
 
 import ctypes
 from collections.abc import Iterator
@@ -23,20 +23,20 @@ METRICS = (
 
 @pytest.fixture
 def h100() -> Iterator[Bench]:
-    """The eight-GPU node in its stall: 12:30."""
+    """The eight-GPU node during its stall: 12:30."""
     with simulated_driver("eight-gpu-node", 12.5) as made:
         yield made
 
 
 @pytest.fixture
 def a100() -> Iterator[Bench]:
-    """Eight A100, some of them cut, at noon."""
+    """Eight A100, some of them MIG-partitioned, at noon."""
     with simulated_driver("a100-mig") as made:
         yield made
 
 
 def query(first: Any, second: Any) -> dict[int, float | str]:
-    """The metrics between two samples, or why there are none."""
+    """Metrics between two samples, or the reason why there are none."""
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
     request.sample1, request.sample2 = first, second
@@ -50,7 +50,7 @@ def query(first: Any, second: Any) -> dict[int, float | str]:
 
 
 def test_processes_hold_the_memory_of_their_gpu(h100: Bench) -> None:
-    """Both versions list the same; memory in use is what they hold."""
+    """Both versions list the same processes; they hold the memory in use."""
     gpu = h100.gpu(2)
     (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
     (older,) = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(gpu)
@@ -61,7 +61,7 @@ def test_processes_hold_the_memory_of_their_gpu(h100: Bench) -> None:
 
 
 def test_too_little_room_for_processes_tells_how_many_there_are(h100: Bench) -> None:
-    """The count is written before the code says that the array is too small."""
+    """The count is set when the code says that the array is too small."""
     count = ctypes.c_uint(0)
     code = h100.library.nvmlDeviceGetComputeRunningProcesses_v3(
         h100.gpu(2), ctypes.byref(count), None
@@ -81,7 +81,7 @@ def test_a_busy_process_has_its_share(h100: Bench) -> None:
 
 
 def test_an_idle_process_has_no_samples(h100: Bench) -> None:
-    """NOT_FOUND means idle; so it does for samples that the caller has seen already."""
+    """NOT_FOUND means idle, also when all samples are older than the caller's last one."""
     for call in (
         pynvml.nvmlDeviceGetProcessUtilization,
         pynvml.nvmlDeviceGetProcessesUtilizationInfo,
@@ -113,7 +113,7 @@ def test_samples_go_back_to_the_last_look(h100: Bench) -> None:
 
 
 def test_samples_swing_around_the_mean_of_their_second() -> None:
-    """A GPU with gaps shows them between two ticks, and their mean is its busy share."""
+    """Samples between two ticks show gaps in the load, and their mean is the busy share."""
     with simulated_driver("eight-gpu-node", 9.0) as bench:
         gpu = bench.gpu(5)
         since = (bench.time // 1000) - 1_000_000
@@ -125,7 +125,7 @@ def test_samples_swing_around_the_mean_of_their_second() -> None:
 
 
 def test_an_unknown_kind_of_sample_is_refused(h100: Bench) -> None:
-    """The buffers are those of the GPU and of its memory controller."""
+    """Only the GPU and its memory controller have sample buffers."""
     with pytest.raises(pynvml.NVMLError_NotSupported):
         pynvml.nvmlDeviceGetSamples(h100.gpu(0), 77, 0)
 
@@ -150,7 +150,7 @@ def test_fields_agree_with_their_functions(h100: Bench) -> None:
 
 
 def test_a_field_that_is_not_there_has_its_own_code(h100: Bench) -> None:
-    """One refused field leaves the others whole; so it does on a board without NVLink."""
+    """Other fields of the request stay valid; the same holds on a board without NVLink."""
     found = fields(h100.gpu(0), 297, pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION)
     assert [code for code, _ in found] == [pynvml.NVML_ERROR_NOT_SUPPORTED, 0]
     with simulated_driver("t4-pair") as t4:
@@ -165,7 +165,7 @@ def test_a_field_that_is_not_there_has_its_own_code(h100: Bench) -> None:
 
 
 def test_traffic_over_nvlink_is_counted_by_link_and_in_all() -> None:
-    """Eighteen links carry the eighteenth part each, and the counters grow."""
+    """Each of eighteen links carries an eighteenth, and the counters grow."""
     with simulated_driver("eight-gpu-node", 9.0) as bench:
         gpu = bench.gpu(2)
         whole = (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF)
@@ -181,7 +181,7 @@ def test_traffic_over_nvlink_is_counted_by_link_and_in_all() -> None:
 
 
 def test_mig_mode_tells_cut_gpus_from_whole_ones(a100: Bench) -> None:
-    """On where there are instances; not supported where there can be none."""
+    """It is on where instances exist, and not supported where none can exist."""
     assert pynvml.nvmlDeviceGetMigMode(a100.gpu(0)) == [0, 0]
     assert pynvml.nvmlDeviceGetMigMode(a100.gpu(5)) == [1, 1]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(a100.gpu(0)) == 7
@@ -192,7 +192,7 @@ def test_mig_mode_tells_cut_gpus_from_whole_ones(a100: Bench) -> None:
 
 
 def test_instances_are_listed_by_number(a100: Bench) -> None:
-    """The first free number is not found, one beyond all numbers is an invalid argument."""
+    """The first free number is not found; one beyond all numbers is an invalid argument."""
     names = [pynvml.nvmlDeviceGetName(a100.instance(5, number)) for number in range(3)]
     assert [name.rpartition(" ")[2] for name in names] == ["3g.40gb", "2g.20gb", "1g.10gb"]
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -202,7 +202,7 @@ def test_instances_are_listed_by_number(a100: Bench) -> None:
 
 
 def test_an_instance_knows_its_gpu_and_its_part(a100: Bench) -> None:
-    """Ids, SMs, slices and memory are the profile's."""
+    """IDs, SMs, slices and memory are the profile's."""
     instance = a100.instance(5, 0)
     assert pynvml.nvmlDeviceGetGpuInstanceId(instance) == 1
     assert pynvml.nvmlDeviceGetComputeInstanceId(instance) == 0
@@ -217,7 +217,7 @@ def test_an_instance_knows_its_gpu_and_its_part(a100: Bench) -> None:
 
 
 def test_a_cut_gpu_lists_the_processes_of_all_its_instances(a100: Bench) -> None:
-    """Each with the ids of its instance; an instance lists its own."""
+    """Each has the IDs of its instance; an instance lists its own."""
     found = pynvml.nvmlDeviceGetComputeRunningProcesses(a100.gpu(5))
     assert sorted(process.gpuInstanceId for process in found) == [1, 2]
     (own,) = pynvml.nvmlDeviceGetComputeRunningProcesses(a100.instance(5, 1))
@@ -227,7 +227,7 @@ def test_a_cut_gpu_lists_the_processes_of_all_its_instances(a100: Bench) -> None
 
 
 def test_profiling_is_for_hopper_and_later(h100: Bench) -> None:
-    """An H100 has GPM; an A100 says that it has not and refuses samples."""
+    """An H100 has GPM; an A100 reports that it has none, and refuses samples."""
     assert pynvml.nvmlGpmQueryDeviceSupport(h100.gpu(0)).isSupportedDevice == 1
     with simulated_driver("a100-mig") as a100:
         assert pynvml.nvmlGpmQueryDeviceSupport(a100.gpu(0)).isSupportedDevice == 0
@@ -237,7 +237,7 @@ def test_profiling_is_for_hopper_and_later(h100: Bench) -> None:
 
 
 def test_profiling_gives_averages_between_two_samples(h100: Bench) -> None:
-    """Over a second of training the averages are what the model has at both ends."""
+    """Over a second of training the averages equal the model's at both ends."""
     gpu, uuid = h100.gpu(1), h100.node.units[1].device.uuid
     first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleGet(gpu, first)
@@ -253,7 +253,7 @@ def test_profiling_gives_averages_between_two_samples(h100: Bench) -> None:
 
 
 def test_profiling_sees_what_lies_between_its_samples() -> None:
-    """A minute that ends in a stall as it began in one, but worked between, is no stall."""
+    """A minute of work between two stalls is not a stall."""
     with simulated_driver("eight-gpu-node", 10.0) as bench:
         gpu = bench.gpu(2)
         first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
@@ -267,7 +267,7 @@ def test_profiling_sees_what_lies_between_its_samples() -> None:
 
 
 def test_a_stall_shows_empty_pipes(h100: Bench) -> None:
-    """Busy all the time, with next to nothing in tensor cores and memory."""
+    """The GPU is always busy, with hardly any tensor or memory activity."""
     gpu = h100.gpu(2)
     first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleGet(gpu, first)
@@ -280,7 +280,7 @@ def test_a_stall_shows_empty_pipes(h100: Bench) -> None:
 
 
 def test_samples_must_be_two_of_one_device_in_order(h100: Bench) -> None:
-    """Two devices, the same moment, the wrong order and an empty buffer are refused."""
+    """Two devices, the same moment, the wrong order and an empty buffer are rejected."""
     one, other, later = (pynvml.nvmlGpmSampleAlloc() for _ in range(3))
     empty = pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleGet(h100.gpu(0), one)
@@ -293,7 +293,7 @@ def test_samples_must_be_two_of_one_device_in_order(h100: Bench) -> None:
 
 
 def test_a_buffer_is_freed_once(h100: Bench) -> None:
-    """A buffer that was given back, or never lent, is an invalid argument."""
+    """A buffer that was freed or never allocated is an invalid argument."""
     sample = pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleFree(sample)
     with pytest.raises(pynvml.NVMLError_InvalidArgument):

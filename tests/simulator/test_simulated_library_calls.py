@@ -89,7 +89,7 @@ POLITE = (
 
 
 def answered(call: Callable[[Any], Any], handle: Any) -> str:
-    """Whether a call gives a value, or how it is refused."""
+    """Whether a call returns a value, or its error."""
     try:
         call(handle)
     except POLITE as error:
@@ -98,7 +98,7 @@ def answered(call: Callable[[Any], Any], handle: Any) -> str:
 
 
 def call_without_a_device(bench: Bench) -> None:
-    """All that is not asked of a device, and pairs of calls that belong together."""
+    """Calls without a device, and pairs of calls that belong together."""
     gpu = bench.gpu(0)
     uuid = pynvml.nvmlDeviceGetUUID(gpu)
     pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
@@ -128,13 +128,13 @@ def call_without_a_device(bench: Bench) -> None:
 
 @pytest.fixture(params=["eight-gpu-node", "a100-mig", "l4-pair", "zoo"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """A library of each scenario in turn."""
+    """A library for each scenario in turn."""
     with simulated_driver(request.param) as made:
         yield made
 
 
 def test_the_bindings_reach_every_function(bench: Bench) -> None:
-    """No function of the library is beyond the bindings, nor beyond this file."""
+    """Bindings and this file cover all functions of the library."""
     call_without_a_device(bench)
     for call in DEVICE_CALLS.values():
         answered(call, bench.gpu(0))
@@ -145,7 +145,7 @@ def test_the_bindings_reach_every_function(bench: Bench) -> None:
 
 
 def test_every_gpu_answers_every_question_politely(bench: Bench) -> None:
-    """A value, or a code that says why there is none: never a crash, never an unknown error."""
+    """It returns a value or a code with the reason: never a crash, never an unknown error."""
     for index in range(pynvml.nvmlDeviceGetCount()):
         values = [answered(call, bench.gpu(index)) for call in DEVICE_CALLS.values()]
         assert values.count("value") > 0.55 * len(values)
@@ -153,14 +153,14 @@ def test_every_gpu_answers_every_question_politely(bench: Bench) -> None:
 
 
 def test_answers_do_not_depend_on_their_order(bench: Bench) -> None:
-    """What a call answers is the same before and after all the others."""
+    """A call returns the same before and after all other calls."""
     before = {name: answered(call, bench.gpu(0)) for name, call in DEVICE_CALLS.items()}
     after = {name: answered(DEVICE_CALLS[name], bench.gpu(0)) for name in reversed(before)}
     assert before == after
 
 
 def unsupported(bench: Bench, handle: Any) -> set[str]:
-    """The questions that a device does not support."""
+    """The calls that a device does not support."""
     found = {name: answered(call, handle) for name, call in DEVICE_CALLS.items()}
     return {name for name, answer in found.items() if answer == "NVMLError_NotSupported"}
 
@@ -173,7 +173,7 @@ INSTANCES_ONLY = {
 
 
 def test_gpu_with_instances_lacks_utilization_calls() -> None:
-    """Utilization, processes' utilization, remapped rows and the core count."""
+    """These are utilization, processes' utilization, remapped rows and the core count."""
     with simulated_driver("a100-mig") as bench:
         more = unsupported(bench, bench.gpu(5)) - unsupported(bench, bench.gpu(0))
         assert more == {
@@ -192,7 +192,7 @@ def test_gpu_with_instances_lacks_utilization_calls() -> None:
 
 
 def test_instance_supports_its_own_calls() -> None:
-    """Names, memory, processes, and what it is a part of; nothing of the board's."""
+    """Covers names, memory, processes, and its parent; calls of the board are not supported."""
     with simulated_driver("a100-mig") as bench:
         supported = DEVICE_CALLS.keys() - unsupported(bench, bench.instance(5, 0))
         assert supported == {

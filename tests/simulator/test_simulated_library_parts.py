@@ -1,4 +1,4 @@
-"""Fabric, links by scope, instances and events of the simulated library."""
+"""Simulated library: fabric, links by scope, instances and events."""
 
 import ctypes
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ ALL_LINKS = 0xFFFFFFFF
 
 @pytest.fixture
 def h100() -> Iterator[Bench]:
-    """The eight-GPU node at 9:00, when ranks talk over NVLink."""
+    """The eight-GPU node at 9:00, when ranks communicate over NVLink."""
     with simulated_driver("eight-gpu-node", 9.0) as made:
         yield made
 
 
 @pytest.fixture
 def a100() -> Iterator[Bench]:
-    """Eight A100, some of them cut, at noon."""
+    """Eight A100, some of them MIG-partitioned, at noon."""
     with simulated_driver("a100-mig") as made:
         yield made
 
 
 def fields(gpu: Any, *wanted: int | tuple[int, int]) -> list[tuple[int, int]]:
-    """Codes and values of fields that are whole numbers."""
+    """Codes and integer values of fields."""
     members = {0: "uiVal", 1: "uiVal", 3: "ullVal", 5: "siVal"}
     return [
         (found.nvmlReturn, getattr(found.value, members[found.valueType]))
@@ -37,7 +37,7 @@ def fields(gpu: Any, *wanted: int | tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def test_links_add_up_to_their_total(h100: Bench) -> None:
-    """Each scope names a link, the highest all of them; a link that is not there is refused."""
+    """Each scope is a link, the highest value all of them; a missing link is refused."""
     tx = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
     found = fields(h100.gpu(2), *((tx, link) for link in range(18)), (tx, ALL_LINKS), (tx, 18))
     assert all(code == 0 for code, _ in found[:19])
@@ -46,7 +46,7 @@ def test_links_add_up_to_their_total(h100: Bench) -> None:
 
 
 def test_a_speed_has_no_total(h100: Bench) -> None:
-    """Fields that are not counters want a link."""
+    """Fields that are not counters need a link."""
     speed = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
     (code, _), (each, value) = fields(h100.gpu(0), (speed, ALL_LINKS), (speed, 3))
     assert code == pynvml.NVML_ERROR_INVALID_ARGUMENT
@@ -67,7 +67,7 @@ def test_blackwell_counts_bytes() -> None:
 
 
 def test_a_gpu_of_an_hgx_has_joined_its_fabric(h100: Bench) -> None:
-    """Completed, in both versions of the structure; another version is refused."""
+    """The state is completed in both versions of the structure; another version is refused."""
     first = pynvml.c_nvmlGpuFabricInfo_t()
     pynvml.nvmlDeviceGetGpuFabricInfo(h100.gpu(0), ctypes.byref(first))
     second = pynvml.c_nvmlGpuFabricInfo_v2_t()
@@ -80,7 +80,7 @@ def test_a_gpu_of_an_hgx_has_joined_its_fabric(h100: Bench) -> None:
 
 
 def test_only_nodes_of_a_rack_form_a_cluster(h100: Bench) -> None:
-    """Its name is empty on an HGX board and the same on all GPUs of a rack."""
+    """Its ID is empty on an HGX board, and the same on all GPUs of a rack."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     pynvml.nvmlDeviceGetGpuFabricInfoV(h100.gpu(0), ctypes.byref(info))
     assert bytes(info.clusterUuid) == bytes(16)
@@ -115,7 +115,7 @@ def test_an_instance_is_found_by_its_number_and_knows_its_profile(a100: Bench) -
 
 
 def test_profiles_of_all_sizes_are_told(a100: Bench) -> None:
-    """One slice, and one slice with twice the memory, have numbers of their own."""
+    """One slice, and one slice with twice the memory, are different profiles."""
     names = {
         number: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(a100.gpu(0), number).name
         for number in (0, 1, 2, 3, 4, 9)
@@ -128,7 +128,7 @@ def test_profiles_of_all_sizes_are_told(a100: Bench) -> None:
 
 
 def test_an_event_may_be_of_an_instance(a100: Bench) -> None:
-    """Its numbers come with it."""
+    """The event has the instance's IDs."""
     events = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(a100.gpu(5), pynvml.nvmlEventTypeXidCriticalError, events)
     uuid = a100.node.units[5].device.uuid
@@ -138,7 +138,7 @@ def test_an_event_may_be_of_an_instance(a100: Bench) -> None:
 
 
 def test_boards_without_ecc_have_no_events_of_it() -> None:
-    """Xids are reported by all."""
+    """All boards report Xids."""
     with simulated_driver("zoo") as bench:
         kinds = [pynvml.nvmlDeviceGetSupportedEventTypes(bench.gpu(gpu)) for gpu in (7, 8)]
         assert [kind & pynvml.nvmlEventTypeXidCriticalError for kind in kinds] == [8, 8]
@@ -146,7 +146,7 @@ def test_boards_without_ecc_have_no_events_of_it() -> None:
 
 
 def test_processes_are_listed_by_what_they_do() -> None:
-    """Compute, graphics and clients of MPS are on lists of their own, in both versions."""
+    """Compute, graphics and MPS clients have lists of their own, in both versions."""
     with simulated_driver("zoo") as bench:
         lists = (
             (pynvml.nvmlDeviceGetComputeRunningProcesses_v2, 8, 1),
@@ -160,7 +160,7 @@ def test_processes_are_listed_by_what_they_do() -> None:
 
 
 def test_the_older_call_sees_nothing_of_processes_on_blackwell() -> None:
-    """It lists them with 0; the newer one has their shares."""
+    """It lists them with 0; the newer call has their shares."""
     with simulated_driver("gb200-node") as bench:
         (older,) = pynvml.nvmlDeviceGetProcessUtilization(bench.gpu(0), 0)
         (newer,) = pynvml.nvmlDeviceGetProcessesUtilizationInfo(bench.gpu(0), 0)
@@ -169,7 +169,7 @@ def test_the_older_call_sees_nothing_of_processes_on_blackwell() -> None:
 
 
 def test_serials_tell_boards_apart(h100: Bench) -> None:
-    """Each has its own, and its place on the baseboard."""
+    """Each has its own serial, and its slot on the baseboard."""
     serials = [pynvml.nvmlDeviceGetSerial(h100.gpu(gpu)) for gpu in range(8)]
     assert len(set(serials)) == 8
     assert [pynvml.nvmlDeviceGetModuleId(h100.gpu(gpu)) for gpu in range(8)] == list(range(1, 9))

@@ -1,4 +1,4 @@
-"""Counting calls and letting them take their time: only where it is asked for."""
+"""Call counts and latencies are simulated only on request."""
 
 import time
 
@@ -11,7 +11,7 @@ from simulated_driver import MIDNIGHT, node_of
 
 
 def library(**options: object) -> InstrumentedLibrary:
-    """A library below the bindings, initialized."""
+    """An initialized library below the bindings."""
     made = InstrumentedLibrary(node_of("single-h100"), lambda: MIDNIGHT, **options)  # type: ignore[arg-type]
     use_library(made)
     pynvml.nvmlInit()
@@ -25,7 +25,7 @@ def _bindings() -> object:
 
 
 def test_calls_are_counted_by_function() -> None:
-    """Each with how often it was called, whatever it answered."""
+    """Each has its number of calls, whatever they returned."""
     made = library(counts_calls=True)
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_nothing_is_counted_unless_asked_for() -> None:
 
 
 def test_a_latency_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function takes the seconds that were said for it, others none."""
+    """A function takes the given seconds, others none."""
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     library(latency=lambda name: 0.002 if name == "nvmlDeviceGetPowerUsage" else 0.0)
@@ -57,7 +57,7 @@ def test_a_latency_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_metered_library_lacks_what_the_plain_one_lacks() -> None:
-    """Missing symbols, faults and answers are the same."""
+    """Missing symbols, faults and results are the same."""
     made = library(counts_calls=True)
     made.faults.remove("nvmlDeviceGetName")
     with pytest.raises(AttributeError):
@@ -67,7 +67,7 @@ def test_a_metered_library_lacks_what_the_plain_one_lacks() -> None:
 
 
 def test_assumed_latencies_are_those_of_a_real_driver() -> None:
-    """All versions of a call take the same; what stays in the library takes nothing."""
+    """All versions of a call take the same time; calls within the library take none."""
     assert assumed_latency("nvmlDeviceGetComputeRunningProcesses_v3") == 0.0015
     assert assumed_latency("nvmlDeviceGetMemoryInfo_v2") == assumed_latency(
         "nvmlDeviceGetMemoryInfo"

@@ -1,4 +1,4 @@
-"""The node: coherent readings, growing counters, and truths that fit their signatures."""
+"""The simulated node: coherent readings, growing counters, and true states that fit them."""
 
 from collections import Counter
 from dataclasses import fields
@@ -21,7 +21,7 @@ from simulated_driver import MIDNIGHT, hour, node_of
 
 NODES = {name: node_of(name) for name in packaged_scenarios()}
 STEADY = sorted(name for name, node in NODES.items() if node.scenario.name != "faulty-node")
-"""Those whose driver stays loaded, so that its counters begin but once."""
+"""Scenarios without a reload of the driver: their counters start only once."""
 TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * 86400 * NANOSECONDS_PER_SECOND)
 MORNING = st.integers(MIDNIGHT, MIDNIGHT + 6 * 3600 * NANOSECONDS_PER_SECOND)
 NOTHING = (0.0,) * (len(fields(GpuCounters)) - 1)
@@ -35,7 +35,7 @@ def pipes(state: BoardState) -> float:
 
 
 def power_ratio(node: SimulatedNode, uuid: str, time: int) -> float:
-    """Draw above idle draw, of the range above idle draw."""
+    """Draw above idle, as a share of the range above idle."""
     around = node.unit(uuid).around
     draw = node.state(uuid, time).power_watts
     return (draw - around.idle_watts) / (around.power_limit_watts - around.idle_watts)
@@ -43,7 +43,7 @@ def power_ratio(node: SimulatedNode, uuid: str, time: int) -> float:
 
 @given(SCENARIOS, TIMES)
 def test_readings_are_always_possible(scenario: str, time: int) -> None:
-    """At any time of any scenario, ratios are ratios and memory fits."""
+    """At any time of any scenario, ratios are within 0 to 1 and memory fits."""
     node = NODES[scenario]
     for device in node.devices:
         state = node.state(device.uuid, time)
@@ -56,7 +56,7 @@ def test_readings_are_always_possible(scenario: str, time: int) -> None:
 
 @given(SCENARIOS, TIMES)
 def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) -> None:
-    """A sensor errs by at most one percent."""
+    """The sensor's error is at most one percent."""
     node = NODES[scenario]
     for unit in node.units:
         draw = node.state(unit.device.uuid, time).power_watts
@@ -65,7 +65,7 @@ def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) ->
 
 @given(SCENARIOS, TIMES)
 def test_the_processes_hold_the_memory(scenario: str, time: int) -> None:
-    """What processes hold is what the device shows as used, less a crumb of the driver's."""
+    """Their memory is the device's used memory, less a small part of the driver's."""
     node = NODES[scenario]
     for device in node.devices:
         held = sum(process.memory_used_bytes or 0 for process in node.processes(device.uuid, time))
@@ -75,7 +75,7 @@ def test_the_processes_hold_the_memory(scenario: str, time: int) -> None:
 
 @given(st.sampled_from(STEADY), st.lists(MORNING, min_size=2, max_size=4))
 def test_counters_never_fall(scenario: str, times: list[int]) -> None:
-    """Energy and traffic only grow, whatever the order in which they are asked for."""
+    """Energy and traffic only grow, whatever the order of calls."""
     node = NODES[scenario]
     uuid = node.units[0].device.uuid
     found = {time: node.counters(uuid, time) for time in times}
@@ -89,7 +89,7 @@ def test_counters_never_fall(scenario: str, times: list[int]) -> None:
 @given(MORNING, st.lists(MORNING, max_size=2))
 @settings(max_examples=15)
 def test_a_counter_does_not_remember_what_it_was_asked(time: int, before: list[int]) -> None:
-    """The same time gives the same energy, whatever was asked before."""
+    """The same time gives the same energy, whatever was read before."""
     fresh, asked = node_of("l4-pair"), node_of("l4-pair")
     uuid = fresh.units[0].device.uuid
     for other in before:
@@ -98,7 +98,7 @@ def test_a_counter_does_not_remember_what_it_was_asked(time: int, before: list[i
 
 
 def test_energy_is_the_sum_of_power() -> None:
-    """Over ten minutes, the counter grows by what the draw adds up to."""
+    """Over ten minutes the counter grows by the integral of the draw."""
     node = node_of("single-h100")
     uuid = node.units[0].device.uuid
     start = hour(9.0)
@@ -109,7 +109,7 @@ def test_energy_is_the_sum_of_power() -> None:
 
 
 def test_counters_begin_at_the_start() -> None:
-    """Before the driver was loaded nothing was counted."""
+    """Before the driver was loaded they are 0."""
     node = node_of("single-h100", hour(6.0))
     uuid = node.units[0].device.uuid
     assert node.counters(uuid, hour(5.0)) == GpuCounters()
@@ -118,7 +118,7 @@ def test_counters_begin_at_the_start() -> None:
 
 
 def test_counters_without_a_start_begin_when_they_are_read() -> None:
-    """A node that no one told a start does not add up the years before."""
+    """Without a given start, earlier years are not accumulated."""
     node = node_of("single-h100", None)
     uuid = node.units[0].device.uuid
     far = hour(24.0 * 365 * 20)
@@ -128,7 +128,7 @@ def test_counters_without_a_start_begin_when_they_are_read() -> None:
 
 
 def test_an_integral_is_exact_for_a_straight_line() -> None:
-    """The area under a rate of 2 t is t squared, between the points of the grid too."""
+    """The area under a rate of 2 t is t squared, also between grid points."""
     second = NANOSECONDS_PER_SECOND
     integral = RateIntegral(lambda time: (2.0 * time / second, *NOTHING), 0)
     for at in (0, 7, 10, 25, 3, 9000, 3605, 9001):
@@ -136,7 +136,7 @@ def test_an_integral_is_exact_for_a_straight_line() -> None:
 
 
 def test_an_integral_that_is_read_often_asks_for_little() -> None:
-    """Each point of the grid is asked for at most twice while time goes on."""
+    """Each grid point is evaluated at most twice while time advances."""
     asked: Counter[int] = Counter()
 
     def rates(time: int) -> Rates:
@@ -150,7 +150,7 @@ def test_an_integral_that_is_read_often_asks_for_little() -> None:
 
 
 def test_the_same_seed_gives_the_same_readings() -> None:
-    """Two nodes of one scenario agree in every figure, whatever was asked before."""
+    """All readings of two nodes of a scenario agree, whatever was read before."""
     one, other = node_of("eight-gpu-node"), node_of("eight-gpu-node")
     times = [hour(at) for at in (3.0, 9.5, 12.0, 14.5, 20.0)]
     uuids = [device.uuid for device in one.devices]
@@ -165,7 +165,7 @@ def test_the_same_seed_gives_the_same_readings() -> None:
 
 
 def test_another_seed_gives_other_readings() -> None:
-    """Neither uuids nor noise are the same."""
+    """UUIDs and noise both differ."""
     scenario = load_scenario("single-h100", built_in())
     other = SimulatedNode(_reseeded(scenario, 99), built_in(), MIDNIGHT)
     uuid = NODES["single-h100"].units[0].device.uuid
@@ -182,7 +182,7 @@ def _reseeded(scenario: SimulatedScenario, seed: int) -> SimulatedScenario:
 
 
 def test_all_signals_of_a_workload_move_together() -> None:
-    """Over an hour of training, tensor activity and power rise and fall as one."""
+    """Over an hour of training, tensor activity and power correlate."""
     node = NODES["single-h100"]
     uuid = node.units[0].device.uuid
     states = [node.state(uuid, hour(9.0) + at * 10**10) for at in range(150)]
@@ -199,7 +199,7 @@ def _correlation(xs: list[float], ys: list[float]) -> float:
 
 
 def test_ranks_of_one_job_keep_the_same_pace() -> None:
-    """Two GPUs of a job differ by no more than their sensors do."""
+    """Two GPUs of a job differ only by their sensors' errors."""
     node = NODES["eight-gpu-node"]
     two, three = (node.units[index].device.uuid for index in (2, 3))
     for at in (3.0, 8.0, 12.0, 20.0):
@@ -234,7 +234,7 @@ SIGNATURES = {
 
 @given(SCENARIOS, TIMES)
 def test_true_states_are_visible_in_the_readings(scenario: str, time: int) -> None:
-    """Every true state has its signature of the design in the readings that profiling gives."""
+    """Profiling readings show the design's signature of every true state."""
     node = NODES[scenario]
     for device in node.devices:
         state, _ = node.truth(device.uuid, time)
@@ -254,7 +254,7 @@ def test_true_states_are_visible_in_the_readings(scenario: str, time: int) -> No
 
 @given(SCENARIOS, TIMES)
 def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
-    """Where storage or host is the true limit, the owner's own pressure says so."""
+    """Where storage or host is the true bottleneck, the workload's own pressure shows it."""
     node = NODES[scenario]
     for device in node.devices:
         state, _ = node.truth(device.uuid, time)
@@ -283,7 +283,7 @@ def test_true_conditions_have_causes(scenario: str, time: int) -> None:
 
 
 def test_the_demonstration_shows_each_condition_on_a_gpu_of_its_own() -> None:
-    """Over a day, every GPU of the eight-GPU node spends time in the state it stands for."""
+    """Over a day, each GPU of the eight-GPU node spends time in the state it demonstrates."""
     node = NODES["eight-gpu-node"]
     states: dict[int, Counter[State]] = {unit.device.index: Counter() for unit in node.units}
     conditions: Counter[tuple[int, Condition]] = Counter()
@@ -310,7 +310,7 @@ def test_the_demonstration_shows_each_condition_on_a_gpu_of_its_own() -> None:
 
 
 def test_an_instance_has_its_part_and_its_parent_the_whole() -> None:
-    """Memory of an instance is less than its slices; the parent's load is all instances'."""
+    """Its memory is less than its slices'; the parent's load is that of all instances."""
     node = NODES["a100-mig"]
     parent = node.units[5]
     first = parent.instances[0].device
@@ -341,7 +341,7 @@ def test_instances_share_the_power_of_their_gpu() -> None:
 
 
 def test_devices_come_in_the_order_of_the_driver() -> None:
-    """GPUs by index, each followed by its instances, all uuids different."""
+    """GPUs are in index order, each followed by its instances; all UUIDs differ."""
     devices = NODES["a100-mig"].devices
     assert [device.index for device in devices] == sorted(device.index for device in devices)
     assert len({device.uuid for device in devices}) == len(devices) == 20
@@ -357,7 +357,7 @@ def test_half_of_the_gpus_are_near_each_socket() -> None:
 
 
 def test_the_host_is_as_busy_as_its_workloads() -> None:
-    """CPU use of the node adds up the cores in use; its pressure is the worst workload's."""
+    """CPU use of the node is the sum of used cores; its pressure is the worst workload's."""
     node = NODES["eight-gpu-node"]
     morning, night = node.workloads.host(hour(9.0)), node.workloads.host(hour(23.9))
     assert morning.cpu_pressure == 0.45
@@ -366,7 +366,7 @@ def test_the_host_is_as_busy_as_its_workloads() -> None:
 
 
 def test_a_strange_process_has_no_owner() -> None:
-    """Processes of the scenario have their workload, all others none."""
+    """Only processes of the scenario have a workload."""
     node = NODES["eight-gpu-node"]
     (process,) = node.processes(node.units[2].device.uuid, hour(3.0))
     workload = node.workloads.workload_of(process.pid)

@@ -13,13 +13,13 @@ PERIOD = 45 * NANOSECONDS_PER_SECOND
 
 @given(KEYS, st.integers(0, 10**12))
 def test_uniform_noise_stays_within_its_range(key: int, step: int) -> None:
-    """A uniform number is at least 0 and at most 1, whatever the key and step."""
+    """A uniform number is between 0 and 1 for every key and step."""
     assert 0.0 <= uniform(key, step) <= 1.0
 
 
 @given(KEYS, TIMES)
 def test_smooth_noise_stays_within_its_range(key: int, time: int) -> None:
-    """A smooth number never leaves -1 to 1."""
+    """A smooth number is always between -1 and 1."""
     assert -1.0 <= smooth(key, time, PERIOD) <= 1.0
 
 
@@ -38,7 +38,7 @@ def test_sensor_errors_stay_within_their_range(key: int, step: int) -> None:
 
 @given(KEYS, st.lists(TIMES, min_size=2, max_size=20))
 def test_noise_does_not_remember_what_it_was_asked(key: int, times: list[int]) -> None:
-    """Asking in reverse gives the same numbers."""
+    """Evaluation in reverse gives the same numbers."""
     forward = [smooth(key, time, PERIOD) for time in times]
     backward = [smooth(key, time, PERIOD) for time in reversed(times)]
     assert forward == backward[::-1]

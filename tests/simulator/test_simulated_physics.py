@@ -1,4 +1,4 @@
-"""The board's physics: coherent, bounded, monotone, and true to boards that were measured."""
+"""The board's physics: coherent, bounded, monotone, and consistent with measured boards."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ SPINNING = KernelActivity(1.0, 0.12, 0.04, fp32=0.006, dram=0.012)
 def test_every_ratio_of_a_load_is_a_ratio(
     activity: KernelActivity, intensity: float, vigor: float
 ) -> None:
-    """Whatever a workload does, no figure of its load leaves 0 to 1."""
+    """All ratios of a load are within 0 to 1, for any activity."""
     load = DeviceLoad.of(activity, intensity, vigor)
     assert all(0.0 <= value <= 1.0 for value in load.values())
 
@@ -35,7 +35,7 @@ def test_every_ratio_of_a_load_is_a_ratio(
 def test_no_pipe_works_longer_than_a_kernel_is_there(
     activity: KernelActivity, intensity: float
 ) -> None:
-    """What kernels do cannot take more time than kernels have."""
+    """A pipe's activity never exceeds kernel residency."""
     load = DeviceLoad.of(activity, intensity)
     kernels = (load.sm_active, load.tensor_active, load.fp32_active, load.dram_active)
     assert all(value <= load.gpu_busy for value in kernels)
@@ -46,7 +46,7 @@ def test_no_pipe_works_longer_than_a_kernel_is_there(
 def test_loads_side_by_side_never_exceed_the_whole(
     parts: list[tuple[KernelActivity, float]],
 ) -> None:
-    """Workloads that share a GPU share at most all of it."""
+    """Workloads that share a GPU use at most all of it together."""
     total = DeviceLoad.total((DeviceLoad.of(activity), share) for activity, share in parts)
     assert all(0.0 <= value <= 1.0 for value in total.values())
 
@@ -55,7 +55,7 @@ def test_loads_side_by_side_never_exceed_the_whole(
 def test_power_never_passes_the_limit(
     board: Board, activity: KernelActivity, limit: float, ambient: float
 ) -> None:
-    """The draw stays between idle draw and the enforced limit on every board."""
+    """The draw is between idle and the enforced limit on every board."""
     around = board_environment(
         board, power_limit_watts=limit * board.power_limit_watts, ambient_celsius=ambient
     )
@@ -67,7 +67,7 @@ def test_power_never_passes_the_limit(
 def test_more_residency_never_lowers_power(
     board: Board, activity: KernelActivity, one: float, other: float
 ) -> None:
-    """A kernel that stays longer never makes a board draw less."""
+    """Longer kernel residency never reduces a board's draw."""
     around = board_environment(board)
     less, more = sorted((one, other))
     draws = [
@@ -83,7 +83,7 @@ def test_more_residency_never_lowers_power(
 def test_the_clock_falls_exactly_when_the_driver_says_why(
     board: Board, activity: KernelActivity
 ) -> None:
-    """A busy board is below its highest clock if and only if a cap is among the reasons."""
+    """A busy board is below its highest clock if and only if the reasons include a cap."""
     around = board_environment(board)
     found = settle(around, DeviceLoad.of(activity), has_context=True)
     capped = found.clock_event_reasons & (ClockEvent.SW_POWER_CAP | ClockEvent.SW_THERMAL_SLOWDOWN)
@@ -93,7 +93,7 @@ def test_the_clock_falls_exactly_when_the_driver_says_why(
 
 @given(BOARDS, ACTIVITIES)
 def test_a_hotter_board_draws_more(board: Board, activity: KernelActivity) -> None:
-    """Temperature follows power: no board is cooler at work than at rest."""
+    """Temperature follows power: no board is cooler at work than idle."""
     around = board_environment(board)
     idle = settle(around, IDLE, has_context=False)
     busy = settle(around, DeviceLoad.of(activity), has_context=True)
@@ -101,7 +101,7 @@ def test_a_hotter_board_draws_more(board: Board, activity: KernelActivity) -> No
 
 
 def test_an_idle_h100_is_as_measured() -> None:
-    """70 W, 345 MHz, P0, the reason `gpu_idle` and a link that stays at generation 5."""
+    """It has 70 W, 345 MHz, P0, the reason `gpu_idle` and a link that stays at generation 5."""
     found = settle(board_environment(H100), IDLE, has_context=False)
     assert found.power_watts == pytest.approx(69.85, abs=1.0)
     assert found.sm_clock_hertz == pytest.approx(345e6)
@@ -110,14 +110,14 @@ def test_an_idle_h100_is_as_measured() -> None:
 
 
 def test_a_training_h100_draws_as_measured() -> None:
-    """Real training draws 632 W; the model stays within a tenth of that."""
+    """Measured training draws 632 W; the model is within a tenth of that."""
     found = settle(board_environment(H100), DeviceLoad.of(TRAINING), has_context=True)
     assert found.power_watts == pytest.approx(632.0, rel=0.1)
     assert found.clock_event_reasons == 0
 
 
 def test_a_saturated_h100_runs_into_its_limit() -> None:
-    """Full tensor cores take more than 700 W: the clock falls by a tenth or more."""
+    """Full tensor cores need more than 700 W: the clock falls by a tenth or more."""
     found = settle(board_environment(H100), DeviceLoad.of(SATURATING), has_context=True)
     assert found.power_watts == pytest.approx(700.0)
     assert found.clock_event_reasons == ClockEvent.SW_POWER_CAP
@@ -126,7 +126,7 @@ def test_a_saturated_h100_runs_into_its_limit() -> None:
 
 @pytest.mark.parametrize("key", ["H100-SXM5-80GB", "A100-SXM4-80GB", "T4", "L4", "B200"])
 def test_a_spinning_collective_is_busy_at_low_power(key: str) -> None:
-    """Waiting ranks keep a kernel resident and draw under a quarter of the range."""
+    """Waiting ranks keep a kernel resident, and draw less than a quarter of the range."""
     around = board_environment(built_in().boards[key])
     load = DeviceLoad.of(SPINNING)
     found = settle(around, load, has_context=True)
@@ -137,7 +137,7 @@ def test_a_spinning_collective_is_busy_at_low_power(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["T4", "L4", "L40S", "RTX4090"])
 def test_small_boards_go_to_sleep(key: str) -> None:
-    """Without a process they are in P8 with slow memory and a link of generation 1."""
+    """Without a process they are in P8, with slow memory and a link of generation 1."""
     board = built_in().boards[key]
     around = board_environment(board)
     asleep = settle(around, IDLE, has_context=False)
@@ -149,7 +149,7 @@ def test_small_boards_go_to_sleep(key: str) -> None:
 
 
 def test_heat_lowers_the_clock_before_power_does() -> None:
-    """In a hot aisle the reason is thermal and the draw stays under the power limit."""
+    """In a hot aisle the reason is thermal, and the draw stays below the power limit."""
     around = board_environment(H100, ambient_celsius=60.0)
     found = settle(around, DeviceLoad.of(TRAINING), has_context=True)
     assert found.clock_event_reasons == ClockEvent.SW_THERMAL_SLOWDOWN
@@ -158,7 +158,7 @@ def test_heat_lowers_the_clock_before_power_does() -> None:
 
 
 def test_a_lower_limit_is_kept_by_a_lower_clock() -> None:
-    """An operator's cap of 450 W costs clock, and the draw is 450 W."""
+    """A cap of 450 W lowers the clock, and the draw is 450 W."""
     free = settle(board_environment(H100), DeviceLoad.of(TRAINING), has_context=True)
     capped = settle(
         board_environment(H100, power_limit_watts=450.0), DeviceLoad.of(TRAINING), has_context=True
@@ -168,7 +168,7 @@ def test_a_lower_limit_is_kept_by_a_lower_clock() -> None:
 
 
 def test_a_slot_cannot_give_more_than_the_board_takes() -> None:
-    """A slot of generation 6 leaves an H100 at 5; one of 8 lanes takes half of them away."""
+    """A slot of generation 6 leaves an H100 at 5; one of 8 lanes halves its lanes."""
     around = board_environment(H100, pcie_generation=6, pcie_width=8)
     assert (around.pcie_generation, around.pcie_width) == (5, 8)
 
@@ -180,12 +180,12 @@ def test_a_slot_cannot_give_more_than_the_board_takes() -> None:
 def test_links_carry_what_the_specification_says(
     generation: int, width: int, gigabytes: float
 ) -> None:
-    """One direction of a link after its line code."""
+    """Rates are for one direction of a link, after its line code."""
     assert link_bytes_per_second(generation, width) == pytest.approx(gigabytes * 1e9, rel=0.01)
 
 
 def test_a_bridge_is_needed_between_cards() -> None:
-    """SXM boards have their NVLinks up; PCIe cards lack the bridge; an L4 has none at all."""
+    """SXM boards have active NVLinks; PCIe cards lack the bridge; an L4 has no NVLink."""
     boards = built_in().boards
     assert nvlink_is_up(H100)
     assert not nvlink_is_up(boards["A100-PCIE-80GB"])

@@ -1,4 +1,4 @@
-"""Scenarios as files: what comes with the program, and errors that name place and remedy."""
+"""Scenario files: packaged ones, and errors that name place and remedy."""
 
 from pathlib import Path
 
@@ -47,14 +47,14 @@ workloads:
 
 
 def load(tmp_path: Path, text: str) -> SimulatedScenario:
-    """The scenario of a text."""
+    """Scenario of a text."""
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     return load_scenario(str(file), built_in())
 
 
 def test_these_scenarios_come_with_the_program() -> None:
-    """The names that the documentation and the demonstration use."""
+    """Documentation and demonstration use these names."""
     assert packaged_scenarios() == (
         "a100-mig",
         "eight-gpu-node",
@@ -71,14 +71,14 @@ def test_these_scenarios_come_with_the_program() -> None:
 
 @pytest.mark.parametrize("name", packaged_scenarios())
 def test_every_packaged_scenario_loads(name: str) -> None:
-    """Each agrees with the catalogue and is called like its file."""
+    """Each agrees with the catalog and has the name of its file."""
     scenario = load_scenario(name, built_in())
     assert scenario.name == name
     assert scenario.tasks
 
 
 def test_the_shared_node_has_free_gpus_at_any_hour() -> None:
-    """What is tried on it without a GPU works whenever it is tried."""
+    """Trying a lease on it without a GPU works at any time."""
     scenario = load_scenario("shared-node", built_in())
     held = {(spot.gpu, spot.instance) for task in scenario.tasks for spot in task.spots}
     whole = [slot.index for slot in scenario.slots if slot.is_ever_whole]
@@ -93,7 +93,7 @@ def test_the_shared_node_has_free_gpus_at_any_hour() -> None:
 
 
 def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
-    """Boards, places, hours, memory, load and phases arrive as they are written."""
+    """Boards, places, hours, memory, load and phases equal the written ones."""
     scenario = load(tmp_path, WHOLE)
     assert [slot.board.key for slot in scenario.slots] == ["H100-SXM5-80GB"] * 2 + [
         "A100-SXM4-80GB"
@@ -116,7 +116,7 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
 
 
 def test_phases_arrive_as_they_are_written(tmp_path: Path) -> None:
-    """A phase has its activity, its truth, its episode and its marks on the host."""
+    """A phase has its activity, true state, episode and host signals."""
     first, second = load(tmp_path, WHOLE).tasks[0].phases
     assert (first.activity.tensor, first.state, first.jitter_ratio) == (0.2, State.PRODUCTIVE, 0.2)
     assert (first.host.cpu, first.host.io_pressure) == (0.5, 0.1)
@@ -126,13 +126,13 @@ def test_phases_arrive_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_memory_by_ratio_is_of_the_instance(tmp_path: Path) -> None:
-    """0.9 of a tenth-sized instance is not 0.9 of the GPU."""
+    """A ratio of 0.9 on a tenth-sized instance is not 0.9 of the GPU."""
     (plan,) = load(tmp_path, WHOLE).tasks[1].memory
     assert 8 * 2**30 < plan.first_bytes < 10 * 2**30
 
 
 def test_a_job_on_one_gpu_has_nobody_to_talk_to(tmp_path: Path) -> None:
-    """The same activity sends over NVLink from two GPUs, and not from one."""
+    """The same activity has NVLink traffic on two GPUs, and none on one."""
     pair = load(tmp_path, WHOLE).tasks[0].phases[1].activity
     alone = load(tmp_path, WHOLE.replace("gpus: [0, 1]", "gpus: [0]")).tasks[0].phases[1].activity
     assert pair.nvlink_transmit > 0.0
@@ -140,19 +140,19 @@ def test_a_job_on_one_gpu_has_nobody_to_talk_to(tmp_path: Path) -> None:
 
 
 def test_the_least_that_a_scenario_needs(tmp_path: Path) -> None:
-    """A board and a name are enough; the rest has defaults."""
+    """A board and a name suffice; the rest has defaults."""
     scenario = load(tmp_path, "name: least\nboards: [{board: L4}]\n")
     assert (len(scenario.slots), scenario.tasks) == (1, ())
 
 
 def test_a_constant_load_is_the_default(tmp_path: Path) -> None:
-    """A workload without a load shape is busy all the time."""
+    """A workload without a load shape is always busy."""
     text = WHOLE.replace('    load: {shape: diurnal, peak: "14:30", night_ratio: 0.1}\n', "")
     assert load(tmp_path, text).tasks[1].shape == ConstantLoad()
 
 
 def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:
-    """YAML reads 22:30 as a number of base sixty; it is a time all the same."""
+    """YAML reads 22:30 as a sexagesimal number; it is accepted as a time."""
     assert load(tmp_path, WHOLE.replace('"22:30"', "22:30")).tasks[0].start_seconds == 81000.0
 
 
@@ -196,7 +196,7 @@ def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:
 def test_a_fault_is_named_with_its_place_and_remedy(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    """Each message starts with file, line and column and says what to do."""
+    """Each message starts with file, line and column, and has the remedy."""
     assert old in WHOLE
     text = WHOLE.replace(old, new, 1) if "processes" not in new else _without_memory(old)
     with pytest.raises(ScenarioError) as caught:
@@ -211,31 +211,31 @@ def _without_memory(line: str) -> str:
 
 @pytest.mark.parametrize("text", ["[1, 2]", "", "just words"])
 def test_something_else_is_no_scenario(tmp_path: Path, text: str) -> None:
-    """A list, nothing at all, and plain words are refused."""
+    """A list, an empty file, and plain words are rejected."""
     with pytest.raises(ScenarioError, match="must be a mapping of keys"):
         load(tmp_path, text)
 
 
 def test_a_board_is_needed(tmp_path: Path) -> None:
-    """A node without a GPU has nothing to simulate."""
+    """A node without a GPU is rejected."""
     with pytest.raises(ScenarioError, match="needs at least one board; add 'boards:"):
         load(tmp_path, "name: none\n")
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    """A misspelled scenario shows what there is."""
+    """The error for a misspelled scenario lists the packaged ones."""
     with pytest.raises(ScenarioError, match="neither packaged nor a file; packaged: a100-mig"):
         load_scenario("eight-gpu-nod", built_in())
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """A path that leads nowhere is told as such."""
+    """The error for a missing path says so."""
     with pytest.raises(ScenarioError, match=r"gone\.yaml cannot be read: No such file"):
         load_scenario(str(tmp_path / "gone.yaml"), built_in())
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
-    """Bytes that are no text are told as such."""
+    """The error for bytes that are no text says so."""
     file = tmp_path / "binary.yaml"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ScenarioError, match="is not text; save it as UTF-8"):

@@ -1,4 +1,4 @@
-"""Snapshots from the model: what the live source would say, without a driver between."""
+"""Snapshots from the model equal those of the live source, without a driver in between."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ STEADY = {"single-h100": 9.1, "eight-gpu-node": 11.5, "a100-mig": 12.0, "l4-pair
 
 
 def source_of(name: str, hours: float, interval: float = 1.0) -> SimulatedSource:
-    """A source of a packaged scenario from a time of its day on."""
+    """A source of a packaged scenario, from a time of its day on."""
     return SimulatedSource(
         load_scenario(name, built_in()),
         built_in(),
@@ -43,7 +43,7 @@ def source_of(name: str, hours: float, interval: float = 1.0) -> SimulatedSource
 
 
 def next_of(source: SimulatedSource) -> Snapshot:
-    """The next snapshot of a source without an end."""
+    """The next snapshot of an endless source."""
     snapshot = source.read()
     assert snapshot is not None
     return snapshot
@@ -53,7 +53,7 @@ def next_of(source: SimulatedSource) -> Snapshot:
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
     """Snapshots of the live source over the library, and of the model itself.
 
-    Five seconds after the start, when a GPU that was woken has settled.
+    Five seconds after the start, when a woken GPU has settled.
     """
     name = request.param
     start = hour(STEADY.get(name, 10.0))
@@ -82,14 +82,14 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
 
 
 def test_both_ways_list_the_same_devices(pair: tuple[Snapshot, Snapshot]) -> None:
-    """All of a device agrees, but for what kernel and driver alone can say of it."""
+    """All device attributes agree, except those that only kernel and driver know."""
     live, model = pair
     found = tuple(replace(device, facts={}) for device in live.devices)
     assert found == tuple(replace(device, numa_node=None) for device in model.devices)
 
 
 def test_both_ways_give_the_same_signals(pair: tuple[Snapshot, Snapshot]) -> None:
-    """The same values are there, the same are missing, and for the same reasons."""
+    """The same values are present, and the same are missing, for the same reasons."""
     live, model = pair
     assert live.readings.keys() == model.readings.keys()
     for uuid, reading in model.readings.items():
@@ -98,7 +98,7 @@ def test_both_ways_give_the_same_signals(pair: tuple[Snapshot, Snapshot]) -> Non
 
 
 def test_both_ways_read_the_same_values(pair: tuple[Snapshot, Snapshot]) -> None:
-    """Sampled signals agree to the driver's last digit, averaged ones but for sensor noise."""
+    """Sampled signals agree to the driver's last digit, averaged ones up to sensor noise."""
     live, model = pair
     for uuid, reading in model.readings.items():
         for signal, value in reading.values.items():
@@ -117,7 +117,7 @@ def test_both_ways_see_the_same_holders(pair: tuple[Snapshot, Snapshot]) -> None
 
 
 def test_times_go_by_the_interval() -> None:
-    """Snapshots are an interval apart on both clocks, from the start on."""
+    """From the start on, snapshots are an interval apart on both clocks."""
     source = source_of("single-h100", 3.0, 10.0)
     times = [next_of(source).wall_time for _ in range(3)]
     assert times == [hour(3.0), hour(3.0) + 10 * SECOND, hour(3.0) + 20 * SECOND]
@@ -126,14 +126,14 @@ def test_times_go_by_the_interval() -> None:
 
 
 def test_a_source_without_a_start_begins_on_a_fixed_monday() -> None:
-    """So that two runs are the same."""
+    """Two runs are therefore the same."""
     scenario = load_scenario("single-h100", built_in())
     source = SimulatedSource(scenario, built_in(), interval=SECOND, duration=None)
     assert next_of(source).wall_time == MIDNIGHT
 
 
 def test_a_source_ends_after_its_duration() -> None:
-    """Three intervals give three snapshots; afterwards there are no more."""
+    """A duration of three intervals gives three snapshots."""
     scenario = load_scenario("single-h100", built_in())
     source = SimulatedSource(scenario, built_in(), interval=10 * SECOND, duration=30 * SECOND)
     assert [source.read() is not None for _ in range(5)] == [True] * 3 + [False] * 2
@@ -148,7 +148,7 @@ def test_two_sources_give_the_same_bytes() -> None:
 
 
 def test_a_source_tells_its_name() -> None:
-    """People see which scenario it is."""
+    """It shows the scenario."""
     assert source_of("t4-pair", 0.0).name == "simulated (t4-pair)"
 
 
@@ -164,7 +164,7 @@ def test_readings_carry_the_pressure_of_their_owner() -> None:
 
 
 def test_an_empty_gpu_has_no_owner_and_no_pressure() -> None:
-    """Without a process there is no one whose host signals could be read."""
+    """Without a process there is no owner whose host signals could be read."""
     snapshot = next_of(source_of("eight-gpu-node", 3.0))
     uuid = snapshot.devices[7].uuid
     assert snapshot.readings[uuid].processes == ()
@@ -185,7 +185,7 @@ def test_an_instance_has_no_activity_without_profiling() -> None:
 
 
 def test_owners_and_holdings_agree() -> None:
-    """Both GPUs of the stalled job are held by one workload."""
+    """One workload holds both GPUs of the stalled job."""
     source = source_of("eight-gpu-node", 12.0)
     snapshot = next_of(source)
     owners = ScenarioOwners(source.node)
@@ -199,7 +199,7 @@ def test_owners_and_holdings_agree() -> None:
 
 
 def test_the_host_of_strange_processes_is_unknown() -> None:
-    """A process that is none of the scenario's has no signals."""
+    """A process that is not in the scenario has no signals."""
     node = node_of("eight-gpu-node")
     host = ScenarioHost(node, lambda: hour(9.0))
     assert host.owner([7]) == {}
@@ -209,7 +209,7 @@ def test_the_host_of_strange_processes_is_unknown() -> None:
 
 
 def test_truth_is_at_hand_for_evaluations() -> None:
-    """The source's node tells what each snapshot should be taken for."""
+    """The source's node has the true state for each snapshot."""
     source = source_of("eight-gpu-node", 12.0)
     snapshot = next_of(source)
     state, _ = source.node.truth(snapshot.devices[2].uuid, snapshot.wall_time)

@@ -1,4 +1,4 @@
-"""When faults hold: once, again and again, or every day; at any time, in any order."""
+"""Windows of faults: once, repeated or daily; at any time, in any order."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * DAY)
 def test_condition_that_holds_began_a_window_ago(
     window: ActivePeriod, start: int, time: int
 ) -> None:
-    """Where a window holds, it held at its beginning too, and not just before."""
+    """A window that holds also held at its start, but not just before."""
     elapsed = window.since(time, start)
     if elapsed is not None:
         assert window.since(time - elapsed, start) == 0
@@ -35,7 +35,7 @@ def test_condition_that_holds_began_a_window_ago(
 
 @given(WINDOWS, TIMES, TIMES, TIMES)
 def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, other: int) -> None:
-    """The count never falls, and is 0 before the start."""
+    """The number of starts never falls, and is 0 before the first."""
     earlier, later = sorted((one, other))
     assert window.begun(earlier, start) <= window.begun(later, start)
     assert window.begun(start - 1, start) == 0
@@ -43,7 +43,7 @@ def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, othe
 
 @given(WINDOWS, TIMES, TIMES)
 def test_each_beginning_is_counted_once(window: ActivePeriod, start: int, time: int) -> None:
-    """Going back from the last beginning to the one before, one less has begun each time."""
+    """At each earlier start the number is one less."""
     begun, count = window.last_begun(time, start), window.begun(time, start)
     for expected in range(count, max(0, count - 5), -1):
         assert begun is not None
@@ -57,20 +57,20 @@ def test_each_beginning_is_counted_once(window: ActivePeriod, start: int, time: 
     ("hours", "holds"), [(9.9, False), (10.0, True), (11.9, True), (12.0, False), (34.5, True)]
 )
 def test_a_daily_window_holds_at_its_hours(hours: float, holds: bool) -> None:  # noqa: FBT001
-    """On the next day too."""
+    """It also holds on the next day."""
     window = ActivePeriod(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
     assert (window.since(hour(hours), MIDNIGHT) is not None) is holds
 
 
 def test_a_daily_window_without_an_end_ends_with_its_day() -> None:
-    """At midnight it is over until its next beginning."""
+    """From midnight on it is over until its next start."""
     window = ActivePeriod(10 * 3600 * SECOND, is_daily=True)
     held = [window.since(hour(at), MIDNIGHT) is not None for at in (9.0, 23.9, 24.5, 34.0)]
     assert held == [False, True, False, True]
 
 
 def test_a_window_that_is_on_at_the_start_holds_and_has_not_begun() -> None:
-    """Nothing is counted that began before the driver was there."""
+    """Starts before the driver was loaded are not counted."""
     window = ActivePeriod(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
     assert window.since(hour(11.5), hour(11.0)) == 5400 * SECOND
     assert window.begun(hour(11.5), hour(11.0)) == 0

@@ -1,6 +1,6 @@
 """Pages and documents against the rules of axe-core, in a real browser.
 
-axe-core is no part of the project: `npm install axe-core` here, or name its file in AXE_CORE.
+axe-core is not part of the project: `npm install axe-core` here, or name its file in AXE_CORE.
 """
 
 import html
@@ -45,7 +45,7 @@ pytestmark = [
 
 
 def violations(document: str, folder: Path, scheme: int) -> Any:
-    """The rules that a document breaks, each with where."""
+    """The rules that a document breaks, each with the elements."""
     open_to_scripts = re.sub("<meta http-equiv=.Content-Security-Policy.[^>]*>", "", document)
     scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{RUN}</script>"
     file = folder / "page.html"
@@ -68,7 +68,7 @@ def violations(document: str, folder: Path, scheme: int) -> Any:
 
 
 def with_conflict(report: Report) -> Report:
-    """The same, where only one of its open recommendations can be followed; all is unfolded."""
+    """The report with conflicting open recommendations, and all sections unfolded."""
     pieces = (
         replace(each, finding=replace(each.finding, exclusive_group="same GPU"))
         if each.is_open
@@ -81,7 +81,7 @@ def with_conflict(report: Report) -> Report:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 @pytest.mark.parametrize("shown", ["node", "gpu", "workload"])
 def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> None:
-    """Names, roles, order and contrast, of each way to look at it."""
+    """Covers names, roles, order and contrast in each view."""
     report = with_conflict(full_report())
     held = next(each for each in report.devices if each.holdings)
     queries = {
@@ -98,5 +98,5 @@ def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> Non
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[each.stem for each in DOCUMENTS])
 def test_documents_break_no_rule(tmp_path: Path, document: Path, scheme: int) -> None:
-    """The report, the fleet and a profile, as they are sent around."""
+    """Covers report, fleet and profile documents."""
     assert violations(document.read_text("utf-8"), tmp_path, scheme) == []

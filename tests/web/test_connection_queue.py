@@ -1,4 +1,4 @@
-"""New connections of a guarded server: guessers take their share of a core and no more."""
+"""New connections of a guarded server: password guessing is limited to its share of a core."""
 
 import threading
 from typing import Final
@@ -11,7 +11,7 @@ SCRAPER: Final = "192.0.2.2"
 
 
 def queue_of(share_ratio: float = 0.1, wait_seconds: float = 5.0) -> ConnectionQueue:
-    """A queue in which eight may wait."""
+    """A queue with eight places."""
     settings = PasswordSettings(
         share_ratio=share_ratio, wait_seconds=wait_seconds, waiting_maximum=8
     )
@@ -19,7 +19,7 @@ def queue_of(share_ratio: float = 0.1, wait_seconds: float = 5.0) -> ConnectionQ
 
 
 def test_queue_with_all_requests_answered_waits_for_nothing() -> None:
-    """However much the answers cost."""
+    """Answered requests add no wait, whatever they cost."""
     queue = queue_of(wait_seconds=0.1)
     for _ in range(100):
         assert queue.enter(SCRAPER)
@@ -27,7 +27,7 @@ def test_queue_with_all_requests_answered_waits_for_nothing() -> None:
 
 
 def test_time_of_a_refused_connection_is_waited_for() -> None:
-    """Two seconds of a core at a tenth are twenty: longer than any waits here."""
+    """Two seconds of a core at a share of a tenth are twenty: longer than any wait here."""
     queue = queue_of(wait_seconds=0.1)
     assert queue.enter(GUESSER)
     queue.leave(GUESSER, 2.0, was_answered=False)
@@ -37,7 +37,7 @@ def test_time_of_a_refused_connection_is_waited_for() -> None:
 
 
 def test_the_wait_ends_with_the_share() -> None:
-    """A fifth of a second's work at a whole core is waited for, and then it goes on."""
+    """A fifth of a second's work at the share of a whole core delays the next, then it proceeds."""
     queue = queue_of(share_ratio=1.0)
     assert queue.enter(GUESSER)
     queue.leave(GUESSER, 0.2, was_answered=False)
@@ -46,7 +46,7 @@ def test_the_wait_ends_with_the_share() -> None:
 
 
 def test_an_address_that_was_given_something_goes_first() -> None:
-    """It comes after three that guess, and is let in before two of them."""
+    """It arrives after three that guess, and is admitted before two of them."""
     queue, order = queue_of(), list[str]()
     assert queue.enter(SCRAPER)
     queue.leave(SCRAPER, 0.001, was_answered=True)
@@ -70,7 +70,7 @@ def test_an_address_that_was_given_something_goes_first() -> None:
 
 
 def test_a_known_address_has_room_behind_those_that_guess() -> None:
-    """Eight of them wait; one more of them stays outside."""
+    """With eight guessing connections waiting, another of them is not queued."""
     queue = queue_of(wait_seconds=2.0)
     queue.leave(SCRAPER, 0.0, was_answered=True)
     queue.leave(GUESSER, 1000.0, was_answered=False)

@@ -1,4 +1,4 @@
-"""The local socket: what is served there alone, who may open it, and what stands in its way."""
+"""The local socket: local-only routes, who may open it, and what prevents it."""
 
 import http.client
 import os
@@ -25,7 +25,7 @@ from rightsizer.web.settings import WebSettings
 
 
 def echo(site: Router, request: WebRequest) -> WebResponse:
-    """Tell what was asked and by whom; a body of `no` is refused."""
+    """Return the request and its user; a body of `no` is rejected."""
     if request.body == b"no":
         raise UsageError("'no' is no answer; say yes")
     peer = request.peer
@@ -38,7 +38,7 @@ ROUTE: Final = Route("POST", "/api/v1/echo", echo, is_local=True)
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Whatever is left open is closed in the end."""
+    """Closes what a test leaves open."""
     with ExitStack() as stack:
         yield stack
 
@@ -74,14 +74,14 @@ def ask(
     with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
         if isinstance(where, Path):
             connection.sock = connect(where)
-        with suppress(BrokenPipeError):  # Refused by its head alone, which is answered.
+        with suppress(BrokenPipeError):  # The request was refused by its head, and answered.
             connection.request(method, target, body)
         response = connection.getresponse()
         return response.status, response.read()
 
 
 def left_behind(path: Path) -> Path:
-    """The socket of a process that was killed."""
+    """The socket of a killed process."""
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
         dead.listen()
@@ -89,7 +89,7 @@ def left_behind(path: Path) -> Path:
 
 
 def unavailable(path: Path, stack: ExitStack) -> str:
-    """Why a server has no local socket; it answers over TCP all the same."""
+    """Why a server has no local socket; TCP still works."""
     with capture_logs() as logs:
         server = served(path, stack)
     assert ask(server, "/-/healthy") == (200, b"healthy\n")
@@ -99,7 +99,7 @@ def unavailable(path: Path, stack: ExitStack) -> str:
 
 
 def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
-    """The same status for every page, metrics and health among them."""
+    """Every page has the same status, including metrics and health."""
     path = tmp_path / "api.sock"
     server = served(path, stack)
 
@@ -111,7 +111,7 @@ def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
 
 
 def test_local_request_has_the_peer_credentials(tmp_path: Path, stack: ExitStack) -> None:
-    """The kernel vouches for process, user and group."""
+    """The kernel provides process, user and group."""
     served(tmp_path / "api.sock", stack)
     status, body = ask(tmp_path / "api.sock", "/api/v1/echo", "POST", b"hello")
 
@@ -121,7 +121,7 @@ def test_local_request_has_the_peer_credentials(tmp_path: Path, stack: ExitStack
 
 
 def test_local_route_is_refused_over_tcp(tmp_path: Path, stack: ExitStack) -> None:
-    """With the reason and the remedy, and whether or not there is a socket."""
+    """The response has reason and remedy, with or without a local socket."""
     server = served(tmp_path / "api.sock", stack)
     status, body = ask(server, "/api/v1/echo", "POST", b"hello")
 
@@ -131,7 +131,7 @@ def test_local_route_is_refused_over_tcp(tmp_path: Path, stack: ExitStack) -> No
 
 
 def test_a_wrong_method_is_told_the_right_one(tmp_path: Path, stack: ExitStack) -> None:
-    """HEAD is offered only where GET is."""
+    """HEAD is allowed only where GET is."""
     served(tmp_path / "api.sock", stack)
 
     assert ask(tmp_path / "api.sock", "/api/v1/echo") == (
@@ -143,7 +143,7 @@ def test_a_wrong_method_is_told_the_right_one(tmp_path: Path, stack: ExitStack) 
 def test_a_request_that_makes_no_sense_is_the_askers_fault(
     tmp_path: Path, stack: ExitStack
 ) -> None:
-    """400 with the words of the handler, and nothing in the log."""
+    """The response is 400 with the handler's message, and nothing is logged."""
     served(tmp_path / "api.sock", stack)
     with capture_logs() as logs:
         answer = ask(tmp_path / "api.sock", "/api/v1/echo", "POST", b"no")
@@ -153,7 +153,7 @@ def test_a_request_that_makes_no_sense_is_the_askers_fault(
 
 
 def test_a_body_is_bounded_and_whole(tmp_path: Path, stack: ExitStack) -> None:
-    """What is too long, or ends too early, reaches no handler."""
+    """A body that is too long or truncated reaches no handler."""
     path = tmp_path / "api.sock"
     served(path, stack, body_limit_bytes=10)
     with closing(connect(path)) as connection:
@@ -170,7 +170,7 @@ def test_a_body_is_bounded_and_whole(tmp_path: Path, stack: ExitStack) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_only_user_and_group_may_open_it(tmp_path: Path, stack: ExitStack, umask: int) -> None:
-    """Whatever the umask is."""
+    """This holds for any umask."""
     before = os.umask(umask)
     try:
         served(tmp_path / "api.sock", stack)
@@ -181,7 +181,7 @@ def test_only_user_and_group_may_open_it(tmp_path: Path, stack: ExitStack, umask
 
 
 def test_it_is_gone_when_the_server_stops(tmp_path: Path, stack: ExitStack) -> None:
-    """And can be had again at once."""
+    """The path can be used again at once."""
     server = served(tmp_path / "api.sock", stack)
     server.stop()
     assert list(tmp_path.iterdir()) == []
@@ -191,7 +191,7 @@ def test_it_is_gone_when_the_server_stops(tmp_path: Path, stack: ExitStack) -> N
 
 
 def test_the_socket_of_a_killed_agent_is_replaced(tmp_path: Path, stack: ExitStack) -> None:
-    """No one answers behind it."""
+    """No process answers on it."""
     served(left_behind(tmp_path / "api.sock"), stack)
 
     assert ask(tmp_path / "api.sock", "/-/healthy")[0] == 200
@@ -200,7 +200,7 @@ def test_the_socket_of_a_killed_agent_is_replaced(tmp_path: Path, stack: ExitSta
 def test_a_socket_that_somebody_answers_behind_is_left_to_them(
     tmp_path: Path, stack: ExitStack
 ) -> None:
-    """While it is served, and after the one that came too late has gone."""
+    """It stays while it is served, and after the late agent has stopped."""
     path = tmp_path / "api.sock"
     served(path, stack)
     with ExitStack() as late:
@@ -211,7 +211,7 @@ def test_a_socket_that_somebody_answers_behind_is_left_to_them(
 
 
 def test_a_listener_that_is_too_busy_to_accept_is_there_nevertheless(tmp_path: Path) -> None:
-    """A full queue is no dead socket."""
+    """A full accept queue does not mean a stale socket."""
     path = tmp_path / "api.sock"
     with (
         closing(socket.socket(socket.AF_UNIX)) as busy,
@@ -225,7 +225,7 @@ def test_a_listener_that_is_too_busy_to_accept_is_there_nevertheless(tmp_path: P
 
 
 def test_of_agents_that_start_at_once_one_gets_it(tmp_path: Path, stack: ExitStack) -> None:
-    """The one whose socket lies there is the one that answers."""
+    """The agent that owns the socket is the one that answers."""
     path = left_behind(tmp_path / "api.sock")
     start, sockets = threading.Barrier(8), [LocalSocket(path) for _ in range(8)]
     listening: list[socket.socket] = []
@@ -251,7 +251,7 @@ def test_of_agents_that_start_at_once_one_gets_it(tmp_path: Path, stack: ExitSta
 
 
 def test_a_socket_of_somebody_else_by_now_is_not_removed(tmp_path: Path, stack: ExitStack) -> None:
-    """The one who made the file that lies there takes it away."""
+    """An agent removes only the socket that it created."""
     path = tmp_path / "api.sock"
     mine = LocalSocket(path)
     stack.enter_context(closing(mine.listen()))
@@ -266,7 +266,7 @@ def test_a_socket_of_somebody_else_by_now_is_not_removed(tmp_path: Path, stack: 
 
 
 def test_a_file_that_is_no_socket_stays(tmp_path: Path, stack: ExitStack) -> None:
-    """A wrong setting costs no one his file."""
+    """A wrong setting deletes no file."""
     path = tmp_path / "notes.txt"
     path.write_text("mine")
 
@@ -285,7 +285,7 @@ def test_a_file_that_is_no_socket_stays(tmp_path: Path, stack: ExitStack) -> Non
 def test_without_a_place_for_it_the_agent_goes_on(
     tmp_path: Path, stack: ExitStack, path: str, words: list[str]
 ) -> None:
-    """One line names the place and the setting, and TCP is served as ever."""
+    """One log line names the path and the setting, and TCP is served as before."""
     (tmp_path / "file").write_text("")
     error = unavailable(tmp_path / path, stack)
 
@@ -293,8 +293,8 @@ def test_without_a_place_for_it_the_agent_goes_on(
 
 
 def test_a_folder_of_others_is_named_with_the_user() -> None:
-    """As for an agent that was started by hand."""
-    # No user may make a file there, not even root.
+    """This is typical of an agent that was started by hand."""
+    # No user may create a file there, not even root.
     with pytest.raises(RightsizerError) as refused:
         LocalSocket(Path("/sys/api.sock")).listen()
 
@@ -306,7 +306,7 @@ def test_a_folder_of_others_is_named_with_the_user() -> None:
 def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(
     tmp_path: Path, stack: ExitStack
 ) -> None:
-    """The socket has places of its own."""
+    """The local socket has connections of its own."""
     entered, leave = threading.Semaphore(0), threading.Event()
 
     def slow() -> None:

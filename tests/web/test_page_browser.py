@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders, complains of nothing, fits a phone, and stays true."""
+"""The page in a real browser: it renders without errors, fits a phone, and stays current."""
 
 import html
 import json
@@ -42,20 +42,20 @@ pytestmark = [
 
 
 class TrustingAuthenticator(Authenticator):
-    """Knows each client."""
+    """Authenticator that accepts every client."""
 
     def __init__(self) -> None:
         super().__init__(WebConfig, Passwords(PasswordSettings()))
 
     def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
-        """As the same user, without a password: a browser would ask for it."""
+        """Return the same user without a password, for which a browser would ask."""
         del address, certificate, authorization
         return Admission(identity="user:alice")
 
 
 @contextmanager
 def served(latest: Callable[[], Report | None], **options: Any) -> Iterator[str]:
-    """A page of whatever the report is; the address it is at."""
+    """Address of a served page with any report."""
     server = WebServer(
         ["127.0.0.1:0"],
         latest=latest,
@@ -72,7 +72,7 @@ def served(latest: Callable[[], Report | None], **options: Any) -> Iterator[str]
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """A served page of the whole node, at rest."""
+    """A served page of the whole node, idle."""
     report = node_report()
     with served(lambda: report) as address:
         yield f"{address}?refresh=off"
@@ -90,7 +90,7 @@ def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_renders_without_a_complaint(url: str, tmp_path: Path) -> None:
-    """Neither the console nor the content security policy has anything to say."""
+    """Neither the console nor the content security policy reports anything."""
     run = browse(tmp_path, "--dump-dom", url)
     assert " wasted" in run.stdout
     assert run.stdout.rstrip().endswith("</html>")
@@ -98,21 +98,21 @@ def test_the_page_renders_without_a_complaint(url: str, tmp_path: Path) -> None:
 
 
 def settled(tmp_path: Path, url: str) -> str:
-    """The document after its script has asked for news a few times, in a browser's own time."""
+    """The document after its script has polled a few times, in the browser's own time."""
     run = browse(tmp_path, "--virtual-time-budget=12000", "--dump-dom", url)
     assert ":CONSOLE" not in re.sub(r".*status of 5\d\d.*", "", run.stderr)
     return run.stdout
 
 
 def text_of(document: str, pattern: str) -> str:
-    """What the first element that matches says, without its tags."""
+    """Text of the first matching element, without tags."""
     found = re.search(pattern + r"[^>]*>(.*?)</(?:span|dd|b|p)>", document, re.DOTALL)
     assert found is not None, pattern
     return html.unescape(re.sub(r"<[^>]*>", "", found[1])).strip()
 
 
 def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
-    """State, gauges and tiles follow the API; nothing is loaded again for them."""
+    """State, gauges and tiles follow the API without a reload."""
     before = full_report(1)
     (device,) = before.devices
     signals = {**device.signals, Signal.GPU_BUSY: 0.123}
@@ -133,7 +133,7 @@ def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
 
 
 def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:
-    """The section is exchanged; who cannot see it is told of it."""
+    """The section is replaced, and announced to screen readers."""
     report = node_report()
     asked: list[int] = []
 
@@ -154,7 +154,7 @@ def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:
 def test_a_user_claims_advice_with_a_click(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, asked: dict[str, str]
 ) -> None:
-    """The agent is told by whom, and the page shows what came of it."""
+    """The agent gets the user's name, and the page shows the result."""
     reports = [node_report()]
     (advice, *others) = reports[0].advice
     requests: list[tuple[str, Any, str | None]] = []
@@ -182,7 +182,7 @@ def test_a_user_claims_advice_with_a_click(
 
 
 def test_link_to_a_folded_recommendation_unfolds_it(tmp_path: Path) -> None:
-    """As a row's to-do leads there."""
+    """The action in a GPU's row links to it."""
     report = node_report()
     idle = report.advice[0]
     alike = tuple(
@@ -199,7 +199,7 @@ def test_link_to_a_folded_recommendation_unfolds_it(tmp_path: Path) -> None:
 def test_a_stretch_that_is_dragged_across_is_shown_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a quarter to a half of the day, on the GPU's own page."""
+    """A quarter to a half of the day is shown, on the GPU's own page."""
     drag = """
 addEventListener("load", () => {
   if (location.search.includes("from=")) return;
@@ -225,7 +225,7 @@ addEventListener("load", () => {
 
 
 def test_a_reader_without_leave_has_the_commands_alone(url: str, tmp_path: Path) -> None:
-    """No button that would be refused."""
+    """No button is shown that would be refused."""
     document = settled(tmp_path, url)
 
     assert 'class="acts"' not in document
@@ -233,7 +233,7 @@ def test_a_reader_without_leave_has_the_commands_alone(url: str, tmp_path: Path)
 
 
 def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
-    """What is shown is no longer the present, and the page says so."""
+    """The page says that its values are no longer current."""
     report = node_report()
     asked: list[int] = []
 
@@ -250,7 +250,7 @@ def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_readings_that_have_stopped_are_said_to_be_stale(tmp_path: Path) -> None:
-    """The agent answers, but no one reads the GPUs any more."""
+    """The agent answers, but its sampler has stopped."""
     report = node_report()
     old = tuple(replace(each, last_sample=NOW - HOUR) for each in report.devices)
     with served(lambda: replace(report, devices=old)) as address:
@@ -260,7 +260,7 @@ def test_readings_that_have_stopped_are_said_to_be_stale(tmp_path: Path) -> None
 
 
 def test_the_page_fills_once_the_agent_has_started(tmp_path: Path) -> None:
-    """Before the first sample it waits by itself."""
+    """Before the first sample it waits and reloads by itself."""
     report = node_report()
     asked: list[int] = []
 
@@ -273,7 +273,7 @@ def test_the_page_fills_once_the_agent_has_started(tmp_path: Path) -> None:
 
 
 def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:
-    """And a switch stands by that names the other way."""
+    """A switch to the other color scheme is shown."""
     by_night = browse(tmp_path, "--blink-settings=preferredColorScheme=0", "--dump-dom", url)
     assert 'aria-label="Use light colors"' in by_night.stdout
     by_day = browse(tmp_path, "--blink-settings=preferredColorScheme=1", "--dump-dom", url)
@@ -282,7 +282,7 @@ def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1400])
 def test_the_page_fits_its_window(url: str, tmp_path: Path, width: int) -> None:
-    """Nothing reaches beyond the right edge, on a phone or on a desk."""
+    """Nothing exceeds the right edge, on a phone or a desktop."""
     frame = tmp_path / "frame.html"
     frame.write_text(
         "<!doctype html><iframe id='page' sandbox='allow-same-origin' src='page.html' "

@@ -1,4 +1,4 @@
-"""The page by keyboard and ear: everything can be reached, in the order it is read."""
+"""The page by keyboard and screen reader: everything is reachable, in reading order."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +11,7 @@ from sample_devices import NOW
 
 
 class Stops(HTMLParser):
-    """Where the tab key stops, and the tables that are passed."""
+    """Stops of the tab key, and the tables between."""
 
     def __init__(self, document: str) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Stops(HTMLParser):
         self.feed(document)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what can be stopped at."""
+        """Record focusable elements."""
         found = dict(attrs)
         if tag in {"a", "button", "summary"} and found.get("tabindex") != "-1":
             self.stops.append((tag, found))
@@ -33,13 +33,13 @@ class Stops(HTMLParser):
 
 
 def stops_of() -> Stops:
-    """The stops of a whole node's page."""
+    """Tab stops of a whole node's page."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     return Stops(page.render(node_report(), NOW).decode())
 
 
 def test_the_first_stop_skips_to_the_report() -> None:
-    """Then come the links, the colors, the spans, and what is to be done."""
+    """Then follow the links, the color scheme, the spans, and the actions."""
     stops = stops_of().stops
     assert stops[0][1]["href"] == "#main"
     places = [found.get("href") or found.get("id") or tag for tag, found in stops]
@@ -50,7 +50,7 @@ def test_the_first_stop_skips_to_the_report() -> None:
 
 
 def test_link_to_the_report_document_needs_a_history() -> None:
-    """A person gets the document, not its JSON; without a history there is none to make."""
+    """A browser gets the document, not its JSON; without a history none can be made."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     report = node_report()
     bare = replace(report, agent=replace(report.agent, gauges={}))
@@ -61,14 +61,14 @@ def test_link_to_the_report_document_needs_a_history() -> None:
 
 
 def test_links_stay_below_the_prefix() -> None:
-    """Behind a proxy that serves the agent below a path, every link still leads there."""
+    """Behind a proxy that serves the agent below a path, every link keeps the path."""
     hrefs = [str(found["href"]) for tag, found in stops_of().stops if tag == "a"]
     assert len(hrefs) > 10
     assert not [href for href in hrefs if href.startswith("/") or ":" in href.split("?")[0]]
 
 
 def test_tables_say_what_their_cells_are_of() -> None:
-    """Each heading has its scope; what scrolls can be reached and has a name."""
+    """Each heading has its scope; scrollable areas are focusable and have a name."""
     stops = stops_of()
     assert stops.cells
     assert {found.get("scope") for _, found in stops.cells} == {"col", "row"}

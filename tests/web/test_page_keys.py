@@ -1,4 +1,4 @@
-"""A workload's key on the page: it breaks after its slashes, and says nothing but itself."""
+"""A workload's key on the page: it may break after its slashes, and is escaped."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from rightsizer.web.settings import FitSettings
     ],
 )
 def test_a_key_may_break_after_its_slashes_alone(key: str, shown: str) -> None:
-    """In the row of the GPU that its workload holds."""
+    """This holds in the row of the GPU that its workload holds."""
     report = node_report()
     held = replace(report.devices[0], holdings=(Holding(replace(workload(), key=key), 1.0),))
     report = replace(report, devices=(held, *report.devices[1:]), advice=())

@@ -1,4 +1,4 @@
-"""The parts of the page beside the cards: topology, workloads, options, evidence, money."""
+"""Parts of the page besides the cards: topology, workloads, options, evidence, money."""
 
 import itertools
 import re
@@ -51,12 +51,12 @@ from sample_devices import HOUR, NOW, TRAINING
 
 
 def view_of(report: Report, chosen: str = "") -> NodeView:
-    """The view of a report, or of one of its devices."""
+    """View of a report, or of one of its devices."""
     return node_view(report, NOW, FreshnessSettings(), FitSettings(), PageQuery(gpu=chosen))
 
 
 def page_of(report: Report, gpu: str = "") -> str:
-    """The document of a report."""
+    """HTML document of a report."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     return page.render(report, NOW, PageQuery(gpu=gpu)).decode()
 
@@ -90,7 +90,7 @@ def placed_report() -> Report:
 
 
 def test_topology_is_drawn_by_numa_node() -> None:
-    """GPUs within their node, an adapter at the GPU that it shares a switch with."""
+    """GPUs are drawn in their node, adapters at the GPU that they share a switch with."""
     view = view_of(placed_report()).topology
     assert view is not None
     assert view.label == (
@@ -112,7 +112,7 @@ def test_topology_is_drawn_by_numa_node() -> None:
 
 
 def test_every_way_is_in_the_table() -> None:
-    """As nvidia-smi writes it, adapters too; the table tells what the drawing does not."""
+    """Links have nvidia-smi's names, adapters included; the table covers what the drawing omits."""
     view = view_of(placed_report()).topology
     assert view is not None
     rows = dict(view.matrix)
@@ -121,7 +121,7 @@ def test_every_way_is_in_the_table() -> None:
 
 
 def test_boxes_of_gpus_never_overlap() -> None:
-    """However many there are."""
+    """This holds for any number."""
     report = full_report(16)
     placements = {
         each.device.uuid: Placement(each.device.uuid, numa_node=number % 3)
@@ -146,7 +146,7 @@ def test_boxes_of_gpus_never_overlap() -> None:
 
 
 def test_nvlink_in_part_is_said_to_be() -> None:
-    """Three in a row are one group, but not all to all; who has none is in no group."""
+    """Three in a row form one group, but not all to all; a GPU without NVLink is in no group."""
     topology = Topology(
         links=(
             GpuLink("a", "b", LinkKind.NVLINK, 4),
@@ -160,14 +160,14 @@ def test_nvlink_in_part_is_said_to_be() -> None:
 
 
 def test_a_node_without_topology_has_no_drawing() -> None:
-    """Nothing is drawn of what no one knows."""
+    """An unknown topology is not drawn."""
     report = node_report()
     assert view_of(report).topology is None
     assert 'id="topology"' not in page_of(report)
 
 
 def worked(key: str, seconds_busy: float, last_seen: int = NOW) -> WorkloadReport:
-    """A workload that was busy so long, and idle for the rest of an hour."""
+    """A workload that was busy for the given time, and idle for the rest of an hour."""
     report = node_report().devices[0]
     states = {State.COMPUTE_BOUND: seconds_busy, State.IDLE_HELD: 3600.0 - seconds_busy}
     totals = replace(report.totals, state_seconds=states)
@@ -175,7 +175,7 @@ def worked(key: str, seconds_busy: float, last_seen: int = NOW) -> WorkloadRepor
 
 
 def test_workloads_are_told_by_what_they_did() -> None:
-    """Those that are here come first; one that left says since when."""
+    """Present ones come first; one that has left shows since when."""
     report = node_report()
     gone, here = worked("slurm/gone", 3600.0, NOW - HOUR), worked("slurm/here", 900.0)
     holding = Holding(here.workload, 0.5)
@@ -195,7 +195,7 @@ def test_workloads_are_told_by_what_they_did() -> None:
 
 
 def test_a_row_tells_whose_trouble_it_is() -> None:
-    """What a GPU of the same job is to do names the GPU; a GPU of its own needs no name."""
+    """An action for another GPU of the job names that GPU; one for the row's GPU does not."""
     report = node_report()
     rows = page_of(report).split('<tr id="row-')[1:]
     title = re.compile(r'href="#advice-[^>]*>([^<]*)<')
@@ -226,7 +226,7 @@ def test_similar_advice_is_folded() -> None:
 
 
 def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
-    """Risk, time, cost and savings of a way to act."""
+    """Each row has the option's risk, time, cost and savings."""
     whole = Option(
         "NVIDIA L40S",
         Risk.MEDIUM,
@@ -267,7 +267,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
     ],
 )
 def test_money_that_is_spent_is_not_called_saved(low: float, high: float, words: str) -> None:
-    """A larger GPU costs."""
+    """A larger GPU costs money."""
     savings = Savings(dollars_per_hour_low=low, dollars_per_hour_high=high)
     assert savings_label(savings) == words
 
@@ -289,7 +289,7 @@ def test_advice_that_excludes_itself_is_counted_once() -> None:
 
 
 def test_savings_stand_at_the_median_price() -> None:
-    """Not in the middle of a range whose upper end hardly anyone pays."""
+    """The middle of the range is not used: hardly anyone pays its upper end."""
     savings = Savings(
         dollars_per_hour_low=2.0, dollars_per_hour_high=10.0, dollars_per_hour_typical=4.0
     )
@@ -298,7 +298,7 @@ def test_savings_stand_at_the_median_price() -> None:
 
 
 def test_waste_costs_what_its_hours_do() -> None:
-    """An instance its part of its GPU; money of all is that of its parts."""
+    """An instance costs its share of the GPU; the total is the sum of the parts."""
     rate = PriceRate(2.0, 10.0, 4.0, "on_demand", "a list", "2026-01")
     idle = DeviceSpan((), waste_seconds={Cause.IDLE: 7200.0, Cause.HEADROOM: 3600.0})
     whole, part = Spending(idle, 1.0, rate), Spending(idle, 0.5, rate)
@@ -312,7 +312,7 @@ def test_waste_costs_what_its_hours_do() -> None:
 
 
 def test_evidence_has_its_units_and_the_names_of_devices() -> None:
-    """Shares as percent, spans as durations, uuids as what the page calls them."""
+    """Ratios are percentages, spans are durations, UUIDs are the page's names of devices."""
     facts = evidence_labels(
         {
             "idle_ratio": {"GPU-1": 0.5},
@@ -337,7 +337,7 @@ def test_evidence_has_its_units_and_the_names_of_devices() -> None:
 
 
 def test_advice_shows_how_and_what_came_of_it() -> None:
-    """Instructions are there to be copied, verified advice says before and after."""
+    """Instructions can be copied; verified recommendations show before and after."""
     report = node_report()
     first, *others, closed = report.advice
     steps = (Instruction("Give it <back>", "scancel 4711\n", "sh"),)
@@ -354,7 +354,7 @@ def test_advice_shows_how_and_what_came_of_it() -> None:
 
 
 def test_one_device_can_be_looked_at_alone() -> None:
-    """Its card and its advice, and no one else's; an unknown one shows all."""
+    """Only its card and recommendations are shown; an unknown device shows all."""
     report = node_report()
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)
@@ -365,7 +365,7 @@ def test_one_device_can_be_looked_at_alone() -> None:
 
 
 def test_many_devices_are_rows_that_fit_in_300_kb() -> None:
-    """Sixty-four of them, each with a day of noise; their cards are a page each."""
+    """Sixty-four devices, each with a day of noise, have rows; their cards are separate pages."""
     report = node_report()
     devices = tuple(
         replace(
@@ -382,7 +382,7 @@ def test_many_devices_are_rows_that_fit_in_300_kb() -> None:
 
 
 def test_the_agents_own_trouble_is_told() -> None:
-    """Collectors and jobs that fail are named; why is in the log, where paths may be read."""
+    """Failing collectors and jobs are named; the reason is in the log, which may show paths."""
     report = node_report()
     job = JobReport("prune", 1, 1, last_error="[Errno 28] /secret/path")
     document = page_of(replace(report, agent=replace(report.agent, jobs=(job,))))

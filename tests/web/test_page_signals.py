@@ -1,4 +1,4 @@
-"""Signals over time on the page of a GPU or of a workload, and stretches that are looked at."""
+"""Signals over time on the page of a GPU or a workload, and zoomed intervals."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ DAY = TimeRange(NOW - 24 * HOUR, NOW)
 
 
 def blocks(*ratios: float | None, first: int = NOW - 24 * HOUR) -> Blocks:
-    """A block each five minutes with a mean, and a peak that is a tenth more; `None` is a gap."""
+    """Five-minute blocks with a mean, and a peak a tenth higher; `None` is a gap."""
     return Blocks.joined(
         Blocks.of_one(
             first + place * BLOCK_SPAN,
@@ -61,13 +61,13 @@ def measured(uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]
 
 
 def page_of(report: Report, **query: object) -> str:
-    """The document of a report, as a part of it is looked at."""
+    """Document of a report with a given view."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0, device_spans, blocks=measured)
     return page.render(report, NOW, PageQuery(**query)).decode()  # type: ignore[arg-type]
 
 
 def test_a_signal_is_drawn_by_its_mean_and_its_peak() -> None:
-    """From left to right time, and nothing where nothing was seen."""
+    """Time goes from left to right, and gaps are not drawn."""
     (chart,) = signal_charts((blocks(*[0.5] * 144),), DAY)
     assert chart.name == "Compute"
     assert chart.text == "mean 50%, peak 60%"
@@ -78,21 +78,21 @@ def test_a_signal_is_drawn_by_its_mean_and_its_peak() -> None:
 
 
 def test_a_gap_is_no_line() -> None:
-    """Nobody was there to see."""
+    """No samples exist in a gap."""
     (chart,) = signal_charts((blocks(*[0.5] * 30, *[None] * 60, *[0.5] * 30),), DAY)
     assert chart.mean.count("M") == 2
     assert len(chart.segments) == 20
 
 
 def test_several_devices_are_one_mean_and_the_largest_peak() -> None:
-    """Of a workload on many."""
+    """This is the case for a workload on several devices."""
     (chart,) = signal_charts((blocks(*[0.2] * 288), blocks(*[0.6] * 288)), DAY)
     assert chart.text == "mean 40%, peak 70%"
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0.0, 1.0)), max_size=300), st.integers(1, 288))
 def test_a_drawing_stays_on_its_canvas(ratios: list[float | None], length: int) -> None:
-    """Whatever is known of which stretch."""
+    """This holds for any samples."""
     stretch = TimeRange(NOW - length * BLOCK_SPAN, NOW)
     first = NOW - len(ratios) * BLOCK_SPAN
     known = blocks(*ratios, first=first).between(stretch.start, stretch.end)
@@ -104,7 +104,7 @@ def test_a_drawing_stays_on_its_canvas(ratios: list[float | None], length: int) 
 
 
 def test_a_gpu_has_a_page_with_its_signals() -> None:
-    """Its own figures at the top, and the ways to other stretches."""
+    """Its values are at the top, with links to other intervals."""
     report = node_report()
     uuid = report.devices[1].device.uuid
     page = page_of(report, gpu=uuid)
@@ -118,7 +118,7 @@ def test_a_gpu_has_a_page_with_its_signals() -> None:
 
 
 def test_a_stretch_is_drawn_alone() -> None:
-    """In the shortest cells that are kept; all else is of the span."""
+    """It has the shortest stored cells; all else covers the span."""
     report = node_report()
     uuid = report.devices[1].device.uuid
     page = page_of(report, gpu=uuid, zoom=TimeRange(NOW - 3 * HOUR, NOW - 2 * HOUR))
@@ -130,7 +130,7 @@ def test_a_stretch_is_drawn_alone() -> None:
 
 
 def test_a_workload_has_a_page() -> None:
-    """Of the GPUs that it holds, its advice and its row."""
+    """It shows the held GPUs, recommendations and the workload's row."""
     report = full_report()
     holder = next(each for each in report.devices if each.holdings)
     key = holder.holdings[0].workload.key
@@ -144,14 +144,14 @@ def test_a_workload_has_a_page() -> None:
 
 
 def body_of(page: str) -> str:
-    """What is shown, without the addresses of other ways to look."""
+    """Visible content, without the addresses of other views."""
     main = page.partition("</nav>\n</div>")[2]
     assert main
     return main
 
 
 def test_unknown_device_in_a_link_shows_the_whole_node() -> None:
-    """A link may outlive what it leads to."""
+    """A link may outlive its device."""
     report = node_report()
     whole = page_of(report)
     for query in ({"workload": "kubernetes/gone"}, {"gpu": "GPU-gone"}):
@@ -173,7 +173,7 @@ def test_invalid_interval_does_not_zoom(start: str, end: str) -> None:
 
 @given(st.integers(0, 40 * 86400), st.integers(1, 86400 * 40))
 def test_a_stretch_ends_by_now_and_can_be_drawn(before: int, length: int) -> None:
-    """Half an hour at least, thirty days at most."""
+    """It has at least half an hour and at most thirty days."""
     seconds = NOW // 10**9
     found = zoom_of({"from": [str(seconds - before)], "to": [str(seconds - before + length)]}, NOW)
     if found is not None:

@@ -1,4 +1,4 @@
-"""A device's past as a strip: what is drawn is what was, whatever the span and the grain."""
+"""A device's history as a strip: the drawing equals the history, at any span and grain."""
 
 import re
 from itertools import pairwise
@@ -34,12 +34,12 @@ states_of_cells = st.lists(
 
 
 def past_of(*cells: StripCell) -> DeviceSpan:
-    """A past of these cells alone."""
+    """A history of the given cells."""
     return DeviceSpan(cells, state_times(cells))
 
 
 def heights_at(path: str, x: float) -> set[int]:
-    """How high an outline stands over a point that is on none of its edges."""
+    """Height of an outline over a point that is on none of its edges."""
     here, height, found = 0.0, STRIP_HEIGHT, set()
     for step, number in MOVE.findall(path):
         if step == "V":
@@ -58,7 +58,7 @@ def heights_at(path: str, x: float) -> set[int]:
 def test_a_strip_is_drawn_within_its_frame(
     states: list[dict[State, int]], step_seconds: int, span: Span, grain: Grain
 ) -> None:
-    """Whatever the cells, every outline lies inside and the shares sum to the whole."""
+    """For any cells, outlines are within the frame and the shares sum to the whole."""
     step = step_seconds * NANOSECONDS_PER_SECOND
     first = NOW - len(states) * step
     cells = [
@@ -77,7 +77,7 @@ def test_a_strip_is_drawn_within_its_frame(
 
 
 def test_states_stand_on_one_another_as_high_as_their_shares() -> None:
-    """Three quarters idle over a quarter of work: each is drawn over what reaches higher."""
+    """Three quarters idle are stacked on a quarter of work, drawn from the highest down."""
     half = NOW - 12 * HOUR
     cell = StripCell(half, NOW, {State.COMPUTE_BOUND: 3 * HOUR, State.IDLE_EMPTY: 9 * HOUR})
     areas = strip_view(past_of(cell), NOW, DEFAULT_SPAN).areas
@@ -89,7 +89,7 @@ def test_states_stand_on_one_another_as_high_as_their_shares() -> None:
 
 
 def test_a_gap_stays_blank() -> None:
-    """Time between two cells is not lent from either."""
+    """Time between two cells is attributed to neither."""
     busy = {State.PRODUCTIVE: HOUR}
     early = StripCell(NOW - 20 * HOUR, NOW - 19 * HOUR, busy)
     late = StripCell(NOW - 2 * HOUR, NOW - HOUR, busy)
@@ -101,7 +101,7 @@ def test_a_gap_stays_blank() -> None:
 
 
 def test_a_strip_says_each_hour_and_the_day() -> None:
-    """A reader who points hears the hour, one who cannot see hears the day."""
+    """Pointing at it shows the hour; screen readers get the day."""
     report = node_report()
     past = spans_of_report(report, DEFAULT_SPAN)[report.devices[1].device.uuid]
     strip = strip_view(past, NOW, DEFAULT_SPAN)
@@ -140,7 +140,7 @@ def test_a_coarse_strip_has_nothing_to_point_at_and_is_smaller() -> None:
     ],
 )
 def test_each_span_has_an_axis_that_fits_it(name: str, first: str, second: str) -> None:
-    """Minutes, hours and days at round moments."""
+    """Ticks are minutes, hours or days at round times."""
     span = span_named(name)
     assert span is not None
     ticks = ticks_of(span, NOW)

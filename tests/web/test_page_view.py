@@ -1,4 +1,4 @@
-"""What the page says of a report, before and after it is HTML."""
+"""The page's view of a report, before and after rendering to HTML."""
 
 import re
 from dataclasses import replace
@@ -55,7 +55,7 @@ DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 
 
 class Outline(HTMLParser):
-    """Collects what a test asks of a document: links, ids, headings, labels, open tags."""
+    """Parser that collects links, IDs, headings, labels and open tags."""
 
     VOID = frozenset({"meta", "link", "br", "input"})
 
@@ -66,13 +66,13 @@ class Outline(HTMLParser):
         self.feed(document)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open a tag, unless it is of those that hold nothing."""
+        """Open a tag, unless it is a void element."""
         self.tags.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag that closes itself, as SVG's may."""
+        """Record a self-closing tag, as SVG has."""
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
@@ -83,18 +83,18 @@ class Outline(HTMLParser):
 def page_of(
     report: Report | None, refresh_seconds: float = 60.0, *, is_paused: bool = False
 ) -> str:
-    """The document of a report."""
+    """HTML document of a report."""
     page = WebPage(FreshnessSettings(), FitSettings(), refresh_seconds)
     return page.render(report, NOW, PageQuery(DEFAULT_SPAN, is_paused=is_paused)).decode()
 
 
 def view_of(report: Report | None, now: int = NOW) -> NodeView:
-    """The view of a report."""
+    """View of a report."""
     return node_view(report, now, FreshnessSettings(), FitSettings(), PageQuery())
 
 
 def tiles_of(page: str) -> dict[str, tuple[str, str]]:
-    """What each tile shows, and its detail."""
+    """Value of each tile, and its detail."""
     tile = (
         r'id="tile-(\w+)"><dt>[^<]*</dt><dd class="value">([^<]*)</dd><dd class="detail">([^<]*)<'
     )
@@ -102,7 +102,7 @@ def tiles_of(page: str) -> dict[str, tuple[str, str]]:
 
 
 def rated_report() -> Report:
-    """The node with advice of several severities, the least first."""
+    """The node with recommendations of several severities, the lowest first."""
     report = node_report()
     severities = (Severity.LOW, Severity.MEDIUM, Severity.CRITICAL, Severity.HIGH)
     return replace(
@@ -115,7 +115,7 @@ def rated_report() -> Report:
 
 
 def test_the_headline_counts_gpus_and_lost_time() -> None:
-    """MIG instances are no GPUs more; idle, stalled and held-up time is what was wasted."""
+    """MIG instances do not count as GPUs; idle, stalled and held-up time counts as waste."""
     view = view_of(node_report())
     assert view.headline == "8 GPUs, 1 not answering; 55% of the last 24 hours wasted"
     month = node_view(
@@ -148,7 +148,7 @@ def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -
 
 
 def test_advice_speaks_to_people() -> None:
-    """Reason, action, devices, savings and evidence are words with their units."""
+    """Reason, action, devices, savings and evidence are text with units."""
     view = view_of(rated_report())
     idle, stall = (piece.finding for piece in view.advice[1:])
     assert (title_label(idle, view.names), title_label(stall, view.names)) == (
@@ -169,7 +169,7 @@ def test_advice_speaks_to_people() -> None:
 
 
 def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
-    """A board a row, silent ones first; each with the one thing to do about it."""
+    """Each board has a row, silent ones first, with its one most important action."""
     rows = view_of(rated_report()).overview
     ranks = [row.to_do[0].finding.rank for row in rows if row.to_do]
     assert ranks == sorted(ranks)
@@ -191,7 +191,7 @@ def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
 
 
 def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first() -> None:
-    """As `advise` and the tile of savings count it."""
+    """The order is that of `advise` and of the savings tile."""
     report = rated_report()
     idle = next(each for each in report.advice if each.finding.rule == "held_idle")
     savings = replace(idle.finding.savings, dollars_per_hour_high=9.0)
@@ -202,7 +202,7 @@ def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first(
 
 
 def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
-    """Trouble that comes from everybody needs no second list of the same names."""
+    """A fault of all devices has no second list of the same names."""
     stall = next(each for each in node_advice() if each.finding.rule == "hidden_stall")
     names = {uuid: uuid for uuid in stall.finding.devices}
     assert culprits_label(stall.finding, names) == ", ".join(stall.finding.culprits) != ""
@@ -211,7 +211,7 @@ def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
 
 
 def test_a_device_that_is_down_shows_no_present() -> None:
-    """Its reason is told, its last state and readings are not passed off as current."""
+    """Its reason is shown; its last state and readings are not shown as current."""
     device = view_of(node_report()).devices[DOWN]
     assert down_label(device.report) == "Lost: NVML: GPU is lost; it has fallen off the bus."
     assert (device.state, device.readings) == (State.UNKNOWN, None)
@@ -220,7 +220,7 @@ def test_a_device_that_is_down_shows_no_present() -> None:
 
 
 def test_a_stale_report_shows_no_present() -> None:
-    """A sampler that has stopped empties every card of what it claimed to be now."""
+    """When the sampler has stopped, no card shows a current value."""
     view = view_of(node_report(), NOW + HOUR)
     assert all(device.state is State.UNKNOWN and device.readings is None for device in view.devices)
     assert view.counts is not None
@@ -228,7 +228,7 @@ def test_a_stale_report_shows_no_present() -> None:
 
 
 def test_mig_devices_are_named_by_their_gpu() -> None:
-    """A parent says where its day went; an instance names GPU and instance."""
+    """A parent shows how its time was used; an instance names GPU and instance."""
     devices = view_of(node_report()).devices
     assert devices[PARENT].report.device.has_mig_instances
     assert (devices[INSTANCE].title, model_label(devices[INSTANCE].report)) == (
@@ -247,13 +247,13 @@ def test_mig_devices_are_named_by_their_gpu() -> None:
     ],
 )
 def test_the_verdict_follows_the_gauges(index: int, verdict: str, key: str) -> None:
-    """Blue for headroom, orange for tight, red for what does not fit, nothing for not enough."""
+    """Blue is headroom, orange tight, red too small, and none insufficient data."""
     fit = fit_view(node_report().devices[index].provisioning, FitSettings())
     assert (fit.verdict, fit.key) == (verdict, key)
 
 
 def test_a_moment_of_pressure_is_no_verdict() -> None:
-    """Below the share that counts as under-provisioned, the fit is told as it is."""
+    """Below the share that counts as under-provisioned, the fit is shown unchanged."""
     current = node_report().devices[NEAR_FULL].provisioning["current"]
     brief = replace(current, underprovisioned=0.01, overprovisioned=0.2)
     assert fit_view({"current": brief}, FitSettings()).key == "fits"
@@ -275,7 +275,7 @@ def test_a_load_at_its_limit_is_tight_and_only_pressure_is_red(
 
 
 def test_memory_held_in_advance_is_said_to_be() -> None:
-    """A bullet that is not there has its reason."""
+    """A missing bullet has its reason."""
     current = node_report().devices[SERVING].provisioning["current"]
     held = fit_view({"current": replace(current, memory_is_preallocated=True)}, FitSettings())
     assert held.note == "Memory is reserved in advance, so how much is needed is unknown."
@@ -283,7 +283,7 @@ def test_memory_held_in_advance_is_said_to_be() -> None:
 
 
 def test_bullets_stand_for_both_windows_in_words_too() -> None:
-    """A resource without a known need has no bullet; a need above capacity passes the line."""
+    """A resource with unknown need has no bullet; a need above capacity passes the line."""
     fit = fit_view(node_report().devices[NEAR_FULL].provisioning, FitSettings())
     memory = fit.bullets[Resource.MEMORY]
     assert memory[0].need == pytest.approx(1.12, abs=0.005)
@@ -296,7 +296,7 @@ def test_bullets_stand_for_both_windows_in_words_too() -> None:
 
 
 def test_gauges_tell_what_is_not_read() -> None:
-    """A missing reading is said to be missing, not drawn as nothing."""
+    """A missing reading is shown as missing, not as 0."""
     report = node_report()
     bare = replace(report, devices=(replace(report.devices[0], signals={}),))
     assert page_of(bare).count("<b>not read</b>") == len(GAUGES) + 2
@@ -316,7 +316,7 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
 
 
 def test_words_are_there_for_everything() -> None:
-    """Every state has a place, a meaning and a color; every severity a color."""
+    """Every state has a position, a description and a color; every severity has a color."""
     assert set(STATE_ORDER) == set(PAGE_STATE_LABELS) == set(State)
     assert set(SEVERITY_COLORS) == set(Severity)
     document = page_of(node_report())
@@ -330,12 +330,12 @@ def test_words_are_there_for_everything() -> None:
     [(0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1, "100%"), (1.12, "112%")],
 )
 def test_percent_never_rounds_to_a_lie(share: float, text: str) -> None:
-    """A little is not nothing, and nearly all is not all."""
+    """Small shares are not shown as 0%, and nearly full ones not as 100%."""
     assert percent_text(share).replace("\u00a0", " ") == text
 
 
 def test_shares_of_nothing_are_none() -> None:
-    """Time that is zero has no share."""
+    """A ratio over zero time is `None`."""
     assert shares_of({State.UNKNOWN: 0}) == ()
 
 
@@ -356,7 +356,7 @@ def test_the_document_is_whole_and_self_contained(report: Report | None) -> None
 
 
 def test_the_document_can_be_heard() -> None:
-    """Landmarks, one first heading, and words for each drawing."""
+    """It has landmarks, one first heading, and text for each drawing."""
     outline = Outline(page_of(node_report()))
     tags = [tag for tag, _ in outline.tags]
     assert [tags.count(tag) for tag in ("header", "main", "footer", "h1")] == [1] * 4
@@ -370,7 +370,7 @@ def test_the_document_can_be_heard() -> None:
 
 
 def test_eight_busy_gpus_fit_in_300_kb() -> None:
-    """A day of five-minute cells, each of six states and no two alike, stays a small page."""
+    """Each has a day of five-minute cells of six states, no two alike."""
     step = 300 * NANOSECONDS_PER_SECOND
     noisy = tuple(
         StripCell(
@@ -396,7 +396,7 @@ def test_eight_busy_gpus_fit_in_300_kb() -> None:
 
 
 def test_texts_from_outside_are_escaped() -> None:
-    """A workload may call itself what it likes."""
+    """A workload's name may be any text."""
     report = node_report()
     holding = report.devices[0].holdings[0]
     evil = replace(holding, workload=replace(holding.workload, key="<script>alert(1)</script>"))
@@ -407,7 +407,7 @@ def test_texts_from_outside_are_escaped() -> None:
 
 
 def test_the_page_renews_itself_unless_told_not_to() -> None:
-    """A reader can stop it, an operator can turn it off; scripts poll instead of loading."""
+    """Readers can stop it, operators can disable it; scripts poll instead of reloading."""
     refresh = '<noscript><meta http-equiv="refresh" content="60"></noscript>'
     assert refresh in page_of(node_report())
     assert ' data-poll="5.0"' in page_of(node_report())
@@ -420,7 +420,7 @@ def test_the_page_renews_itself_unless_told_not_to() -> None:
 
 
 def test_a_page_without_gpus_says_why() -> None:
-    """Before the first sample and without a driver there is a sentence, not an empty page."""
+    """It has a message before the first sample and without a driver."""
     assert "No sample has been taken yet" in page_of(None)
     report = node_report()
     agent = replace(report.agent, trouble="libnvidia-ml.so.1 was not found")
@@ -429,7 +429,7 @@ def test_a_page_without_gpus_says_why() -> None:
 
 
 def test_missing_signal_has_a_reason() -> None:
-    """Missing is a value: the card says which signals have none, and why."""
+    """The card lists the signals without a value, with their reasons."""
     report = node_report()
     reading = replace(
         report.devices[0].reading,

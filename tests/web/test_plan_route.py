@@ -20,13 +20,13 @@ ON: Final = WebSettings(plan_form=True, plan_timeout_seconds=60.0)
 def response_to(
     run: Any = subprocess.run, config: Path | None = None, **query: list[str]
 ) -> WebResponse:
-    """The answer to one client."""
+    """The response to one client."""
     site: Any = None
     return plan_route(config, ON, run).handler(site, WebRequest("GET", "/plan", query))
 
 
 def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> None:
-    """By the command itself; the page may send its form here and nothing else."""
+    """The command itself plans; the page may submit its form to this address only."""
     config = tmp_path / "rightsizer.yaml"
     config.write_text("prices: {dollars_per_gpu_hour: {h100: 77.5, l40s: 88.5}}\n", "utf-8")
     answer = response_to(config=config, **QUERY)
@@ -37,7 +37,7 @@ def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> 
 
 
 def test_an_agent_that_nobody_asked_to_starts_no_process() -> None:
-    """The form is off by default; its page says how to turn it on, and what to use instead."""
+    """The form is off by default; its page says how to enable it, and what to use instead."""
 
     def run(*_: Any, **__: Any) -> Any:
         raise AssertionError("started")
@@ -50,7 +50,7 @@ def test_an_agent_that_nobody_asked_to_starts_no_process() -> None:
 
 
 def test_words_of_a_client_are_one_argument() -> None:
-    """Whatever they are: no flag of the command is theirs to set."""
+    """Form values can never set a flag of the command."""
     calls: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -64,7 +64,7 @@ def test_words_of_a_client_are_one_argument() -> None:
 
 
 def test_a_second_client_is_told_to_come_back() -> None:
-    """While one is answered; the next is answered again."""
+    """It is refused during another request; the next request is answered again."""
     begun, go_on = threading.Event(), threading.Event()
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -87,7 +87,7 @@ def test_a_second_client_is_told_to_come_back() -> None:
 
 
 def test_the_form_alone_is_made_once() -> None:
-    """Who only looks at it starts one process; a plan is made each time."""
+    """Showing the form starts one process for all clients; each plan starts its own."""
     calls: list[str] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -102,17 +102,17 @@ def test_the_form_alone_is_made_once() -> None:
 
 
 def late(command: list[str], timeout: float, **_: Any) -> Any:
-    """A plan without end."""
+    """A plan that never ends."""
     raise subprocess.TimeoutExpired(command, timeout)
 
 
 def crowded(*_: Any, **__: Any) -> Any:
-    """No room for one process more."""
+    """No process can be started."""
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
 def broken(command: list[str], **_: Any) -> Any:
-    """A configuration that became wrong meanwhile."""
+    """The configuration has become invalid meanwhile."""
     return subprocess.CompletedProcess(command, 78, "", "rightsizer: gpu.yaml:1:1: unknown key\n")
 
 
@@ -125,7 +125,7 @@ def broken(command: list[str], **_: Any) -> Any:
     ],
 )
 def test_a_planner_that_gives_nothing_is_told(run: Any, said: str) -> None:
-    """With what went wrong; the agent goes on."""
+    """The page has the error; the agent continues."""
     answer = response_to(run, **QUERY)
     assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
     assert answer.body.decode().startswith(said)

@@ -1,4 +1,4 @@
-"""Sockets that systemd hands over."""
+"""Sockets handed over by systemd."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
-    """In place of its addresses, with the address told as ever."""
+    """It replaces the configured addresses, and is logged like those."""
     bound = socket.create_server(("127.0.0.1", 0))
     port, descriptor = bound.getsockname()[1], bound.detach()
     handed = activated_sockets({"LISTEN_PID": PID, "LISTEN_FDS": "1"}, descriptor)
@@ -48,13 +48,13 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": PID, "LISTEN_FDS": "0"}],
 )
 def test_without_a_socket_the_remedy_is_told(environ: dict[str, str]) -> None:
-    """None, or one for another process."""
+    """There is none, or it is meant for another process."""
     with pytest.raises(RightsizerError, match=r"\.socket unit"):
         activated_sockets(environ)
 
 
 def test_socket_that_does_not_listen_is_refused(stack: ExitStack, tmp_path: object) -> None:
-    """A connection, a socket of this machine, or no socket at all."""
+    """Covers a connection, a Unix socket, and no socket at all."""
     environ = {"LISTEN_PID": PID, "LISTEN_FDS": "1"}
     datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     local = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -1,4 +1,4 @@
-"""Addresses as operators write them."""
+"""Addresses in operators' spellings."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from rightsizer.web.settings import Address, parse_address
     ],
 )
 def test_all_forms_are_understood(text: str, address: Address) -> None:
-    """Every form that Prometheus's exporters take means the same here."""
+    """Every form that Prometheus exporters accept means the same here."""
     assert parse_address(text) == address
     assert str(address) == text
 
@@ -34,7 +34,7 @@ def test_all_forms_are_understood(text: str, address: Address) -> None:
     ],
 )
 def test_other_texts_are_refused_with_the_remedy(text: str, message: str) -> None:
-    """The message repeats what was written and shows what would do."""
+    """The message repeats the text and shows a valid one."""
     with pytest.raises(UsageError) as refusal:
         parse_address(text)
     assert message in str(refusal.value)
@@ -43,7 +43,7 @@ def test_other_texts_are_refused_with_the_remedy(text: str, message: str) -> Non
 
 @given(st.text(max_size=30))
 def test_no_text_breaks_the_parser(text: str) -> None:
-    """Whatever is written is either an address or refused."""
+    """Any text is either an address or rejected."""
     try:
         address = parse_address(text)
     except UsageError:

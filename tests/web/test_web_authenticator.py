@@ -1,4 +1,4 @@
-"""The server behind a web configuration file: users, limits, headers, and what may be changed."""
+"""The server with a web configuration file: users, limits, headers, and protected actions."""
 
 import base64
 import errno
@@ -33,13 +33,13 @@ REPORT: Final = node_report()
 
 
 def act(site: Router, request: WebRequest) -> WebResponse:
-    """A route that changes something says on whose word."""
+    """A protected route returns the user."""
     del site
     return WebResponse.of_text(str(request.identity))
 
 
 class Place:
-    """A server, its file, and what it was told to reload."""
+    """A server, its file, and its reloads."""
 
     def __init__(self, folder: Path, stack: ExitStack, text: str, **options: Any) -> None:
         self.path = folder / "web.yml"
@@ -66,14 +66,14 @@ class Place:
         stack.callback(self.server.stop)
 
     def reload(self) -> None:
-        """What `/-/reload` does."""
+        """Handler of `/-/reload`."""
         self.reloads += 1
         self.file.prepare()()
 
     def ask(
         self, path: str, method: str = "GET", user: str = "", **headers: str
     ) -> tuple[HTTPResponse, str]:
-        """One request; `user` is a name and a password with a colon between."""
+        """One request; `user` is a name and a password separated by a colon."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if user:
             named["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
@@ -89,14 +89,14 @@ Open = Callable[..., Place]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Open]:
-    """Opens servers with a configuration file."""
+    """Starts servers with a configuration file."""
     with ExitStack() as stack:
         yield lambda text, **options: Place(tmp_path, stack, text, **options)
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/-/ready", "/nowhere"])
 def test_users_are_asked_for_everywhere(place: Open, path: str) -> None:
-    """As in the toolkit, health included; a browser is asked by the header."""
+    """As in the toolkit this includes health; a header makes browsers ask."""
     opened = place(USERS)
     response, body = opened.ask(path)
     assert (response.status, body) == (401, "Unauthorized\n")
@@ -109,12 +109,12 @@ def test_users_are_asked_for_everywhere(place: Open, path: str) -> None:
     ["Basic", "Basic !", "Basic YWxpY2U=", "Bearer YWxpY2U6c2VjcmV0", "Basic /zpz", "x" * 9000],
 )
 def test_invalid_credentials_are_refused(place: Open, authorization: str) -> None:
-    """Without a colon, in no encoding, in another scheme."""
+    """Covers a missing colon, an invalid encoding, and another scheme."""
     assert place(USERS).ask("/metrics", Authorization=authorization)[0].status == 401
 
 
 def test_a_changed_file_is_in_force_at_once(place: Open) -> None:
-    """New users, new headers; what is broken keeps the old, is told once, and mended is taken."""
+    """A broken file is logged once and keeps the old one; a repaired file is loaded."""
     opened = place("")
     assert opened.ask("/metrics")[0].status == 200
     with capture_logs() as logs:
@@ -140,7 +140,7 @@ def test_a_changed_file_is_in_force_at_once(place: Open) -> None:
 
 
 def test_half_of_a_file_is_never_in_force(place: Open) -> None:
-    """What is being written is read once it has been left alone: an empty file has no users."""
+    """A file is read once writing has ended: an empty one would have no users."""
     opened = place(USERS)
     patient = WebConfigFile(WebConfigReader(opened.path), settle_seconds=3600.0)
     opened.path.write_text("")
@@ -153,7 +153,7 @@ def test_half_of_a_file_is_never_in_force(place: Open) -> None:
 
 
 def test_http2_is_taken_and_told_once(place: Open) -> None:
-    """A file made for other exporters works; HTTP/1.1 is what is spoken."""
+    """A file written for other exporters works; the server speaks HTTP/1.1."""
     with capture_logs() as logs:
         opened = place("http_server_config: {http2: true}")
         opened.path.write_text("http_server_config: {http2: true} # again")
@@ -162,7 +162,7 @@ def test_http2_is_taken_and_told_once(place: Open) -> None:
 
 
 def test_the_operators_headers_replace_ours(place: Open) -> None:
-    """His word is the last one, on refusals too."""
+    """The operator's headers apply to refusals too."""
     opened = place(
         f"{USERS}http_server_config: {{headers: {{X-Frame-Options: sameorigin}}}}",
     )
@@ -173,7 +173,7 @@ def test_the_operators_headers_replace_ours(place: Open) -> None:
 
 
 def test_whoever_asks_too_often_is_told_to_wait(place: Open) -> None:
-    """The burst is answered, and then nothing until an interval has gone by."""
+    """A burst is answered, then refused until an interval has passed."""
     opened = place("rate_limit: {interval: 1h, burst: 3}")
     statuses = [opened.ask("/-/healthy")[0].status for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
@@ -181,7 +181,7 @@ def test_whoever_asks_too_often_is_told_to_wait(place: Open) -> None:
 
 
 def test_changes_need_the_flag_and_a_name(place: Open) -> None:
-    """Without either the refusal says what to do; with both it is known who asked."""
+    """Without either the refusal has the remedy; with both the user is known."""
     opened = place(USERS)
     response, body = opened.ask("/api/v1/act", "POST", user="alice:secret")
     assert response.status == 403
@@ -202,7 +202,7 @@ def test_changes_need_the_flag_and_a_name(place: Open) -> None:
 def test_another_sites_page_changes_nothing(
     place: Open, path: str, headers: dict[str, str]
 ) -> None:
-    """A browser sends the password along; the page that made it do so is refused."""
+    """A browser sends the password along, but the other site's origin is refused."""
     opened = place(USERS, allows_changes=True)
     assert opened.ask(path, "POST", "alice:secret", **headers)[0].status == 403
     own = opened.server.addresses[0]
@@ -210,7 +210,7 @@ def test_another_sites_page_changes_nothing(
 
 
 def test_reload_is_for_those_who_enabled_it(place: Open) -> None:
-    """403 without the flag, GET never, 500 with the fault in it where the file is broken."""
+    """403 without the flag, no GET, and 500 with the error where the file is broken."""
     opened = place("")
     assert opened.ask("/-/reload", "POST")[0].status == 403
     assert opened.ask("/-/reload")[0].status == 405
@@ -225,7 +225,7 @@ def test_reload_is_for_those_who_enabled_it(place: Open) -> None:
 
 
 def test_a_forced_reading_that_fails_changes_nothing(place: Open) -> None:
-    """What `prepare` read is in force only once it is told so."""
+    """Settings read by `prepare` apply only on commit."""
     opened = place("")
     opened.path.write_text(USERS)
     commit = opened.file.prepare()
@@ -238,7 +238,7 @@ def test_a_forced_reading_that_fails_changes_nothing(place: Open) -> None:
 
 
 def test_a_flood_of_guesses_delays_no_one_who_is_known(place: Open) -> None:
-    """While eight guess without a pause, each scrape of a known client is answered."""
+    """While eight clients guess without a pause, each scrape of a known client is answered."""
     opened = place(USERS)
     assert opened.ask("/metrics", user="alice:secret")[0].status == 200
     stop = threading.Event()
@@ -263,7 +263,7 @@ def test_a_flood_of_guesses_delays_no_one_who_is_known(place: Open) -> None:
 
 
 def test_a_refused_request_ends_its_connection(place: Open) -> None:
-    """The next guess is a new connection, which waits for its turn."""
+    """The next guess needs a new connection, which is queued."""
     opened = place(USERS)
     refused, _ = opened.ask("/metrics", user="alice:wrong")
     served, _ = opened.ask("/metrics", user="alice:secret")
@@ -275,7 +275,7 @@ def test_a_refused_request_ends_its_connection(place: Open) -> None:
 def test_a_fault_outside_of_an_answer_is_logged(
     place: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is ours; clients that break off are no news."""
+    """Only internal errors are logged; disconnecting clients are not."""
     opened = place("")
     for fault in (ConnectionResetError(), LookupError("no such thing")):
 
@@ -294,7 +294,7 @@ def test_a_fault_outside_of_an_answer_is_logged(
 def test_connections_wait_where_no_file_can_be_opened(
     place: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pause before each further try, for the connection would be there at once; one line."""
+    """Each retry waits, as the connection would be there at once; one line is logged."""
     opened, accept, pauses = place(""), TCPServer.get_request, list[float]()
     failures = iter([errno.EMFILE, errno.EMFILE, errno.ENFILE])
 
@@ -313,7 +313,7 @@ def test_connections_wait_where_no_file_can_be_opened(
 
 
 def test_everything_is_below_a_prefix(place: Open) -> None:
-    """Paths without it lead nowhere, but for the root, which leads there."""
+    """Paths without it are not found, except for the root, which redirects there."""
     opened = place("", route_prefix="/gpu", telemetry_path="/numbers")
     response, _ = opened.ask("/")
     assert (response.status, response.getheader("Location")) == (302, "/gpu/")

@@ -1,4 +1,4 @@
-"""The web configuration file of the exporter toolkit: what is read, and what is refused where."""
+"""The web configuration file of the exporter toolkit: valid values, and errors with place."""
 
 import json
 import ssl
@@ -14,7 +14,7 @@ from rightsizer.web.web_config import RateLimit, WebConfig, WebConfigFile, WebCo
 from web_certificates import Authority
 
 HASH: Final = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"
-"""Of `secret`, with a salt that is the same in every run."""
+"""Of `secret`, with a constant salt."""
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +27,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def read(folder: Path, text: str) -> WebConfig:
-    """What a text says, as `web.yml` in a folder."""
+    """Settings of a text, read as `web.yml` in a folder."""
     (folder / "web.yml").write_text(text)
     return WebConfigReader(folder / "web.yml").read()
 
 
 def faults(folder: Path, text: str) -> list[str]:
-    """What is wrong with a text, without the folder."""
+    """Errors of a text, without the folder."""
     with pytest.raises(ConfigurationError) as refusal:
         read(folder, text)
     assert refusal.value.exit_code == 78
@@ -41,7 +41,7 @@ def faults(folder: Path, text: str) -> list[str]:
 
 
 def test_a_reload_that_is_refused_swallows_no_change(tmp_path: Path) -> None:
-    """What was read for it and not taken is found by the next request: a user may be revoked."""
+    """The next request reads the file again: a user may have been revoked."""
     path = tmp_path / "web.yml"
     path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     file = WebConfigFile(WebConfigReader(path), settle_seconds=0.0)
@@ -51,7 +51,7 @@ def test_a_reload_that_is_refused_swallows_no_change(tmp_path: Path) -> None:
 
 
 def test_a_reload_that_is_taken_is_in_force(tmp_path: Path) -> None:
-    """And the file is not read once more."""
+    """The file is not read again."""
     path = tmp_path / "web.yml"
     path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     reader = WebConfigReader(path)
@@ -64,12 +64,12 @@ def test_a_reload_that_is_taken_is_in_force(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "# nothing", "tls_server_config:\nrate_limit: {}\n"])
 def test_a_file_that_asks_for_nothing(tmp_path: Path, text: str) -> None:
-    """Plain HTTP for everybody, as often as they like."""
+    """It gives plain HTTP for everyone, without a limit."""
     assert read(tmp_path, text) == WebConfig()
 
 
 def test_everything_beside_tls(tmp_path: Path) -> None:
-    """Users, headers and the limit; a hash of PHP's and Apache's kind too."""
+    """Covers users, headers and the limit, and hashes of PHP and Apache."""
     config = read(
         tmp_path,
         f"""
@@ -100,7 +100,7 @@ def test_a_limit_of_no_interval_is_none(tmp_path: Path) -> None:
 
 
 def test_tls_with_files_beside_it(authority: Authority) -> None:
-    """Relative paths begin where the file is; versions, suites and curves reach OpenSSL."""
+    """Paths are relative to the file; versions, suites and curves reach OpenSSL."""
     context = read(
         authority.folder,
         """
@@ -127,7 +127,7 @@ def test_tls_with_files_beside_it(authority: Authority) -> None:
 
 
 def test_tls_with_everything_in_the_file(authority: Authority) -> None:
-    """Certificate and key may stand in the file itself; the key shows up nowhere else."""
+    """Certificate and key may be inline; the key appears nowhere else."""
 
     def block(file: str) -> str:
         return "|\n" + "\n".join(
@@ -174,7 +174,7 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
     ],
 )
 def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
-    """File, line, column, key, what is wrong; a password never."""
+    """The error has file, line, column, key and cause, but never a password."""
     (fault,) = faults(tmp_path, text)
     assert fault.startswith(expected)
     assert "secret" not in fault
@@ -206,7 +206,7 @@ def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str
 def test_a_fault_of_tls_is_told(
     authority: Authority, lines: tuple[str, ...], expected: str
 ) -> None:
-    """What cannot be used is refused before anyone connects."""
+    """An unusable value is rejected before any client connects."""
     keys = {line.partition(":")[0] for line in lines}
     usual = ("cert_file: server.crt", "key_file: server.key")
     kept = [line for line in usual if line.partition(":")[0] not in keys]
@@ -216,7 +216,7 @@ def test_a_fault_of_tls_is_told(
 
 
 def test_tls_without_a_key_is_refused(tmp_path: Path) -> None:
-    """Half of it would be plain HTTP to someone who asked for TLS."""
+    """Otherwise plain HTTP would be served where TLS was requested."""
     found = faults(tmp_path, "tls_server_config:\n  client_auth_type: NoClientCert")
     assert [line.partition(": ")[2] for line in found] == [
         "tls_server_config.cert: TLS needs cert_file (or cert)",
@@ -225,13 +225,13 @@ def test_tls_without_a_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
-    """In the order of their places."""
+    """They are in the order of their places."""
     found = faults(tmp_path, "users: {}\nrate_limit: {burst: x}\nhttp_server_config: []\n")
     assert [fault.split(":")[1] for fault in found] == ["1", "2", "3"]
 
 
 def test_a_file_that_is_not_there_is_told_with_the_flag(tmp_path: Path) -> None:
-    """No one serves openly what was to be protected."""
+    """The server does not start without the requested protection."""
     with pytest.raises(ConfigurationError, match=r"web\.yml: No such file.*--web\.config\.file"):
         WebConfigReader(tmp_path / "web.yml").read()
 
@@ -258,7 +258,7 @@ _TREES = st.recursive(
 def test_arbitrary_text_is_read_or_refused_with_its_place(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
-    """No text makes anything else of it."""
+    """No other exception is raised."""
     file = tmp_path_factory.getbasetemp() / "any.yml"
     file.write_bytes(text.encode(errors="surrogatepass"))
     try:

@@ -1,4 +1,4 @@
-"""Crowds: who gives way to whom, and clients that are slow, silent, hasty or huge."""
+"""Many connections: which one is closed, and clients that are slow, silent, early or huge."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def sockets() -> Iterator[Callable[[], socket.socket]]:
-    """Makes sockets that stand for connections, and tells with `is_shut` which had to give way."""
+    """Creates sockets that stand for connections; `is_shut` tells which was closed."""
     with ExitStack() as stack:
 
         def make() -> socket.socket:
@@ -54,7 +54,7 @@ def sockets() -> Iterator[Callable[[], socket.socket]]:
 
 
 def is_shut(connection: socket.socket) -> bool:
-    """Whether a connection had to give way."""
+    """Whether a connection was closed."""
     connection.setblocking(False)
     try:
         return connection.recv(1) == b""
@@ -69,7 +69,7 @@ def connect(server: WebServer, address: str = "127.0.0.1") -> socket.socket:
 
 
 def test_a_flood_washes_away_itself(sockets: Callable[[], socket.socket]) -> None:
-    """The newcomer takes a place of the address that holds most of them."""
+    """A newcomer takes a place of the address with most connections."""
     connections = Connections(4)
     scraper, *crowd = (sockets() for _ in range(8))
     assert connections.admit(scraper, "192.0.2.1")
@@ -82,7 +82,7 @@ def test_a_flood_washes_away_itself(sockets: Callable[[], socket.socket]) -> Non
 def test_answered_connection_is_kept_before_unanswered_ones(
     sockets: Callable[[], socket.socket],
 ) -> None:
-    """Of one address; and among those who were answered the longest idle goes."""
+    """Of one address; among answered ones the longest idle is closed."""
     connections = Connections(3)
     known = [sockets(), sockets()]
     for each in known:
@@ -102,7 +102,7 @@ def test_answered_connection_is_kept_before_unanswered_ones(
 def test_replaced_connection_gives_up_its_place(
     sockets: Callable[[], socket.socket],
 ) -> None:
-    """With its place; what had to give way meanwhile has none."""
+    """The place is free; a connection that was closed meanwhile has none."""
     connections = Connections(1)
     plain, secured, other = sockets(), sockets(), sockets()
     assert connections.admit(plain)
@@ -115,7 +115,7 @@ def test_replaced_connection_gives_up_its_place(
 
 
 def test_a_thousand_silent_connections_beside_ten_scrapers(start: Start) -> None:
-    """Every scrape is answered, on connections that stay, from before the flood and after."""
+    """Every scrape is answered on persistent connections opened before and after the flood."""
     server = start(request_timeout_seconds=300.0)
     port = int(server.addresses[0].rpartition(":")[2])
     with ExitStack() as stack:
@@ -143,7 +143,7 @@ def test_a_thousand_silent_connections_beside_ten_scrapers(start: Start) -> None
 
 
 def test_requests_that_come_at_once_are_answered_in_order(start: Start) -> None:
-    """A hundred in one packet, each with its own answer."""
+    """A hundred in one packet each get their own answer."""
     with connect(start()) as connection:
         connection.sendall(
             REQUEST * 99 + REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -162,19 +162,19 @@ def test_requests_that_come_at_once_are_answered_in_order(start: Start) -> None:
     ],
 )
 def test_a_huge_head_is_not_read_to_its_end(start: Start, head: bytes) -> None:
-    """One long line, or many that are long together."""
+    """Covers one long line, and many that are long together."""
     with connect(start()) as connection:
         try:
             connection.sendall(head + b"\r\n\r\n")
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(100)
         except OSError:
-            return  # It was reset: what was not read took the answer with it.
+            return  # The connection was reset: unread data discarded the answer.
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
 class _Drip:
-    """A client that sends a header a second, for ever."""
+    """Client that sends a header a second, forever."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -185,7 +185,7 @@ class _Drip:
 
 
 def test_a_slow_head_has_a_deadline_as_a_whole() -> None:
-    """However many lines come, each in time."""
+    """It applies however many lines arrive, each in time."""
     drip = _Drip()
     with pytest.raises(TimeoutError):
         read_head(b"GET / HTTP/1.1\r\n", drip, 65536, 10.0, lambda: drip.now)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Findings, advice and the report as JSON."""
+"""Findings, recommendations and the report as JSON."""
 
 import json
 from dataclasses import fields, replace
@@ -16,7 +16,7 @@ from sample_devices import HOUR, INSTANCE, NOW, PARENT, uuid_of
 
 
 def test_a_findings_keys_are_its_fields() -> None:
-    """Nothing that a rule says is lost, and nothing is called by another name."""
+    """All fields of a finding are present under their own names."""
     finding = node_report().advice[0].finding
     names = [field.name for field in fields(Finding)]
     names[names.index("kind")] = "finding"
@@ -24,7 +24,7 @@ def test_a_findings_keys_are_its_fields() -> None:
 
 
 def test_advice_adds_its_lifecycle() -> None:
-    """Times are seconds since the epoch, absent ones null."""
+    """Times are seconds since the epoch, missing ones null."""
     claimed = encode_advice(node_report().advice[1])
     assert claimed["state"] == "claimed"
     assert claimed["actor"] == "ops"
@@ -35,7 +35,7 @@ def test_advice_adds_its_lifecycle() -> None:
 
 
 def test_evidence_of_any_shape_becomes_plain() -> None:
-    """Tuples, sets, read-only mappings and words of ours all end as JSON."""
+    """Tuples, sets, read-only mappings and enums become JSON."""
     finding = replace(
         node_report().advice[0].finding,
         evidence=MappingProxyType(
@@ -57,7 +57,7 @@ def test_a_device_tells_identity_and_provisioning() -> None:
 
 
 def test_the_report_is_json_without_holes() -> None:
-    """Everything encodes strictly: no NaN, no object of ours left over."""
+    """Encoding is strict: no NaN, and no object of our own remains."""
     document = json.loads(json.dumps(encode_report(node_report()), allow_nan=False))
     assert [device["index"] for device in document["devices"]] == [0, 1, 2, 3, 4, 5, 6, 6, 7]
     assert document["devices"][5]["down"]["reason"] == "lost"

@@ -1,4 +1,4 @@
-"""What an autoscaler is told of a workload's load, and when it is told nothing."""
+"""Load of a workload for autoscalers, and when none is reported."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def load_of(report: Report | None, age_seconds: float = 0.0, **named: str) -> tu
 
 
 def test_load_is_the_sum_over_its_gpus() -> None:
-    """In GPUs' worth; what no engine tells is null."""
+    """The unit is GPUs; values that no engine reports are null."""
     report = held(full_report())
     status, found = load_of(report)
     busy = [device.signals["gpu_busy"] for device in report.devices[:2]]  # type: ignore[index]
@@ -48,14 +48,14 @@ def test_load_is_the_sum_over_its_gpus() -> None:
 
 
 def test_stale_reading_is_no_load() -> None:
-    """A frozen value must not hold, or end, anyone's replicas."""
+    """A frozen value must neither keep nor remove replicas."""
     status, text = load_of(held(full_report()), age_seconds=3600.0)
 
     assert (status, text.strip()) == (503, "2 of 2 GPUs give no fresh reading")
 
 
 def test_workload_that_is_not_there_is_not_idle() -> None:
-    """Nor one of another namespace, nor any before the first sample."""
+    """Neither is one of another namespace, nor any before the first sample."""
     report = held(full_report())
 
     assert load_of(report, workload="other")[0] == 404

@@ -1,4 +1,4 @@
-"""Passwords: who is right, what it costs, and what those who guess can do to others."""
+"""Passwords: verification, its cost, and the effect of guessing on other clients."""
 
 import threading
 from typing import Final
@@ -21,7 +21,7 @@ HERE: Final = "192.0.2.1"
 
 
 class PasswordFixture:
-    """Passwords whose clock ticks a tenth of a second a look, and whose rests take no time."""
+    """Passwords with a clock that advances 0.1 s a call, and waits that take no time."""
 
     def __init__(self, **options: float) -> None:
         self.pauses: list[float] = []
@@ -53,13 +53,13 @@ class PasswordFixture:
 def test_user_with_the_right_password_is_accepted(
     name: str, password: str, verdict: PasswordVerdict
 ) -> None:
-    """A name and its own password, and nothing else; asked again, the answer is the same."""
+    """Only a name with its own password is accepted; a repeated check gives the same result."""
     fixture = PasswordFixture()
     assert [fixture.check(name, password) for _ in range(2)] == [verdict, verdict]
 
 
 def test_a_verdict_is_remembered() -> None:
-    """The hash is worked out once for each of name, hash and password, right or wrong."""
+    """The hash is computed once for each name, hash and password, right or wrong."""
     fixture = PasswordFixture()
     for _ in range(3):
         fixture.check("alice", "secret")
@@ -69,7 +69,7 @@ def test_a_verdict_is_remembered() -> None:
 
 
 def test_a_new_hash_asks_again() -> None:
-    """Who was right before his password was changed is so no more."""
+    """The former password is no longer accepted."""
     fixture = PasswordFixture()
     assert fixture.check("alice", "secret") is PasswordVerdict.RIGHT
     changed = {"alice": USERS["bob"]}
@@ -81,7 +81,7 @@ def test_a_new_hash_asks_again() -> None:
 
 
 def test_a_wrong_password_is_followed_by_a_rest() -> None:
-    """Guesses take no more than a share of a core; a right password is answered at once."""
+    """Guesses take at most a share of a core; a right password is answered at once."""
     fixture = PasswordFixture(share_ratio=0.1, pause_maximum_seconds=2.0)
     fixture.check("alice", "secret")
     assert fixture.pauses == []
@@ -90,14 +90,14 @@ def test_a_wrong_password_is_followed_by_a_rest() -> None:
 
 
 def test_a_name_that_nobody_has_costs_the_same() -> None:
-    """A hash is worked out for it, of the cost of the others, and it is followed by the rest."""
+    """It computes a hash of the same cost, and is followed by the same wait."""
     fixture = PasswordFixture()
     fixture.check("carol", "x")
     assert (fixture.looks, len(fixture.pauses)) == (2, 1)
 
 
 def test_guesses_make_nobody_forgotten() -> None:
-    """However many there were, the one who was right is answered from memory."""
+    """After any number of guesses, known clients are answered from the cache."""
     fixture = PasswordFixture(remembered_maximum=3)
     fixture.check("alice", "secret")
     looks = fixture.looks
@@ -109,7 +109,7 @@ def test_guesses_make_nobody_forgotten() -> None:
 
 
 def test_while_a_guess_rests_those_who_are_known_pass() -> None:
-    """One address guesses, and fills its part of the queue; others wait their turn, or do not."""
+    """One address guesses, and fills its part of the queue; others wait or are refused."""
     resting, go_on = threading.Event(), threading.Event()
 
     def rest(_: float) -> None:
@@ -130,7 +130,7 @@ def test_while_a_guess_rests_those_who_are_known_pass() -> None:
 
     threads = [guess(b"one")]
     assert resting.wait(20)
-    # Its turn is not over; one more may wait from there, and others are told to come again.
+    # Its turn is not over; one more may wait from there, and others are told to retry.
     threads += [guess(b"two"), guess(b"three")]
     eventually(lambda: verdicts)
     assert verdicts == [PasswordVerdict.BUSY]
@@ -142,7 +142,7 @@ def test_while_a_guess_rests_those_who_are_known_pass() -> None:
 
 
 def test_turns_are_handed_out_to_so_many() -> None:
-    """One has the turn, some wait, the rest have none; who waits too long has none either."""
+    """One is served, some wait, the rest are refused; a wait that is too long is refused too."""
     turns = FairQueue(waiting_maximum=2, waiting_per_client=1, wait_seconds=0.01)
     with (
         turns.turn("a") as first,
@@ -157,7 +157,7 @@ def test_turns_are_handed_out_to_so_many() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.0, 3.0)), max_size=40))
 def test_a_limit_holds_over_any_time(asked: list[tuple[str, float]]) -> None:
-    """Of one address no more are let through than the burst and one for each interval."""
+    """An address gets at most the burst and one request for each interval."""
     now = 0.0
     limiter = RateLimiter(lambda: now)
     limit = RateLimit(1.0, 3)
@@ -175,6 +175,6 @@ def test_a_limit_holds_over_any_time(asked: list[tuple[str, float]]) -> None:
 
 
 def test_no_limit_lets_all_through() -> None:
-    """As long as the file asks for none."""
+    """This is the case where the file has none."""
     limiter = RateLimiter(lambda: 0.0)
     assert all(limiter.allows(None, HERE) for _ in range(100))

@@ -1,4 +1,4 @@
-"""The HTTP server over real sockets: routes, manners, and clients that mean no good."""
+"""The HTTP server over real sockets: routes, protocol, and hostile clients."""
 
 import gzip
 import http.client
@@ -30,7 +30,7 @@ Start = Callable[..., WebServer]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts servers on free ports of loopback and stops them in the end."""
+    """Starts servers on free ports of loopback, and stops them in the end."""
     with ExitStack() as stack:
 
         def start(
@@ -56,7 +56,7 @@ def start() -> Iterator[Start]:
 
 
 def port_of(server: WebServer) -> int:
-    """The port that the server was given."""
+    """The port assigned to the server."""
     return int(server.addresses[0].rpartition(":")[2])
 
 
@@ -76,7 +76,7 @@ def ask(
 
 
 def exchange(server: WebServer, request: bytes) -> bytes:
-    """All that the server says to some bytes before it closes."""
+    """All bytes of the server's response before it closes."""
     with connect(server) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -104,19 +104,19 @@ def exchange(server: WebServer, request: bytes) -> bytes:
 def test_every_route_answers(
     start: Start, path: str, content_type: str, report: Report | None
 ) -> None:
-    """With and without a report; HEAD tells the same length and says nothing more."""
+    """With and without a report; HEAD has the same length and no body."""
     server = start(report)
     response, body = ask(server, path)
     assert response.status == (503 if report is None and path == "/-/ready" else 200)
     assert response.getheader("Content-Type") == content_type
     head, nothing = ask(server, path, "HEAD")
     assert (head.status, nothing) == (response.status, b"")
-    if path != "/metrics":  # Its length changes with what the process has used.
+    if path != "/metrics":  # Its length changes with the process's memory.
         assert head.getheader("Content-Length") == str(len(body))
 
 
 def test_metrics_follow_headers_and_query(start: Start) -> None:
-    """Format, compression and name filter reach the exposition."""
+    """Format, compression and name filter apply to the exposition."""
     server = start(node_report())
     headers = {"Accept": "application/openmetrics-text", "Accept-Encoding": "gzip"}
     response, body = ask(server, "/metrics?name[]=rightsizer_device_up", headers=headers)
@@ -133,7 +133,7 @@ def test_metrics_follow_headers_and_query(start: Start) -> None:
 
 
 def test_large_answers_are_compressed_on_request(start: Start) -> None:
-    """The page travels small, and whole."""
+    """The page is small in transit, and complete."""
     server = start(node_report())
     plain = ask(server, "/")[1]
     response, body = ask(server, "/", headers={"Accept-Encoding": "gzip"})
@@ -142,7 +142,7 @@ def test_large_answers_are_compressed_on_request(start: Start) -> None:
 
 
 def test_json_carries_report_and_advice(start: Start) -> None:
-    """The API answers with what the report holds, and with nothing before the first."""
+    """The API returns the report, and null before the first."""
     server = start(node_report())
     assert len(json.loads(ask(server, "/api/v1/report")[1])["devices"]) == 9
     assert json.loads(ask(server, "/api/v1/advice")[1])["advice"][0]["rule"] == "held_idle"
@@ -150,7 +150,7 @@ def test_json_carries_report_and_advice(start: Start) -> None:
 
 
 def test_unknown_paths_and_methods_are_refused(start: Start) -> None:
-    """404 names the path, 405 the methods that would do."""
+    """404 names the path, 405 the allowed methods."""
     server = start(node_report())
     response, body = ask(server, "/nowhere")
     assert (response.status, body) == (404, b"there is nothing at /nowhere\n")
@@ -160,7 +160,7 @@ def test_unknown_paths_and_methods_are_refused(start: Start) -> None:
 
 
 def test_ready_says_why_not(start: Start) -> None:
-    """No sample, no devices, devices that are down, and old samples each have their words."""
+    """No sample, no devices, devices down, and old samples each have their message."""
     report = node_report()
     nobody = replace(report, devices=(), agent=replace(report.agent, trouble="no NVML library"))
     down = replace(report, devices=report.devices[5:6])
@@ -194,7 +194,7 @@ def test_answers_carry_security_headers_and_no_version(start: Start) -> None:
 
 
 def test_a_connection_serves_many_requests(start: Start) -> None:
-    """Keep-alive spares scrapers a handshake, also after a body that no one wanted."""
+    """Keep-alive saves handshakes, also after an unexpected body."""
     server = start(node_report())
     with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as connection:
         connection.request("POST", "/metrics", body=b"ignored")
@@ -207,7 +207,7 @@ def test_a_connection_serves_many_requests(start: Start) -> None:
 
 
 def test_silent_clients_never_keep_a_scraper_out(start: Start) -> None:
-    """Twenty silent connections and slow ones fill the house thrice; a scrape is answered."""
+    """Silent and slow connections exceed the limit threefold; a scrape is answered."""
     server = start(node_report(), connections_maximum=8, request_timeout_seconds=300.0)
     with ExitStack() as stack:
         for number in range(20):
@@ -219,7 +219,7 @@ def test_silent_clients_never_keep_a_scraper_out(start: Start) -> None:
 
 
 def test_clients_that_never_read_never_keep_a_scraper_out(start: Start) -> None:
-    """Readers that stop reading hold their own connection, and no one else's."""
+    """Clients that stop reading block their own connection only."""
     server = start(node_report(), connections_maximum=4, request_timeout_seconds=300.0)
     with ExitStack() as stack:
         for _ in range(12):
@@ -229,14 +229,14 @@ def test_clients_that_never_read_never_keep_a_scraper_out(start: Start) -> None:
 
 
 def test_a_silent_client_is_sent_away_in_time(start: Start) -> None:
-    """A connection that asks nothing is closed after the request timeout."""
+    """A connection without a request is closed after the request timeout."""
     server = start(node_report(), request_timeout_seconds=0.1)
     with connect(server) as connection:
         assert connection.recv(1) == b""
 
 
 def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
-    """When every thread works on an answer, the next client hears 503 at once."""
+    """When every thread is busy, the next client gets 503 at once."""
     entered, leave = threading.Semaphore(0), threading.Event()
 
     def latest() -> Report | None:
@@ -283,7 +283,7 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
     ],
 )
 def test_malformed_requests_are_refused(start: Start, request_bytes: bytes, status: bytes) -> None:
-    """Each with its own status, and the server lives on."""
+    """Each has its own status, and the server continues."""
     server = start(node_report())
     assert exchange(server, request_bytes).split(b" ")[1] == status
     assert ask(server, "/-/healthy")[0].status == 200
@@ -305,7 +305,7 @@ _FIELDS = st.tuples(_ODD, _NAMES, _ODD, st.sampled_from([b": ", b""]), _ODD, _OD
 
 
 def test_a_head_that_a_strict_parser_refuses_is_refused(start: Start) -> None:
-    """Held against h11, which reads heads by the letter of RFC 9112."""
+    """Compared with h11, which parses heads strictly by RFC 9112."""
     server = start(node_report(), request_timeout_seconds=5.0)
 
     @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -324,7 +324,7 @@ def test_a_head_that_a_strict_parser_refuses_is_refused(start: Start) -> None:
 
 
 def test_a_client_that_waits_for_100_is_let_go_on(start: Start) -> None:
-    """Before it sends its body; it would wait until it gave up."""
+    """The server sends it before the body; the client would wait until it gave up."""
     server = start(node_report())
     head = b"POST /metrics HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
     with connect(server) as connection:
@@ -335,7 +335,7 @@ def test_a_client_that_waits_for_100_is_let_go_on(start: Start) -> None:
 
 
 def test_no_bytes_break_the_server(start: Start) -> None:
-    """Whatever is sent, the answer is none or HTTP, and the next client is served."""
+    """For any bytes the answer is none or HTTP, and the next client is served."""
     server = start(node_report(), request_timeout_seconds=5.0)
 
     @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -351,7 +351,7 @@ def test_no_bytes_break_the_server(start: Start) -> None:
 
 
 def test_a_failing_answer_is_a_500_and_a_log_line(start: Start) -> None:
-    """The client learns that it failed, the log why, and the connection goes on."""
+    """The client gets the failure, the log the cause, and the connection continues."""
 
     def latest() -> Report | None:
         raise RuntimeError("history on fire")
@@ -365,7 +365,7 @@ def test_a_failing_answer_is_a_500_and_a_log_line(start: Start) -> None:
 
 
 def test_several_addresses_are_served_at_once(start: Start) -> None:
-    """IPv4 and IPv6, each with the real port it was given."""
+    """IPv4 and IPv6 each have the assigned port."""
     server = start(node_report(), "127.0.0.1:0", "[::1]:0")
     first, second = server.addresses
     assert first.startswith("127.0.0.1:")
@@ -381,7 +381,7 @@ def test_a_bare_port_means_every_interface(start: Start) -> None:
 
 
 def test_a_port_in_use_is_told_with_the_remedy(start: Start) -> None:
-    """The message names the address and what to do; nothing is left listening."""
+    """The message has address and remedy; nothing is left listening."""
     taken = start(node_report()).addresses[0]
     exposition = MetricsExposition(lambda: None)
     server = WebServer(["127.0.0.1:0", taken], latest=lambda: None, exposition=exposition)
@@ -401,13 +401,13 @@ def test_a_port_in_use_is_told_with_the_remedy(start: Start) -> None:
     ],
 )
 def test_other_addresses_that_cannot_be_bound(start: Start, address: str, words: str) -> None:
-    """Each failure names its own remedy."""
+    """Each failure has its own remedy."""
     with pytest.raises(RightsizerError, match=words):
         start(None, address)
 
 
 def test_stop_closes_connections_and_frees_the_port(start: Start) -> None:
-    """A stopped server lets go of idle clients, and its port can be had at once."""
+    """It closes idle connections, and the port can be used again at once."""
     server = start(node_report())
     address = server.addresses[0]
     with connect(server) as connection:

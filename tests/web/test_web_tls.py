@@ -1,4 +1,4 @@
-"""TLS over real sockets: who is let in, certificates that change, and clients that mean no good."""
+"""TLS over real sockets: admission, rotation of certificates, and hostile clients."""
 
 import socket
 import ssl
@@ -33,7 +33,7 @@ Open = Callable[..., WebServer]
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """Has signed a server's certificate."""
+    """Authority that has signed a server's certificate."""
     authority = Authority.made(tmp_path / "ca")
     authority.sign("server", "IP:127.0.0.1")
     return authority
@@ -41,7 +41,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def server(authority: Authority) -> Iterator[Open]:
-    """Starts servers whose file is beside their certificates."""
+    """Starts servers with a file beside their certificates."""
     with ExitStack() as stack:
 
         def start(text: str, **options: Any) -> WebServer:
@@ -64,7 +64,7 @@ def server(authority: Authority) -> Iterator[Open]:
 
 
 def trusting(authority: Authority, client: str = "") -> ssl.SSLContext:
-    """A client that trusts the authority, with a certificate of its own if it has one."""
+    """Client context that trusts the authority, with a certificate of its own if given."""
     context = ssl.create_default_context(cafile=authority.certificate)
     if client:
         context.load_cert_chain(
@@ -80,13 +80,13 @@ def dial(server: WebServer) -> socket.socket:
 
 
 def ask(server: WebServer, context: ssl.SSLContext) -> bytes:
-    """What a healthy client hears; nothing if it is sent away."""
+    """Response to a well-behaved client, or none if it is rejected."""
     with dial(server) as raw, context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
         return hear(connection, REQUEST)
 
 
 def hear(connection: socket.socket, sent: bytes = b"") -> bytes:
-    """What comes back; nothing where the connection has ended, whichever way."""
+    """Received bytes; none where the connection has ended, in any way."""
     try:
         connection.sendall(sent)
         return connection.recv(4096)
@@ -95,7 +95,7 @@ def hear(connection: socket.socket, sent: bytes = b"") -> bytes:
 
 
 def serial(server: WebServer, authority: Authority) -> object:
-    """Which certificate a new connection is shown."""
+    """Serial of the certificate shown to a new connection."""
     context = trusting(authority)
     with dial(server) as raw, context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
         certificate: Any = connection.getpeercert()
@@ -103,7 +103,7 @@ def serial(server: WebServer, authority: Authority) -> object:
 
 
 def test_a_scrape_over_tls(server: Open, authority: Authority) -> None:
-    """The newest version, HTTP/1.1 by name, and an answer."""
+    """It uses the newest version, HTTP/1.1 by ALPN, and gets an answer."""
     started = server(PLAIN)
     assert started.scheme == "https"
     context = trusting(authority)
@@ -117,7 +117,7 @@ def test_a_scrape_over_tls(server: Open, authority: Authority) -> None:
 
 
 def test_plain_http_on_the_tls_port_gets_a_message(server: Open) -> None:
-    """In words that he understands."""
+    """The message is plain HTTP."""
     with dial(server(PLAIN)) as connection:
         connection.sendall(REQUEST)
         assert b"this port speaks HTTPS" in connection.recv(4096)
@@ -140,7 +140,7 @@ def test_plain_http_on_the_tls_port_gets_a_message(server: Open) -> None:
 def test_only_allowed_names_are_let_in(
     server: Open, authority: Authority, names: tuple[str, ...], welcomed: int
 ) -> None:
-    """Each kind of alternative name, whole; the log says who was sent away."""
+    """Covers each kind of alternative name, compared whole; the log has rejected clients."""
     started = server(
         f"{MUTUAL}  client_allowed_sans: [scraper.example, 192.0.2.1, '2001:db8::1', "
         "'spiffe://cluster/prometheus', sre@example.org]\n"
@@ -156,7 +156,7 @@ def test_only_allowed_names_are_let_in(
 def test_strangers_certificates_are_refused(
     server: Open, authority: Authority, tmp_path: Path
 ) -> None:
-    """None, or one that another authority has signed."""
+    """The client has none, or one that another authority has signed."""
     started = server(MUTUAL)
     assert ask(started, trusting(authority)) == b""
     stranger = Authority.made(tmp_path / "stranger").sign("client", "DNS:scraper.example")
@@ -166,7 +166,7 @@ def test_strangers_certificates_are_refused(
 
 
 def test_a_certificate_may_be_left_out_where_it_may(server: Open, authority: Authority) -> None:
-    """`VerifyClientCertIfGiven` asks for none."""
+    """`VerifyClientCertIfGiven` requires none."""
     started = server(MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"))
     authority.sign("client", "DNS:a.example")
     assert ask(started, trusting(authority)).startswith(b"HTTP/1.1 200 ")
@@ -174,7 +174,7 @@ def test_a_certificate_may_be_left_out_where_it_may(server: Open, authority: Aut
 
 
 def test_a_rotated_certificate_is_shown_at_once(server: Open, authority: Authority) -> None:
-    """In place of the old one; while certificate and key do not fit, the old pair stays."""
+    """The old pair stays in use while certificate and key do not match."""
     started = server(PLAIN)
     first = serial(started, authority)
     key = authority.folder / "server.key"
@@ -211,7 +211,7 @@ def test_open_connections_outlive_a_rotation_and_no_change_of_terms(
 def test_half_a_handshake_keeps_nobody_waiting(
     server: Open, authority: Authority, first: bytes
 ) -> None:
-    """Sixty that stop anywhere in it; scrapes beside them are answered."""
+    """Sixty connections stop at any point of it; scrapes are answered."""
     started = server(PLAIN, connections_maximum=8, request_timeout_seconds=300.0)
     with ExitStack() as stack:
         for _ in range(60):
@@ -228,7 +228,7 @@ def test_a_silent_client_is_sent_away_in_time(server: Open) -> None:
 
 
 def test_rotation_under_load_fails_no_scrape(server: Open, authority: Authority) -> None:
-    """Certificates are renewed by rename, key first, while clients dial again each time."""
+    """Certificates are replaced by rename, key first, while clients reconnect each time."""
     started = server(PLAIN)
     stop = threading.Event()
     answers: list[bytes] = []
@@ -243,7 +243,7 @@ def test_rotation_under_load_fails_no_scrape(server: Open, authority: Authority)
     seen = {serial(started, authority)}
     for _ in range(5):
         authority.sign("server", "IP:127.0.0.1")
-        # The one who comes while the file is read is shown the old one.
+        # A connection during the reading of the file gets the old one.
         seen.add(
             eventually(
                 lambda: serial(started, authority) not in seen and serial(started, authority)
