@@ -1,4 +1,4 @@
-"""Which actions are due, and why the others are not; the bounds hold whatever happens."""
+"""Which actions are due, why others are not, and bounds that always hold."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,13 +25,13 @@ DAY = 86400.0
 
 
 def advice(state: AdviceState = AdviceState.ACTIVE, **facts: Any) -> Advice:
-    """Open advice on a workload that idles."""
+    """Open advice on an idle workload."""
     usual: dict[str, Any] = {"confidence": 0.95}
     return Advice(finding(**usual | facts), state, opened=NOW, updated=NOW)
 
 
 def terms(**facts: Any) -> ActionTerms:
-    """An action that waits for no one."""
+    """An action that needs no approval."""
     usual: dict[str, Any] = {
         "name": "release",
         "reasons": (Reason.IDLE_HELD,),
@@ -41,7 +41,7 @@ def terms(**facts: Any) -> ActionTerms:
 
 
 def past_action(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
-    """An action two days ago on another workload, which was well."""
+    """A successful action two days ago on another workload."""
     usual: dict[str, Any] = {
         "id": "an entry",
         "action": "release",
@@ -66,7 +66,7 @@ def judged(
     limits: ActionLimits | None = None,
     **conditions: Any,
 ) -> ActionProposal:
-    """What is made of one piece of advice."""
+    """The decision on one item."""
     about, one = about or advice(), one or terms()
     usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA}}
     (found,) = proposals(
@@ -80,18 +80,18 @@ def judged(
 
 
 def test_action_meeting_all_conditions_is_due() -> None:
-    """Sure enough, of little risk, and the first of its day."""
+    """Sufficient confidence, low risk, and the first of its day."""
     assert judged().verdict is ActionVerdict.DUE
 
 
 def test_advice_without_an_action_is_reported_so() -> None:
-    """Opting in is by reason."""
+    """Actions are enabled by reason."""
     (found,) = proposals([advice()], {}, (), ActionConditions(8, {LLAMA}), ActionLimits())
     assert (found.verdict, found.action) == (ActionVerdict.NOT_OPTED_IN, "")
 
 
 def test_without_a_mode_it_is_a_dry_run() -> None:
-    """Which tells that all else speaks for it."""
+    """It reports that all other conditions are met."""
     one = ActionTerms(name="release", reasons=(Reason.IDLE_HELD,))
     assert judged(None, one).verdict is ActionVerdict.DRY_RUN
 
@@ -141,13 +141,13 @@ def test_without_a_mode_it_is_a_dry_run() -> None:
 def test_each_bound_holds_by_itself_and_says_why(
     found: ActionProposal, verdict: ActionVerdict
 ) -> None:
-    """What is refused has its kind, and words."""
+    """A refusal has a kind and a text."""
     assert found.verdict is verdict
     assert found.why
 
 
 def test_at_most_one_is_due_at_a_time() -> None:
-    """What is done changes what may be done next."""
+    """The first action may change which others are due."""
     both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
     conditions = ActionConditions(8, {LLAMA, "slurm/other"})
     found = proposals(both, {each.id: [terms()] for each in both}, (), conditions, ActionLimits())
@@ -155,7 +155,7 @@ def test_at_most_one_is_due_at_a_time() -> None:
 
 
 def test_one_gpu_may_always_be_acted_on() -> None:
-    """A quarter of two GPUs is none, and one may."""
+    """A quarter of two GPUs rounds to none, but one is allowed."""
     assert judged(gpus=2).verdict is ActionVerdict.DUE
     assert judged(advice(devices=("GPU-0", "GPU-1")), gpus=2).verdict is ActionVerdict.SHARE_LIMIT
 
@@ -189,7 +189,7 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
 def test_a_claim_approves_what_was_proposed_when_it_was_made(
     state: AdviceState, conditions: Mapping[str, Any], verdict: ActionVerdict
 ) -> None:
-    """The one who claimed without knowing of an action meant to act by hand."""
+    """A claim made before an action was proposed announces manual work."""
     assert judged(advice(state), terms(mode=ActionMode.APPROVE), **conditions).verdict is verdict
 
 
@@ -205,7 +205,7 @@ def test_a_claim_approves_what_was_proposed_when_it_was_made(
 def test_failed_action_is_retried_only_on_a_later_claim(
     outcome: ActionOutcome, claimed: int, verdict: ActionVerdict
 ) -> None:
-    """By a claim that is later than what was done."""
+    """The claim must be newer than the failed attempt."""
     before = past_action(advice=KEY[1], workload=LLAMA, outcome=outcome, result=None, at=NOW + 2)
     conditions: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
     about = advice(AdviceState.CLAIMED)
@@ -225,7 +225,7 @@ def test_failed_action_is_retried_only_on_a_later_claim(
 def test_an_action_that_fails_too_often_is_suspended(
     results: list[bool | None], *, suspended: bool
 ) -> None:
-    """By its results that are known, of the time that counts; what is older counts no more."""
+    """Only known results within the period count."""
     states = {True: AdviceState.SUCCEEDED, False: AdviceState.FAILED, None: AdviceState.EXPIRED}
     past_actions = [past_action(result=states[each]) for each in results]
     assert is_suspended("release", past_actions, ActionLimits()) is suspended
@@ -235,7 +235,7 @@ def test_an_action_that_fails_too_often_is_suspended(
 
 
 def test_advice_without_a_workload_is_bounded_by_its_gpu() -> None:
-    """A GPU that no one holds rests as a workload does."""
+    """A GPU without a holder is limited like a workload."""
     nobody = advice(workload=None)
     before = past_action(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
     assert judged(nobody, None, before).verdict is ActionVerdict.COOL_DOWN

@@ -1,4 +1,4 @@
-"""The API's single pieces of advice: explained to anyone, changed on the node alone."""
+"""The API of single items: explained to any client, changed on the node alone."""
 
 import json
 from http import HTTPStatus
@@ -44,7 +44,7 @@ class AdviceApiFixture:
     def ask(
         self, path: str, body: bytes | None = None, peer: SocketPeer | None = PEER
     ) -> tuple[HTTPStatus, str]:
-        """The status and the text of an answer; a POST where there is a body."""
+        """The status and text of the response; a request with a body is a POST."""
         method = "GET" if body is None else "POST"
         answer: WebResponse = self._site.answer(
             WebRequest(method, path, body=body or b"", peer=peer)
@@ -53,7 +53,7 @@ class AdviceApiFixture:
 
 
 def test_anybody_may_have_advice_explained() -> None:
-    """The whole object, the reasoning and the lifecycle."""
+    """With the whole object, the reasoning and the lifecycle."""
     status, text = AdviceApiFixture().ask("/api/v1/advice/a1b2c3", peer=None)
     document = json.loads(text)
 
@@ -71,7 +71,7 @@ def test_anybody_may_have_advice_explained() -> None:
     ],
 )
 def test_local_user_may_decide_on_advice(verb: str, state: AdviceState) -> None:
-    """What is said is handed on as it is, and logged with who said it."""
+    """The decision is passed on unchanged, and logged with its user."""
     fixture = AdviceApiFixture()
     body = json.dumps({"actor": "ana", "why": "moving\nit", "for": "7d"}).encode()
     with capture_logs() as logs:
@@ -94,7 +94,7 @@ def test_anonymous_local_request_is_named_by_the_kernel() -> None:
 
 @pytest.mark.parametrize(("verb", "is_claim"), [("claim", True), ("snooze", False)])
 def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_claim: bool) -> None:
-    """Beside the name in the request; the one who acts on claims goes by the former."""
+    """Beside the name in the request; actions on claims use the kernel's."""
     fixture = AdviceApiFixture()
     with capture_logs():
         fixture.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')
@@ -127,7 +127,7 @@ def test_over_tcp_nothing_is_changed() -> None:
 def test_impossible_decision_is_refused_with_the_reason(
     path: str, status: HTTPStatus, said: str
 ) -> None:
-    """Ids that look like it, who closed it, or that there is no such path."""
+    """Similar ids, who closed it, or that there is no such path."""
     fixture = AdviceApiFixture()
     found, text = fixture.ask(f"/api/v1/advice/{path}", b"{}")
 
@@ -150,7 +150,7 @@ def test_impossible_decision_is_refused_with_the_reason(
     ],
 )
 def test_a_body_that_is_wrong_is_refused(body: bytes, said: str) -> None:
-    """By the name of the field, before anything is done."""
+    """With the name of the field, before any change."""
     fixture = AdviceApiFixture()
     status, text = fixture.ask("/api/v1/advice/a1b2c3/claim", body)
 
@@ -161,7 +161,7 @@ def test_a_body_that_is_wrong_is_refused(body: bytes, said: str) -> None:
 
 @given(name=st.text(max_size=30), body=st.binary(max_size=60) | st.text(max_size=60))
 def test_no_request_breaks_it(name: str, body: bytes | str) -> None:
-    """Whatever comes, the answer is an ordinary one."""
+    """Any request gets an ordinary response."""
     raw: Any = body if isinstance(body, bytes) else json.dumps({"why": body}).encode()
     path = "".join(char if char.isalnum() else f"%{ord(char) % 256:02x}" for char in name)
     with capture_logs():

@@ -1,4 +1,4 @@
-"""docs/advice.md: its examples load, its commands exist, and no state or factor goes untold."""
+"""docs/advice.md: examples load, commands exist, states and factors are complete."""
 
 import json
 import re
@@ -23,12 +23,12 @@ YAML: Final = [text for language, text in BLOCKS if language == "yaml"]
 
 @pytest.mark.parametrize("text", YAML, ids=lambda text: text.split(":")[0])
 def test_every_example_is_a_configuration(text: str) -> None:
-    """It loads as it stands, and changes something."""
+    """It loads unchanged, and changes something."""
     assert load(Settings, text, "docs/advice.md") != Settings()
 
 
 def test_the_policies_say_what_the_page_says_of_them() -> None:
-    """The first that fits decides; what is ignored is so for a reason and until a day."""
+    """The first match decides; an exclusion is for a reason and until a day."""
     (text,) = (text for text in YAML if "policies:" in text)
     settings = load(Settings, text, "docs/advice.md")
     chat, nightly, *others = settings.policies_here
@@ -40,7 +40,7 @@ def test_the_policies_say_what_the_page_says_of_them() -> None:
 
 
 def test_every_command_is_one_of_ours() -> None:
-    """What stands in a block of the shell can be typed."""
+    """The lines of a shell block can be typed."""
     shell = "\n".join(text for language, text in BLOCKS if language == "sh")
     known = {command.name for command in all_commands()}
 
@@ -50,21 +50,21 @@ def test_every_command_is_one_of_ours() -> None:
 
 def test_every_metric_is_exported() -> None:
     """Names of metrics are whole names."""
-    # Without what a wildcard ends, as in `rightsizer_webhook*`.
+    # Without the part before a wildcard, as in `rightsizer_webhook*`.
     named = set(re.findall(r"\brightsizer_\w+\b(?!\*)", PAGE))
 
     assert named - METRICS.keys() == set()
 
 
 def test_the_shortened_bodies_are_json() -> None:
-    """A receiver can be tried with them."""
+    """A receiver can be tested with them."""
     change, alert = (json.loads(text) for language, text in BLOCKS if language == "json")
 
     assert change["advice"]["id"] == alert["labels"]["advice"]
 
 
 def test_no_word_goes_untold() -> None:
-    """States, severities, changes that are told by a point, formats: all are on the page."""
+    """States, severities, changes announced as a point, formats: all are on the page."""
     regions = {AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
     points = set(AdviceEventKind) - regions
     words = {*AdviceState, *Severity, *points, *WebhookFormat}

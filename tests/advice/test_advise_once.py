@@ -1,4 +1,4 @@
-"""One run of the recommender over a history without an agent: kept, told, refused beside one."""
+"""One run of the recommender over a history without an agent."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -36,7 +36,7 @@ def history(tmp_path: Path) -> Path:
 
 
 def test_advise_command_stores_the_advice_it_shows(history: Path) -> None:
-    """The ledger afterwards holds the same advice; a second run over the same past changes none."""
+    """The ledger then holds the same advice; a second run over the same past changes nothing."""
     _, shown = run_offline(history, Settings())
     _, kept = run_offline(history, Settings(), save=True)
     assert [each.id for each in kept] == [each.id for each in shown] != []
@@ -46,7 +46,7 @@ def test_advise_command_stores_the_advice_it_shows(history: Path) -> None:
 
 
 def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
-    """Whatever the agent saved before its history went on."""
+    """For any agent data saved before the history went on."""
     findings, (shown,) = run_offline(history, Settings())
     (found,) = (each for each in findings if each.id == shown.id)
     old = {each.name: getattr(found, each.name) for each in fields(found)}
@@ -58,7 +58,7 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
 
 
 def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
-    """What is opened is annotated at the end of the run, and not again by the next."""
+    """Opened advice is annotated at the end of the run, and not again by the next."""
     token, config = tmp_path / "token", tmp_path / "rightsizer.yaml"
     token.write_text(TOKEN)
     with grafana_server() as server:
@@ -71,7 +71,7 @@ def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
 
 
 def test_it_refuses_beside_an_agent(history: Path) -> None:
-    """The one who writes the history holds its lock; looking on is still allowed."""
+    """The writer of the history holds its lock; reading is still allowed."""
     agent = Storage(str(history))
     try:
         with pytest.raises(HistoryError, match="history"):
@@ -82,7 +82,7 @@ def test_it_refuses_beside_an_agent(history: Path) -> None:
 
 
 def test_there_must_be_a_history(tmp_path: Path) -> None:
-    """None is made where there was none, and an empty one is no ground for advice."""
+    """A missing history is not created, and an empty one gives no advice."""
     absent = tmp_path / "none.db"
     with pytest.raises(HistoryError, match="does not exist; name one"):
         run_offline(absent, Settings(), save=True)

@@ -1,4 +1,4 @@
-"""What must hold of every rule, whatever it is given."""
+"""Invariants of every rule for any input."""
 
 import json
 from dataclasses import replace
@@ -36,14 +36,14 @@ FEW: Final = settings(max_examples=15)
 
 
 def text_of(found: Finding) -> str:
-    """All that is said, byte for byte."""
+    """The complete output, byte for byte."""
     return json.dumps(encode_finding(found), sort_keys=True, allow_nan=False)
 
 
 @given(cases())
 @FEW
 def test_every_rule_has_a_verdict_on_anything(judged: Case) -> None:
-    """Finite numbers, a summary, and savings only where they are sure and their price is known."""
+    """Numbers are finite, summaries present, savings only if certain and priced."""
     for rule in ALL:
         found = rule.judge(judged)
         assert text_of(found)
@@ -61,7 +61,7 @@ def test_every_rule_has_a_verdict_on_anything(judged: Case) -> None:
 @given(cases())
 @FEW
 def test_every_manifest_is_whole_or_says_where_it_goes(judged: Case) -> None:
-    """As it is printed it is applied, or put where its first line says."""
+    """It can be applied as printed, or its first line says where it goes."""
     for rule in ALL:
         assert homeless(rule.judge(judged).instructions) == [], rule.name
 
@@ -69,7 +69,7 @@ def test_every_manifest_is_whole_or_says_where_it_goes(judged: Case) -> None:
 @given(cases())
 @FEW
 def test_the_order_of_what_is_known_does_not_matter(judged: Case) -> None:
-    """The same input gives the same ids and words, byte for byte."""
+    """The same input gives the same ids and text, byte for byte."""
     other = reordered(judged)
     for rule in ALL:
         first = text_of(rule.judge(judged))
@@ -80,7 +80,7 @@ def test_the_order_of_what_is_known_does_not_matter(judged: Case) -> None:
 @given(cases())
 @FEW
 def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
-    """The same is said of the same GPUs."""
+    """The same GPUs get the same findings."""
     other = turned(judged)
     for rule in ALL:
         one, two = rule.judge(judged), rule.judge(other)
@@ -98,7 +98,7 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
 @given(cases(), st.floats(0.1, 500.0))
 @FEW
 def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
-    """What no one saw proves nothing, and makes nothing surer."""
+    """Unobserved time proves nothing, and raises no confidence."""
     hazy = hazier(judged, hours)
     for rule in ALL:
         clear, unclear = rule.judge(judged), rule.judge(hazy)
@@ -110,13 +110,13 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
 @given(loads(), st.floats(1.0, 4.0))
 @FEW
 def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) -> None:
-    """Whatever is enough for more is enough for less, and is offered there as well."""
+    """An option sufficient for more load is offered for less load as well."""
     less, more = load.case(3.0), load.times(factor).case(3.0)
     of_less = {rule.name: rule.judge(less) for rule in SIZING}
     for rule in SIZING:
         few, many = of_less[rule.name], rule.judge(more)
         if many.kind is FindingKind.OVERPROVISIONED and many.options:
-            # Where all of the GPU is too large, the rule of memory leaves the word to the other.
+            # If the whole GPU is too large, the memory rule leaves the finding to the other rule.
             whole = of_less["overprovisioned"]
             says_more = rule.name == "memory_overprovisioned" and whole.is_actionable
             is_said = few.is_actionable or few.abstained or says_more
@@ -126,18 +126,18 @@ def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) ->
 
 
 def proposals(found: Finding) -> set[str]:
-    """Boards and slices by name, numbers as such."""
+    """Boards and slices by name, numbers as they are."""
     return {each.target for each in found.options}
 
 
 def larger(more: Finding, less: Finding) -> set[str]:
-    """Numbers under more load that are no smaller than those under less."""
+    """Values under more load that are not below those under less."""
     least = min((int(each) for each in proposals(less) if each.isdecimal()), default=0)
     return {each for each in proposals(more) if each.isdecimal() and int(each) >= least}
 
 
 def test_only_of_services_the_shape_of_a_month_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer to read than all else of a case, and says nothing of other classes."""
+    """It takes longer to read than the rest of a case, and is not used for other classes."""
     asked: list[str] = []
 
     def note(case: Case, *_: object) -> None:

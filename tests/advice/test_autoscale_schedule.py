@@ -1,4 +1,4 @@
-"""Replicas by the hour, and what they would have meant."""
+"""Schedules of replicas by the hour, and their simulated effect."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ CHAT = Workload("kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", Workload
 
 
 def load(needed: list[int], size: int) -> ReplicaLoad:
-    """What was needed five minutes by five minutes, up to a midnight."""
+    """The need in five-minute blocks, up to midnight."""
     starts = tuple(NOW - (len(needed) - at) * BLOCK_SPAN for at in range(len(needed)))
     return ReplicaLoad(starts, (size,) * len(needed), tuple(needed), size, 1)
 
@@ -33,7 +33,7 @@ def day(quiet: int, most: int) -> list[int]:
 
 
 def test_margin_and_spare_grow_with_the_group() -> None:
-    """A replica alone has none; of a hundred there are five."""
+    """A single replica has no margin; a group of a hundred has five."""
     assert [replicas_for(needed, 1, SETTINGS) for needed in (0, 1)] == [0, 1]
     assert replicas_for(0, 8, SETTINGS) == 1
     assert replicas_for(4, 8, SETTINGS) == 7
@@ -42,14 +42,14 @@ def test_margin_and_spare_grow_with_the_group() -> None:
 
 
 def test_follower_is_short_where_the_load_rises() -> None:
-    """It looks back for half an hour and takes five minutes to start."""
+    """It looks back half an hour and needs five minutes to start."""
     outcome = followed(load(day(0, 8) * 2, 8), SETTINGS)
     assert outcome.short_seconds == 2 * 300.0
     assert 0.5 < outcome.saved_ratio < 0.6
 
 
 def test_schedule_is_judged_by_days_that_it_was_not_made_of() -> None:
-    """A day that is unlike the others is short; alike they never are."""
+    """An unusual day is short; identical days never are."""
     alike = schedule(load(day(0, 8) * 3, 8), SETTINGS)
     assert (alike.outcome.short_seconds, alike.periods) == (0.0, 3)
     assert alike.replicas[3] == 1
@@ -60,7 +60,7 @@ def test_schedule_is_judged_by_days_that_it_was_not_made_of() -> None:
 
 
 def test_hours_that_were_never_seen_keep_every_replica() -> None:
-    """No one knows what they need."""
+    """Their need is unknown."""
     found = schedule(load([0] * 24, 8), SETTINGS)
     assert found.replicas[10] == 8
     assert found.replicas[23] == 1

@@ -1,4 +1,4 @@
-"""How sure a share is: against values that are known exactly."""
+"""Bayesian bounds of a share, against values known exactly."""
 
 from fractions import Fraction
 from math import comb
@@ -14,7 +14,7 @@ BLOCKS = st.floats(0.0, 5000.0)
 
 
 def binomial_tail(trials: int, at_least: int, chance: Fraction) -> float:
-    """The probability of at least so many successes, exactly."""
+    """The exact probability of at least the given number of successes."""
     fewer = (comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(at_least))
     return float(1 - sum(fewer))
 
@@ -67,8 +67,8 @@ def test_probability_of_known_distributions(
 def test_share_and_its_opposite_are_symmetric(
     share: float, blocks: float, threshold: float
 ) -> None:
-    """How likely it is above is how likely the rest is below."""
-    # A threshold that is lost when it is taken from 1 has no opposite.
+    """The probability above equals that of the complement below."""
+    # A threshold that is lost when it is subtracted from 1 has no complement.
     assume(1.0 - (1.0 - threshold) == threshold)
     above = probability_above(share, blocks, threshold)
     assert 0.0 <= above <= 1.0
@@ -81,7 +81,7 @@ def test_share_and_its_opposite_are_symmetric(
 def test_larger_share_is_more_likely_above(
     blocks: float, one: float, other: float, threshold: float
 ) -> None:
-    """Monotone in the share, and in the threshold the other way."""
+    """Monotone in the share, and inversely in the threshold."""
     low, high = min(one, other), max(one, other)
     assert probability_above(low, blocks, threshold) <= (
         probability_above(high, blocks, threshold) + 1e-9
@@ -93,7 +93,7 @@ def test_larger_share_is_more_likely_above(
 
 @given(SHARES, BLOCKS, SHARES, SHARES)
 def test_bound_grows_with_its_level(share: float, blocks: float, one: float, other: float) -> None:
-    """To be surer, one must allow for more."""
+    """A higher level has a higher bound."""
     assert upper_bound(share, blocks, min(one, other)) <= upper_bound(
         share, blocks, max(one, other)
     )
@@ -101,12 +101,12 @@ def test_bound_grows_with_its_level(share: float, blocks: float, one: float, oth
 
 @given(st.floats(0.2, 1.0), st.floats(20.0, 2500.0))
 def test_more_blocks_bring_certainty(share: float, blocks: float) -> None:
-    """The same share, seen for twice as long, is believed more firmly to pass half of itself."""
+    """The same share over twice as many blocks exceeds half of itself more certainly."""
     assert probability_above(share, 2 * blocks, share / 2) >= (
         probability_above(share, blocks, share / 2) - 1e-9
     )
 
 
 def test_half_an_hour_without_exception_is_believed() -> None:
-    """Six idle blocks of six make 90% idleness likely, or no batch job would ever be told."""
+    """Six idle blocks of six make 90% idleness likely; else no batch job would be reported."""
     assert 0.7 < probability_above(1.0, 6.0, 0.9) < 0.8

@@ -1,4 +1,4 @@
-"""When a profile is taken, and every reason why none is."""
+"""When a profile is captured, and each reason for not capturing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ RESTING: Final[Mapping[State, float]] = {State.IDLE_HELD: 1.0}
 
 
 def host_bound(**facts: Any) -> Judgement:
-    """A complaint that a profile would settle."""
+    """A finding that a profile would settle."""
     usual: dict[str, Any] = {
         "rule": "host_bound",
         "kind": FindingKind.INEFFICIENT,
@@ -41,7 +41,7 @@ def host_bound(**facts: Any) -> Judgement:
 
 
 def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> WorkloadCourse:
-    """What a workload did, minute by minute, from its first look on."""
+    """A workload's activity, minute by minute, from its first observation."""
     found = advanced(None, WorkloadSample(0, {}, 1, frozenset(pids)), 300.0)
     totals: dict[State, float] = {}
     for number, shares in enumerate(minutes, 1):
@@ -61,14 +61,14 @@ def candidates(
     taken: Sequence[tuple[CaptureRecord, float]] = (),
     **more: Any,
 ) -> tuple[CaptureCandidate, ...]:
-    """What there is to capture."""
+    """The candidates for a capture."""
     settings = more.pop("settings", CaptureTimingSettings())
     known = {KEY: STEADY} if courses is None else courses
     return capture_candidates(judgements, known, taken, settings, now=NOW, **more)
 
 
 def why_not(*arguments: Any, **more: Any) -> str | None:
-    """Why the only finding gets no capture."""
+    """The reason why the only finding is not captured."""
     (found,) = candidates(*arguments, **more)
     return found.why_not
 
@@ -80,7 +80,7 @@ def test_a_finding_on_a_workload_in_its_stride_is_profiled() -> None:
 
 
 def test_findings_that_no_profile_settles_are_passed_over() -> None:
-    """An idle GPU has nothing to show, and what a profile says needs no other."""
+    """An idle GPU has nothing to profile, and a profile's own finding needs no second one."""
     profiled = host_bound(rule="profile_host_bound")
     satisfied = host_bound(kind=FindingKind.OPTIMIZED)
     assert candidates([judgement(), profiled, satisfied]) == ()
@@ -95,7 +95,7 @@ def test_findings_that_no_profile_settles_are_passed_over() -> None:
     ],
 )
 def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
-    """Sure enough, not too sure where someone wants that, and true now."""
+    """It must be sure enough, below an optional upper confidence, and still true."""
     settings = CaptureTimingSettings(maximum_confidence_ratio=0.95)
     reason = why_not([host_bound(**facts)], settings=settings)
     assert reason is not None
@@ -103,7 +103,7 @@ def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
 
 
 def test_nobody_is_disturbed_against_somebodys_word() -> None:
-    """Neither advice that was dismissed, nor what a policy ignores, nor what is contradicted."""
+    """Dismissed advice, excluded workloads and contradicted findings get no capture."""
     finding = host_bound()
     ignored = finding.under((Exclusion((Reason.HOST_BOUND,), why="known"),), NOW)
     other = finding.under((Exclusion((Reason.IDLE_HELD,), why="known"),), NOW)
@@ -114,7 +114,7 @@ def test_nobody_is_disturbed_against_somebodys_word() -> None:
 
 
 def test_a_profile_that_still_counts_is_enough() -> None:
-    """Of the same workload and for the same reason; one of another says nothing."""
+    """Of the same workload and the same reason; one of another workload does not count."""
     of_profile = host_bound(rule="profile_host_bound", id="b")
     others = [
         host_bound(rule="profile_launch_bound", id="c", reasons=(Reason.LAUNCH_BOUND,)),
@@ -136,7 +136,7 @@ def test_a_profile_that_still_counts_is_enough() -> None:
     ],
 )
 def test_a_workload_must_be_in_its_stride(minutes: Any, why: str) -> None:
-    """Past its start, at work, and in no checkpoint."""
+    """Past its start-up, active, and in no checkpoint."""
     reason = why_not(courses={KEY: course(*minutes)})
     assert reason is not None
     assert reason.startswith(why)
@@ -148,7 +148,7 @@ def test_a_workload_that_is_not_there_is_not_profiled() -> None:
 
 
 def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
-    """Age alone says nothing of its stride."""
+    """Age alone does not prove steady operation."""
     first = WorkloadSample(0, {}, 1, frozenset({7}))
     later = WorkloadSample(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
     known = advanced(advanced(None, first, 300.0), later, 300.0)
@@ -156,7 +156,7 @@ def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
 
 
 def test_programs_that_start_again_begin_anew() -> None:
-    """A workload's name lives on when its pods do not; one that stays keeps its age."""
+    """A workload's name outlives its pods; a process that stays keeps its age."""
     totals = {State.HOST_BOUND: 1300.0}
     restarted = advanced(
         STEADY, WorkloadSample(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0
@@ -200,19 +200,19 @@ def past_capture(
 def test_a_workload_rests_after_a_capture(
     taken: tuple[CaptureRecord, float], why: str | None
 ) -> None:
-    """A day where a profile came of it, an hour where none did."""
+    """For a day after a profile, for an hour after a failure."""
     assert why_not(taken=[taken]) == why
 
 
 def test_a_node_has_so_many_captures_a_day() -> None:
-    """Of whichever workloads."""
+    """Whatever the workloads."""
     taken = [past_capture(f"slurm/{n}", 3600.0 * n, has_profile=True) for n in range(24)]
     assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
     assert why_not(taken=taken[:3]) is None
 
 
 def test_the_most_severe_comes_first() -> None:
-    """Of those alike, the most certain."""
+    """Among equals, the most confident one."""
     low = host_bound(id="low", confidence=0.99)
     sure = host_bound(id="sure", severity=Severity.HIGH, confidence=0.9)
     unsure = host_bound(id="unsure", severity=Severity.HIGH, confidence=0.6)
@@ -236,7 +236,7 @@ SHARES: Final = st.sampled_from([STARVED, SAVING, RESTING, {State.PRODUCTIVE: 1.
 def test_only_recent_looks_are_kept_and_their_figures_are_ratios(
     minutes: list[Mapping[State, float]],
 ) -> None:
-    """However long a workload lives, and whatever it does."""
+    """For any lifetime and activity of a workload."""
     found = course(*minutes)
     assert len(found.points) <= 7
     assert 0.0 <= found.active_ratio <= 1.0
@@ -249,7 +249,7 @@ def test_only_recent_looks_are_kept_and_their_figures_are_ratios(
 def test_workload_just_profiled_is_not_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
-    """Whatever the workload does meanwhile."""
+    """For any activity of the workload meanwhile."""
     reason = why_not(
         courses={KEY: course(*minutes)}, taken=[past_capture(KEY, ago, has_profile=True)]
     )

@@ -1,4 +1,4 @@
-"""The rule of services whose users wait for compute."""
+"""The rule for services with requests waiting for compute."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ SERVER = replace(
 
 
 def saturated(hours: float, pressed: float | None = None) -> Window:
-    """Six hours, some of them at the limit, some of those with users who wait."""
+    """Six hours, some of them at the limit, part of those with waiting requests."""
     return window(
         {State.COMPUTE_BOUND: 6},
         saturated={Resource.COMPUTE: round(hours * HOUR)},
@@ -30,7 +30,7 @@ def saturated(hours: float, pressed: float | None = None) -> Window:
 
 
 def test_users_who_wait_make_a_service_underprovisioned() -> None:
-    """Another replica, by the requests that wait."""
+    """Another replica is recommended by the number of waiting requests."""
     found = RULE.judge(case([saturated(4.0, 1.5)], SERVER))
     assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.COMPUTE_SATURATED,)
@@ -61,7 +61,7 @@ def test_users_who_wait_make_a_service_underprovisioned() -> None:
 
 
 def test_a_service_without_replicas_needs_another_gpu() -> None:
-    """No one scales a service of the host."""
+    """A service of the host cannot be scaled."""
     server = replace(SERVER, kind=WorkloadKind.SYSTEMD)
     found = RULE.judge(case([saturated(4.0, 1.5)], server))
     assert found.action is Action.CHANGE_GPU_TYPE
@@ -77,14 +77,14 @@ def test_a_twentieth_of_the_time_makes_a_finding(
 
 
 def test_a_saturated_job_is_well_used() -> None:
-    """No one waits for it but its owner, who would wait longer on less."""
+    """Only its owner waits for it, and would wait longer on a smaller GPU."""
     found = RULE.judge(case([saturated(6.0, 3.0)], workload()))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: SMs at their limit 100% of the time: well used."
 
 
 def test_a_saturated_service_that_nobody_asks_is_no_verdict() -> None:
-    """Only its engine knows whether users wait."""
+    """Only its engine knows whether requests wait."""
     judged = case([saturated(6.0)], SERVER)
     assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     asked = Node(readings={"GPU-0": reading(gpu(), 1.0, {Signal.REQUESTS_WAITING: 0.0})})
@@ -92,13 +92,13 @@ def test_a_saturated_service_that_nobody_asks_is_no_verdict() -> None:
 
 
 def test_a_service_with_room_is_well() -> None:
-    """Seldom at its limit."""
+    """It is seldom at its limit."""
     found = RULE.judge(case([saturated(1.0)], SERVER))
     assert found.kind is FindingKind.OPTIMIZED
 
 
 def test_utilization_alone_says_nothing() -> None:
-    """A kernel may be resident on one SM."""
+    """A kernel may be resident on a single SM."""
     basic = replace(saturated(0.0), tiers={Tier.BASIC: 1})
     found = RULE.judge(case([basic], SERVER))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

@@ -1,4 +1,4 @@
-"""What is said of one workload does not contradict itself."""
+"""Findings of one workload do not contradict each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from rightsizer.model.finding import Action, FindingKind, Reason
 
 
 def said(rule: str, kind: FindingKind, reason: Reason, action: Action, **facts: Any) -> Judgement:
-    """A complaint that may become advice."""
+    """A finding that may become advice."""
     return judgement(id=rule, rule=rule, kind=kind, reasons=(reason,), action=action, **facts)
 
 
@@ -55,7 +55,7 @@ ALL = (IDLE, STALL, HOST, OVER, COUNT, AUTOSCALE, UNDER)
 
 
 def opening(judgements: Sequence[Judgement]) -> set[str]:
-    """The rules whose findings may still become advice."""
+    """The rules with findings that may still become advice."""
     return {each.finding.rule for each in without_conflicts(judgements) if each.may_open}
 
 
@@ -66,7 +66,7 @@ def opening(judgements: Sequence[Judgement]) -> set[str]:
         ((IDLE, HOST, OVER), {"idle"}),
         ((IDLE, UNDER), {"idle", "near_out_of_memory"}),
         ((IDLE, STALL), {"hidden_stall"}),
-        # Idleness that is none holds back nothing.
+        # Idleness without a finding suppresses nothing.
         ((IDLE, STALL, HOST), {"hidden_stall", "host_bound"}),
         ((AUTOSCALE, COUNT, OVER), {"diurnal_autoscale", "overprovisioned"}),
         ((OVER, HOST), {"overprovisioned", "host_bound"}),
@@ -76,12 +76,12 @@ def opening(judgements: Sequence[Judgement]) -> set[str]:
 def test_one_finding_holds_back_another(
     judgements: Sequence[Judgement], expected: set[str]
 ) -> None:
-    """A stall comes before idleness, idleness before size, 'under' before 'over'."""
+    """A stall precedes idleness, idleness precedes size, 'under' precedes 'over'."""
     assert opening(judgements) == expected
 
 
 def test_conflicting_finding_names_what_suppresses_it_and_closes() -> None:
-    """A person sees why nothing is said, and advice from before goes."""
+    """The suppression is explained, and earlier advice closes."""
     (over, _) = without_conflicts((OVER, UNDER))
 
     assert over.finding.evidence["held_back"] == "near_out_of_memory (GpuMemoryUnderprovisioned)"
@@ -90,7 +90,7 @@ def test_conflicting_finding_names_what_suppresses_it_and_closes() -> None:
 
 
 def test_finding_that_is_over_suppresses_nothing() -> None:
-    """A complaint of the long span that the last minutes do not support is history."""
+    """A finding of the long span without support in the last minutes is history."""
     gone = judgement(
         id="u",
         rule="near_out_of_memory",
@@ -102,7 +102,7 @@ def test_finding_that_is_over_suppresses_nothing() -> None:
 
 
 def test_workloads_do_not_speak_for_each_other() -> None:
-    """Another's shortage is no reason to keep what is too large."""
+    """Another's shortage is no reason to keep a GPU that is too large."""
     other = said(
         "near_out_of_memory",
         FindingKind.UNDERPROVISIONED,
@@ -114,7 +114,7 @@ def test_workloads_do_not_speak_for_each_other() -> None:
 
 
 def test_only_one_of_several_sizes_can_be_chosen() -> None:
-    """They share a group, which other workloads and other kinds of action do not."""
+    """They share a group; other workloads and other kinds of action do not."""
     other = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE, key="slurm/other")
     groups = [
         each.finding.exclusive_group for each in without_conflicts((OVER, COUNT, HOST, other))
@@ -134,7 +134,7 @@ def test_only_one_of_several_sizes_can_be_chosen() -> None:
 def test_the_order_of_the_rules_does_not_matter(
     pair: tuple[list[Judgement], list[Judgement]],
 ) -> None:
-    """Each finding ends the same, in its own place; 'over' never stands beside 'under'."""
+    """Each finding has the same outcome and place; 'over' never appears beside 'under'."""
     one, other = pair
     settled = without_conflicts(one)
     assert sorted(settled, key=_rule) == sorted(without_conflicts(other), key=_rule)
@@ -156,7 +156,7 @@ def _rule(judged: Judgement) -> str:
     ],
 )
 def test_a_shortage_of_compute_is_told_once(reasons: tuple[Reason, ...], rules: set[str]) -> None:
-    """Two rules see it; where something else is short as well, both have something to say."""
+    """Two rules detect it; if another resource is short as well, both report."""
     under = FindingKind.UNDERPROVISIONED
     saturated = said("compute_saturated", under, Reason.COMPUTE_SATURATED, Action.AUTOSCALE)
     short = said("underprovisioned", under, Reason.GPU_UNDERPROVISIONED, Action.AUTOSCALE)

@@ -1,4 +1,4 @@
-"""The rule of services whose load is diurnal."""
+"""The rule for services with diurnal load."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ SERVICE = Workload(
 
 
 def replica(number: int, hours: tuple[int, int] = (8, 20)) -> Course:
-    """One of a group: busy by day at moments of its own."""
+    """A replica of a group: busy by day at moments of its own."""
 
     def course(block: int) -> dict[object, float]:
         hour = block % BLOCKS_A_DAY // 12
@@ -32,7 +32,7 @@ def replica(number: int, hours: tuple[int, int] = (8, 20)) -> Course:
 
 
 def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
-    """One replica: none at night, one by day, and the manifest that does it."""
+    """A single replica: none at night, one by day, with the manifest for it."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE))
     assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
@@ -49,7 +49,7 @@ def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
 
 
 def test_manifest_has_the_hours_and_the_names() -> None:
-    """It can be applied as it is."""
+    """It can be applied without changes."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE))
     (manifest,) = found.instructions
     assert manifest.language == "yaml"
@@ -78,14 +78,14 @@ def test_manifest_has_the_hours_and_the_names() -> None:
 
 
 def test_other_owners_get_a_table() -> None:
-    """No one scales a container by a manifest of KEDA's."""
+    """No one scales a container with a KEDA manifest."""
     holder = replace(SERVICE, kind=WorkloadKind.CONTAINER)
     (table,) = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, holder)).instructions
     assert table.text == ("Replicas on this node:\n21:00-08:00 UTC: 0\n08:00-21:00 UTC: 1")
 
 
 def test_group_of_replicas_follows_its_load() -> None:
-    """Each GPU is a replica; fewer of them for good is not said."""
+    """Each GPU is a replica; a permanent reduction is not recommended."""
     group = case_of([replica(number) for number in range(8)], 8, SERVICE)
     found = RULE.judge(group)
     assert found.action is Action.AUTOSCALE
@@ -95,7 +95,7 @@ def test_group_of_replicas_follows_its_load() -> None:
 
 
 def test_parts_of_one_model_are_one_replica() -> None:
-    """They are busy together, so half of them is no service at all."""
+    """They are busy together; half of them would be no service."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)] * 4, 8, SERVICE))
     assert found.is_actionable
     assert found.evidence["replicas"] == 1
@@ -103,7 +103,7 @@ def test_parts_of_one_model_are_one_replica() -> None:
 
 
 def test_one_day_with_a_long_night_is_believed_less() -> None:
-    """What was seen once is no habit yet; savings are not spoken of."""
+    """A single night is no habit; no savings are claimed."""
     day = RULE.judge(case_of([replica(number) for number in range(8)], 1, SERVICE))
     week = RULE.judge(case_of([replica(number) for number in range(8)], 8, SERVICE))
     assert day.is_actionable
@@ -121,13 +121,13 @@ def test_steady_load_has_no_hours(days: int) -> None:
 
 
 def test_half_a_day_is_no_verdict() -> None:
-    """The other half was not seen."""
+    """The other half was not observed."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 0.5, SERVICE))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
 
 
 def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
-    """No one scales a batch job by the hour; of others someone must say what they are."""
+    """No one scales a batch job by the hour; the class of others must be configured first."""
     unknown = replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)
     job = replace(SERVICE, workload_class=WorkloadClass.BATCH)
     night = [at_hours(8, 20, 0.4)]
@@ -136,7 +136,7 @@ def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
 
 
 def test_never_while_under_pressure() -> None:
-    """The one who is short by day is not told of the night first."""
+    """A service short by day does not get a night schedule first."""
     pressed = window(
         {State.PRODUCTIVE: 192.0},
         {Resource.COMPUTE: {0.9: 192.0}, Resource.MEMORY: {0.2: 192.0}},
@@ -149,7 +149,7 @@ def test_never_while_under_pressure() -> None:
 @given(st.permutations(range(4)))
 @settings(max_examples=6)
 def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
-    """The order in which a driver counts is no one's merit."""
+    """The driver's order of devices does not matter."""
     devices = [gpu(index) for index in order]
     courses = [replica(index) for index in order]
     found = RULE.judge(case_of(courses, 3, SERVICE, devices=devices))
@@ -162,7 +162,7 @@ def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
 @given(st.integers(0, 3 * BLOCKS_A_DAY - 1), st.integers(1, 200))
 @settings(max_examples=8)
 def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
-    """A gap is no quiet hour: a steady load stays one."""
+    """A gap is no quiet hour: a steady load stays steady."""
 
     def course(number: int) -> dict[object, float] | None:
         return None if first <= number < first + length else busy(0.4)
@@ -171,14 +171,14 @@ def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
 
 
 def test_past_of_a_group_is_its_sum() -> None:
-    """The helper of these tests sums like the accounts do."""
+    """The tests' helper sums like the accounts do."""
     group = case_of([steady(0.25), steady(0.5)], 1, SERVICE)
     parts = [window.blocks for window in group.windows]
     assert past_of("x", summed(parts)).blocks() == group.remembered
 
 
 def test_replicas_that_replaced_one_another_are_not_counted_together() -> None:
-    """Eight pods, four at once: four is all that a schedule can ever ask for."""
+    """Eight pods, four at a time: a schedule never asks for more than four."""
 
     def of_pod(number: int) -> Course:
         lives = (0, 4) if number < 4 else (4, 8)
@@ -195,7 +195,7 @@ def test_replicas_that_replaced_one_another_are_not_counted_together() -> None:
 
 
 def test_night_of_a_large_group_holds_what_the_night_needs() -> None:
-    """Sixty replicas of which eight work at night: a third at most, not two thirds."""
+    """Sixty replicas with eight active at night: at most a third is kept, not two thirds."""
 
     def of_pod(number: int) -> Course:
         return at_hours(0, 24, 0.3) if number < 8 else replica(number)

@@ -1,4 +1,4 @@
-"""The risk that something smaller is too small at times, by blocks of five minutes."""
+"""The risk that a smaller option is sometimes too small, by five-minute blocks."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 
 
 def test_peaks_count_and_not_the_seconds_that_they_last() -> None:
-    """A block that peaks beyond the capacity would have hurt, whatever its mean is."""
+    """A block that peaks beyond the capacity is harm, whatever its mean."""
     found = case_of([steady(0.2, compute=0.1, memory=0.1)], 7, workload(), peak_ratio=4.0)
     assert risks_beyond(found, {COMPUTE: 0.3, MEMORY: 0.5}) == {
         "compute": Risk.HIGH,
@@ -25,14 +25,14 @@ def test_peaks_count_and_not_the_seconds_that_they_last() -> None:
 
 
 def test_less_than_twenty_blocks_say_nothing() -> None:
-    """Two hours are 24 of them."""
+    """Two hours are 24 blocks."""
     for days, risk in ((2 / 24, Risk.MEDIUM), (1.5 / 24, Risk.UNKNOWN)):
         found = case_of([steady(0.2, compute=0.1, memory=0.1)], days, workload())
         assert risks_beyond(found, {COMPUTE: 0.5})["compute"] is risk
 
 
 def test_blocks_that_resemble_each_other_are_worth_less() -> None:
-    """A load that changes by the half day is a handful of samples, not two thousand."""
+    """A load that changes twice a day is a handful of samples, not two thousand."""
 
     def halves(number: int) -> dict[Measure, float]:
         return busy(0.2, compute=0.1 if number % BLOCKS_A_DAY < BLOCKS_A_DAY // 2 else 0.3)
@@ -43,7 +43,7 @@ def test_blocks_that_resemble_each_other_are_worth_less() -> None:
 
 
 def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
-    """The board must do for each of them."""
+    """The board must suffice for each of them."""
     small, large = steady(0.2, compute=0.1), steady(0.2, compute=0.4)
     both = case_of([small, large], 7, workload())
     assert risks_beyond(both, {COMPUTE: 0.3})["compute"] is Risk.HIGH
@@ -54,7 +54,7 @@ def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
 
 @pytest.mark.parametrize("capacity", [1.0, 2.5])
 def test_option_as_large_as_today_has_very_low_risk(capacity: float) -> None:
-    """However little was seen; links that no one measured are left out."""
+    """However little was seen; unmeasured links are left out."""
     found = case([window({State.PRODUCTIVE: 1.0})], workload())
     assert risks_beyond(found, {MEMORY: capacity}) == {"memory": Risk.VERY_LOW}
     assert risks_beyond(found, {Resource.NVLINK: 0.5, MEMORY: 0.5}) == {"memory": Risk.UNKNOWN}

@@ -1,4 +1,4 @@
-"""What an operator does not want to hear of, until when, and why."""
+"""Exclusions of an operator: reasons, end date and cause."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ def at(day: int, hour: int, minute: int = 0) -> Nanoseconds:
 
 
 def test_it_holds_to_the_end_of_its_last_day() -> None:
-    """In UTC, as all times."""
+    """In UTC, like all times."""
     launch = Exclusion((Reason.IDLE_HELD,), until="2027-01-30", why="launch")
 
     assert launch.holds(finding(), at(30, 23, 59))
@@ -24,7 +24,7 @@ def test_it_holds_to_the_end_of_its_last_day() -> None:
 
 
 def test_it_is_about_its_reasons_alone_or_about_all() -> None:
-    """An empty list is every reason."""
+    """An empty list means every reason."""
     stalls = Exclusion((Reason.HIDDEN_STALL,), why="known")
 
     assert not stalls.holds(finding(), 0)
@@ -33,7 +33,7 @@ def test_it_is_about_its_reasons_alone_or_about_all() -> None:
 
 
 def test_it_says_who_why_and_until_when() -> None:
-    """What stands beside a finding that was held back."""
+    """Shown beside a suppressed finding."""
     assert str(Exclusion(until="2027-01-30", why="launch", actor="ada")) == (
         "ignored until 2027-01-30: launch (ada)"
     )
@@ -49,6 +49,6 @@ def test_it_says_who_why_and_until_when() -> None:
     ],
 )
 def test_one_without_a_date_or_a_cause_is_refused(until: str, why: str, message: str) -> None:
-    """The one who reads it in a year wants to know."""
+    """Someone who reads it in a year needs both."""
     with pytest.raises(ValueError, match=message):
         Exclusion(until=until, why=why)

@@ -1,4 +1,4 @@
-"""The rule of memory and load that grow to their end."""
+"""The rule for memory and load that grow to their limit."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ DAYS = 10
 
 
 def growing(gib_a_day: float, first_gib: float = 40.0) -> Course:
-    """More memory every day, an hour or two of it at a time."""
+    """Memory grows every day, and is in use for an hour or two of it."""
 
     def course(number: int) -> dict[object, float]:
         days = number / BLOCKS_A_DAY
@@ -28,7 +28,7 @@ def growing(gib_a_day: float, first_gib: float = 40.0) -> Course:
 
 
 def test_memory_that_grows_is_told_before_it_is_full() -> None:
-    """In how many days, at the earliest and at the latest, and what to look for."""
+    """With the earliest and latest number of days, and what to check."""
     found = RULE.judge(case_of([growing(2.0)], DAYS, JOB))
     assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.EXHAUSTION_FORECAST,)
@@ -43,7 +43,7 @@ def test_memory_that_grows_is_told_before_it_is_full() -> None:
 
 @pytest.mark.parametrize("gib_a_day", [0.0, 0.5, -2.0])
 def test_memory_not_growing_to_its_end_is_no_finding(gib_a_day: float) -> None:
-    """Neither does what would take longer than the horizon."""
+    """The same holds for growth beyond the horizon."""
     found = RULE.judge(case_of([growing(gib_a_day)], DAYS, JOB))
     assert found.kind is FindingKind.OPTIMIZED
 
@@ -65,7 +65,7 @@ def test_a_job_that_is_given_more_gpus_does_not_fill_those_it_has() -> None:
 
 
 def test_days_that_differ_by_chance_are_no_trend() -> None:
-    """A line through noise may as well fall."""
+    """A line through noise may also fall."""
 
     def noisy(number: int) -> dict[object, float]:
         day = number // BLOCKS_A_DAY
@@ -75,21 +75,21 @@ def test_days_that_differ_by_chance_are_no_trend() -> None:
 
 
 def test_preallocated_memory_does_not_grow() -> None:
-    """No one knows what it needs."""
+    """Its real need is unknown."""
     holder = replace(JOB, allocator=Allocator.PREALLOCATING)
     found = RULE.judge(case_of([growing(2.0)], DAYS, holder))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
 
 def test_few_days_are_no_verdict() -> None:
-    """A week makes a line."""
+    """A week is required."""
     found = RULE.judge(case_of([growing(2.0)], 5, JOB))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
     assert RULE.judge(case_of([growing(2.0)], DAYS)).kind is FindingKind.OPTIMIZED
 
 
 def test_load_of_a_service_is_forecast_too() -> None:
-    """By its busiest hour; a job that works more every day only ends sooner."""
+    """By its busiest hour; a job that does more work every day only ends sooner."""
 
     def more(number: int) -> dict[object, float]:
         return busy(0.2 + 0.02 * number / BLOCKS_A_DAY, memory_bytes=8 * GIBIBYTE)

@@ -1,4 +1,4 @@
-"""The rule of workloads that have more GPUs than work."""
+"""The rule for workloads with more GPUs than work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ DAYS = 3
 
 
 def test_gpu_that_was_never_used_is_too_many() -> None:
-    """A job too can do without it; it is named, and what to ask for is said."""
+    """A job too can do without it; the GPU and the reduced request are named."""
     found = RULE.judge(case_of([WORKING, UNUSED, WORKING, UNUSED], DAYS, JOB))
     assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_COUNT_OVERPROVISIONED,)
@@ -51,7 +51,7 @@ def test_gpu_that_was_never_used_is_too_many() -> None:
     ids=["buffers", "some work", "memory unread", "worked once"],
 )
 def test_idle_rank_is_not_taken_away(other: Course) -> None:
-    """The one who holds more than a context, or ever worked, is part of the job."""
+    """A rank that holds more than a context, or ever worked, is part of the job."""
     assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_actionable
 
 
@@ -62,19 +62,19 @@ def test_less_than_a_day_is_no_verdict() -> None:
 
 
 def test_all_idle_is_said_by_the_rule_of_idleness() -> None:
-    """None of them worked, so the number is not what is wrong."""
+    """None of them worked, so their number is not the trouble."""
     assert not RULE.judge(case_of([UNUSED, UNUSED], DAYS, JOB)).is_actionable
 
 
 def turns(number: int, of: int, mean: float = 0.2) -> Course:
-    """Busy while the others are not."""
+    """A device that is busy while the others are not."""
     return lambda block: busy(
         mean if block % of == number else 0.0, compute=0.1, memory=0.1, memory_bytes=8 * GIBIBYTE
     )
 
 
 def service_window(days: float, nvlink: float | None = 0.0) -> Window:
-    """What a replica needs, with its links measured or not."""
+    """The need of a replica, with measured or unmeasured links."""
     hours = 24.0 * days
     links = {} if nvlink is None else {Resource.NVLINK: {nvlink: hours}}
     demands = {Resource.COMPUTE: {0.1: hours}, Resource.MEMORY: {0.1: hours}} | links
@@ -82,7 +82,7 @@ def service_window(days: float, nvlink: float | None = 0.0) -> Window:
 
 
 def service(count: int = 8, days: float = 8, nvlink: float | None = 0.0, busy_at: int = 8) -> Case:
-    """Replicas of which one at a time has work."""
+    """Replicas of which one at a time is active."""
     courses = [turns(number, busy_at) for number in range(count)]
     return case_of(courses, days, SERVICE, windows=[service_window(days, nvlink)] * count)
 
@@ -113,13 +113,13 @@ REPLICAS = [f"chat-7d4b9cf5f6-{letter}2x4z" for letter in "bcdf"]
 
 
 def together() -> Case:
-    """Four GPUs of a board with NVLink, whose traffic is unread, all a little busy all the time."""
+    """Four NVLink GPUs with unread link traffic, all lightly busy all the time."""
     courses = [steady(0.05, compute=0.05, memory=0.1, memory_bytes=8 * GIBIBYTE)] * 4
     return case_of(courses, 8, SERVICE, windows=[service_window(8, None)] * 4)
 
 
 def test_pods_of_a_deployment_are_replicas_whatever_joins_their_gpus() -> None:
-    """They are whole by themselves, on a board with NVLink too, and at work at the same time."""
+    """Each is a whole replica, also on an NVLink board and when active at the same time."""
     found = RULE.judge(held_by(together(), REPLICAS))
     assert found.action is Action.REDUCE_REPLICAS
     assert found.options[0].target == "3"
@@ -136,13 +136,13 @@ def test_pods_of_a_deployment_are_replicas_whatever_joins_their_gpus() -> None:
     ids=["unknown", "one pod", "two each", "a stateful set"],
 )
 def test_pods_that_may_hold_parts_of_one_model_stay(pods: list[str]) -> None:
-    """What exchanges over NVLink, and how much, is unread."""
+    """Their traffic over NVLink is unread."""
     assert not RULE.judge(held_by(together(), pods)).is_actionable
     assert not RULE.judge(together()).is_actionable
 
 
 def test_replicas_that_encode_are_counted_by_their_engines() -> None:
-    """The SMs of a transcoder rest; of four at 68% of their encoders none is too many."""
+    """A transcoder's SMs are idle; of four at 68% of their encoders none is too many."""
     resting = window(
         {State.PRODUCTIVE: 192.0},
         {
@@ -161,7 +161,7 @@ def test_replicas_that_encode_are_counted_by_their_engines() -> None:
 
 
 def test_a_gpu_that_only_encodes_is_used() -> None:
-    """However idle its SMs are, and however little memory it holds."""
+    """However idle its SMs, and however little memory it holds."""
     idle = window({State.PRODUCTIVE: 72.0}, {Resource.MEDIA: {0.4: 72.0}})
     work = window({State.PRODUCTIVE: 72.0})
     found = RULE.judge(case_of([WORKING, UNUSED], DAYS, JOB, windows=[work, idle]))
@@ -169,7 +169,7 @@ def test_a_gpu_that_only_encodes_is_used() -> None:
 
 
 def test_history_must_cover_a_cycle() -> None:
-    """A day is none; less than a week is believed less."""
+    """A day is too short; less than a week lowers the confidence."""
     assert RULE.judge(service(days=1.5)).reasons == (Reason.INSUFFICIENT_DATA,)
     short, long = RULE.judge(service(days=4)), RULE.judge(service(days=8))
     assert short.confidence_factors["cycle"] < 1
@@ -178,12 +178,12 @@ def test_history_must_cover_a_cycle() -> None:
 
 @pytest.mark.parametrize("nvlink", [None, 0.2])
 def test_gpus_that_talk_to_each_other_stay_together(nvlink: float | None) -> None:
-    """Or that may: traffic that is not measured is not absent."""
+    """Also those that may: unmeasured traffic is not absent."""
     assert not RULE.judge(service(nvlink=nvlink)).is_actionable
 
 
 def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
-    """It gets a schedule."""
+    """It gets a schedule instead."""
 
     def by_day(number: int) -> Course:
         day = at_hours(8, 20, 0.2)
@@ -196,14 +196,14 @@ def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
 
 
 def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:
-    """An unused GPU among them may be a mistake of the software's, not of the number."""
+    """An unused GPU among them may be a software error, not a surplus."""
     pressed = replace(service_window(DAYS), pressed={Resource.COMPUTE: 24 * HOUR})
     case = case_of([WORKING, UNUSED], DAYS, SERVICE, windows=[pressed, service_window(DAYS)])
     assert RULE.judge(case).summary == "Under pressure, so not too many."
 
 
 def test_a_single_gpu_has_no_number() -> None:
-    """And neither has one that no one holds."""
+    """The same holds for a GPU without a holder."""
     assert RULE.judge(case_of([UNUSED], DAYS, JOB)).kind is FindingKind.OPTIMIZED
     assert RULE.judge(case_of([UNUSED], DAYS)).kind is FindingKind.OPTIMIZED
 
@@ -211,7 +211,7 @@ def test_a_single_gpu_has_no_number() -> None:
 @given(st.floats(0.01, 0.9), st.floats(1.0, 3.0))
 @settings(max_examples=6)
 def test_more_load_never_yields_fewer_replicas(mean: float, times: float) -> None:
-    """Whatever the load is."""
+    """For any load."""
 
     def proposed(load: float) -> int:
         courses = [turns(number, 3, min(1.0, load)) for number in range(6)]
@@ -225,7 +225,7 @@ def test_more_load_never_yields_fewer_replicas(mean: float, times: float) -> Non
 @given(st.permutations(range(4)))
 @settings(max_examples=6)
 def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
-    """The unused GPUs are the same ones."""
+    """The same GPUs are unused."""
     courses = {0: WORKING, 1: UNUSED, 2: WORKING, 3: WORKING}
     devices = [gpu(index) for index in order]
     found = RULE.judge(case_of([courses[index] for index in order], 2, JOB, devices=devices))
@@ -236,7 +236,7 @@ def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
 @given(st.integers(0, 2 * BLOCKS_A_DAY), st.integers(1, BLOCKS_A_DAY))
 @settings(max_examples=6)
 def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
-    """What no one saw was not unused."""
+    """Unobserved time is not unused time."""
 
     def course(number: int) -> dict[object, float] | None:
         return None if first <= number < first + length else WORKING(number)

@@ -1,4 +1,4 @@
-"""What must hold of the rules of hardware, power and placement, whatever they are given."""
+"""Invariants of the rules on hardware, power and placement for any input."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -60,7 +60,7 @@ VALUES = st.fixed_dictionaries(
 
 @st.composite
 def nodes(draw: st.DrawFn) -> Case:
-    """A job on GPUs 0 and 1 of three, in any trouble."""
+    """A job on GPUs 0 and 1 of three, with any trouble."""
     windows = []
     for _ in range(2):
         states = {state: draw(st.floats(0.0, 5.0)) for state in STATES}
@@ -87,7 +87,7 @@ def nodes(draw: st.DrawFn) -> Case:
 
 @given(nodes(), st.floats(0.0, 20.0))
 def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
-    """What no one saw proves nothing."""
+    """Unobserved time proves nothing."""
     hazy = replace(
         judged,
         windows=tuple(
@@ -107,7 +107,7 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
 
 @given(nodes())
 def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
-    """Ids, confidence, severity and the GPUs that are named do not change."""
+    """Ids, confidence, severity and the named GPUs do not change."""
     turned = replace(
         judged,
         devices=judged.devices[::-1],
@@ -129,7 +129,7 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
 
 @given(nodes())
 def test_the_same_input_gives_the_same_words(judged: Case) -> None:
-    """Byte for byte; and a complaint says what to do, what it knows, and how sure it is."""
+    """Byte for byte; a finding has an action, its evidence and a confidence."""
     for rule in RULES:
         found = rule.judge(judged)
         assert repr(found) == repr(rule.judge(judged))
@@ -142,7 +142,7 @@ def test_the_same_input_gives_the_same_words(judged: Case) -> None:
 
 @given(nodes())
 def test_without_a_node_no_rule_guesses(judged: Case) -> None:
-    """Of a history only what was seen in it is said: heat."""
+    """From a history only heat is reported, which was seen in it."""
     for rule in RULES:
         if rule is not thermal_throttled.RULE:
             assert not rule.judge(replace(judged, node=None)).is_actionable
@@ -157,7 +157,7 @@ def test_without_a_node_no_rule_guesses(judged: Case) -> None:
     ],
 )
 def test_draining_and_its_end_are_two_instructions(kind: WorkloadKind, tools: set[str]) -> None:
-    """The one who pastes the first does not undo it at once."""
+    """Pasting the first must not undo it at once."""
     judged = case([window({State.PRODUCTIVE: 1})], Workload("a/b", kind, "b"))
     texts = [each.text for each in drain_instructions(judged, "why")]
     assert {

@@ -1,4 +1,4 @@
-"""The rule of hardware that needs someone."""
+"""The rule for faulty hardware."""
 
 from dataclasses import replace
 
@@ -18,12 +18,12 @@ JOB = workload()
 
 
 def working(count: int = 1) -> Case:
-    """A job on some GPUs, all well."""
+    """A job on some GPUs, all healthy."""
     return case([window({State.PRODUCTIVE: 10})] * count, JOB)
 
 
 def with_xids(log: XidLog, judged: Case | None = None) -> Case:
-    """The first GPU with its Xids."""
+    """The first GPU with the given Xids."""
     return around(judged or working(), xids={"GPU-0": log})
 
 
@@ -46,7 +46,7 @@ def with_xids(log: XidLog, judged: Case | None = None) -> Case:
 def test_each_trouble_has_its_severity_and_remedy(
     signal: Signal, value: float, severity: Severity, remedy: str
 ) -> None:
-    """What it is decides, not how long it was seen."""
+    """The kind of trouble decides, not how long it was seen."""
     found = RULE.judge(around(working(), {"GPU-0": {signal: value}}))
     assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.HARDWARE_UNHEALTHY,)
@@ -57,7 +57,7 @@ def test_each_trouble_has_its_severity_and_remedy(
 
 
 def test_healthy_hardware_is_no_finding() -> None:
-    """Nor is what is known to be normal: corrected errors, a few replays, a lifetime's count."""
+    """Known normal signs count too: corrected errors, a few replays, a lifetime's count."""
     usual = {
         Signal.ECC_CORRECTED_ERRORS: 1e6,
         Signal.ECC_UNCORRECTED_ERRORS_LIFETIME: 3.0,
@@ -73,7 +73,7 @@ def test_healthy_hardware_is_no_finding() -> None:
 
 @pytest.mark.parametrize("code", sorted(CRITICAL_XIDS))
 def test_a_recent_critical_xid_is_a_finding(code: int) -> None:
-    """With its number, how often and when."""
+    """With its number, its count and its time."""
     found = RULE.judge(with_xids(XidLog({code: 2}, code, NOW - HOUR)))
     assert f"Xid {code} 2 times, last 1 h ago" in found.summary
     assert found.confidence == 0.999
@@ -81,17 +81,17 @@ def test_a_recent_critical_xid_is_a_finding(code: int) -> None:
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45])
 def test_a_programs_own_xid_is_no_fault_of_the_hardware(code: int) -> None:
-    """However often it comes."""
+    """However often it occurs."""
     assert not RULE.judge(with_xids(XidLog({code: 50}, code, NOW))).is_actionable
 
 
 def test_an_old_xid_is_forgotten() -> None:
-    """What was wrong would have shown again."""
+    """A persistent fault would have shown again."""
     assert not RULE.judge(with_xids(XidLog({48: 1}, 48, NOW - 2 * DAY))).is_actionable
 
 
 def test_an_xid_whose_time_is_not_known_is_less_sure() -> None:
-    """A later one came after it, most often in consequence."""
+    """A later Xid followed it, most often as a consequence."""
     found = RULE.judge(with_xids(XidLog({48: 1, 45: 1}, 45, NOW - HOUR)))
     assert found.is_actionable
     assert found.confidence == 0.6
@@ -99,7 +99,7 @@ def test_an_xid_whose_time_is_not_known_is_less_sure() -> None:
 
 
 def test_a_gpu_off_the_bus_needs_no_reading() -> None:
-    """It has none, and that is the trouble."""
+    """It has no readings, which is the fault."""
     gone = case([window({State.UNKNOWN: 10})], JOB)
     judged = with_xids(XidLog({79: 1}, 79, NOW - HOUR), gone)
     assert judged.node is not None
@@ -110,7 +110,7 @@ def test_a_gpu_off_the_bus_needs_no_reading() -> None:
 
 
 def test_links_that_are_down_are_told_by_the_neighbors() -> None:
-    """A board without bridges has links that lead nowhere."""
+    """A board without bridges has links without a peer."""
     down = {Signal.NVLINK_LINKS_UP: 16.0}
     found = RULE.judge(around(working(), {"GPU-0": down}, others=(gpu(1),)))
     assert "2 of 18 NVLinks are down" in found.summary
@@ -120,7 +120,7 @@ def test_links_that_are_down_are_told_by_the_neighbors() -> None:
 
 
 def test_links_that_were_trained_anew_count() -> None:
-    """Each time traffic stood still."""
+    """Each time traffic stopped."""
     judged = around(working())
     assert judged.node is not None
     reading = replace(
@@ -131,7 +131,7 @@ def test_links_that_were_trained_anew_count() -> None:
 
 
 def test_the_worst_of_several_decides() -> None:
-    """And all of them are told, with the GPU that each is about."""
+    """All of them are listed, each with its GPU."""
     values = {
         "GPU-0": {Signal.REMAPPED_ROWS_PENDING: 1.0, Signal.RECOVERY_ACTION: 1.0},
         "GPU-2": {Signal.REMAPPED_ROWS_FAILED: 1.0},
@@ -154,5 +154,5 @@ def test_an_instance_is_as_healthy_as_its_parent() -> None:
 
 
 def test_a_history_knows_nothing_of_the_hardware() -> None:
-    """No node, no verdict."""
+    """Without a node there is no verdict."""
     assert RULE.judge(working()).reasons == (Reason.UNSUPPORTED_TELEMETRY,)

@@ -1,4 +1,4 @@
-"""The rule of GPUs that spin, and whom they wait for."""
+"""The rule for spinning GPUs, and the rank that they wait for."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ STALL, BUSY = State.HIDDEN_STALL, State.PRODUCTIVE
 
 
 def test_spinning_is_inefficient() -> None:
-    """It says how long and what to look at."""
+    """With the duration and what to check."""
     found = RULE.judge(case([window({STALL: 4, BUSY: 6})], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.HIDDEN_STALL,)
@@ -39,7 +39,7 @@ def test_culprit_is_the_device_that_does_not_spin() -> None:
 
 
 def test_permuting_devices_changes_neither_culprit_nor_id() -> None:
-    """The index of a GPU means nothing."""
+    """A GPU's index does not matter."""
     windows = [window({STALL: 9, BUSY: 1}), window({BUSY: 10})]
     devices = [gpu(0), gpu(1)]
     found = RULE.judge(case(windows, JOB, devices))
@@ -54,14 +54,14 @@ def test_three_tenths_of_the_time_make_a_finding(
     hours: float,
     is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A barrier now and then is how collectives work."""
+    """An occasional barrier is normal for collectives."""
     found = RULE.judge(case([window({STALL: hours, BUSY: 10 - hours})], JOB))
     assert found.is_actionable == is_actionable
     assert found.abstained is None
 
 
 def test_one_spinning_device_is_enough() -> None:
-    """The workload is as fast as its slowest part."""
+    """A workload is as fast as its slowest part."""
     assert RULE.judge(case([window({BUSY: 10}), window({STALL: 10})], JOB)).is_actionable
 
 
@@ -74,13 +74,13 @@ def test_without_power_it_cannot_be_told(tier: Tier) -> None:
 
 
 def test_too_little_telemetry_is_no_verdict() -> None:
-    """Less than a minute of the device that least is known of."""
+    """Less than a minute of the least known device."""
     found = RULE.judge(case([window({STALL: 10}), window({State.UNKNOWN: 10})], JOB))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
 
 
 def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
-    """Shares are of what is known; confidence is not."""
+    """Shares are of known time; confidence is not."""
     clear = RULE.judge(case([window({STALL: 5, BUSY: 5})], JOB))
     hazy = RULE.judge(case([window({STALL: 5, BUSY: 5, State.UNKNOWN: 10})], JOB))
     assert clear.is_actionable
@@ -89,7 +89,7 @@ def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
 
 
 def test_without_memory_traffic_small_kernels_look_alike() -> None:
-    """The summary says so, and the rule is less sure; of other readings nothing follows."""
+    """The summary says so, and confidence is lower; other missing readings change nothing."""
     spinning, summaries, confidences = window({STALL: 10}), [], []
     power = {Signal.POWER_WATTS: 120.0}
     for values in (power, {**power, Signal.MEMORY_CONTROLLER_BUSY: 0.01}, {}):
@@ -105,7 +105,7 @@ def test_without_memory_traffic_small_kernels_look_alike() -> None:
 def test_rank_that_may_launch_small_kernels_is_not_a_waiting_rank(
     spinning: int, culprits: tuple[str, ...]
 ) -> None:
-    """Several that seem to spin at once are peers."""
+    """Several GPUs that seem to spin at once are peers."""
     windows = [*[window({STALL: 10})] * spinning, *[window({BUSY: 10})] * (3 - spinning)]
     devices = tuple(gpu(index) for index in range(3))
     power = {Signal.POWER_WATTS: 120.0}
@@ -115,7 +115,7 @@ def test_rank_that_may_launch_small_kernels_is_not_a_waiting_rank(
 
 
 def test_it_tells_where_to_look() -> None:
-    """The straggler's stacks, what limits it, and what makes the next run tell the rank."""
+    """The straggler's stacks, its limit, and how to make the next run name the rank."""
     spinning = window({STALL: 9, BUSY: 1})
     late = window({State.HOST_BOUND: 9, BUSY: 1})
     found = RULE.judge(case([spinning, spinning, late], JOB))
@@ -131,14 +131,14 @@ def test_it_tells_where_to_look() -> None:
 
 
 def test_a_gpu_by_itself_waits_for_no_peer() -> None:
-    """A hang, another node, or a loop that keeps it from being taken away."""
+    """A hang, another node, or a loop that keeps it from being reclaimed."""
     found = RULE.judge(case([window({STALL: 10})], JOB))
     assert found.instructions[0].title == "A single GPU has no peer to wait for"
     assert found.exclusive_group is None
 
 
 def test_severity_and_savings_follow_from_what_is_lost() -> None:
-    """Three GPUs that spin all the time are three GPUs at most, and none at least."""
+    """Three GPUs that spin all the time save three GPUs at most, and none at least."""
     spinning = window({STALL: 10})
     found = RULE.judge(case([spinning, spinning, spinning, window({BUSY: 10})], JOB))
     assert found.severity is Severity.HIGH

@@ -1,4 +1,4 @@
-"""The rule of GPUs that wait for the host's CPUs."""
+"""The rule for GPUs that wait for the host's CPUs."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def on_node(found: Case, signals: dict[Signal, float]) -> Case:
 
 
 def test_waiting_for_the_host_is_inefficient() -> None:
-    """It says for how much of its work, what it costs and what it is laid to."""
+    """With the share of its work, the cost and the cause."""
     found = RULE.judge(case([window({HOST: 6, BUSY: 2}, waste_seconds={Cause.HOST: 14400})], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.HOST_BOUND,)
@@ -48,7 +48,7 @@ def test_waiting_for_the_host_is_inefficient() -> None:
 
 
 def test_shares_are_of_the_active_time() -> None:
-    """A job that works a third of the time is bound by what binds that third."""
+    """A job that is active a third of the time is judged by that third."""
     found = RULE.judge(case([window({HOST: 2, IDLE: 4})], JOB))
     assert found.is_actionable
     assert found.savings.gpus_high == pytest.approx(1 / 3, abs=1e-4)
@@ -71,14 +71,14 @@ def test_minor_host_wait_is_no_finding(hours: dict[State, float]) -> None:
 
 
 def test_two_minutes_of_work_say_nothing() -> None:
-    """Neither that it is bound by the host nor that it is not."""
+    """Neither host bound nor not."""
     found = RULE.judge(case([window({HOST: 2 / 60, IDLE: 6})], JOB))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
     assert found.abstained == "only 2 min of activity"
 
 
 def test_the_stronger_cause_is_told_by_its_own_rule() -> None:
-    """Three ranks that spin lose more than the one that they wait for."""
+    """Three spinning ranks lose more than the rank that they wait for."""
     spinning = window({State.HIDDEN_STALL: 6})
     found = RULE.judge(case([spinning, spinning, spinning, window({HOST: 6})], JOB))
     assert not found.is_actionable
@@ -87,7 +87,7 @@ def test_the_stronger_cause_is_told_by_its_own_rule() -> None:
 
 
 def test_causes_that_are_alike_stay_unattributed() -> None:
-    """The best of three is no better than the others together."""
+    """The largest of three is no better than the others together."""
     found = RULE.judge(
         case(
             [
@@ -128,7 +128,7 @@ def test_a_pod_gets_its_cpus_in_its_manifest() -> None:
 
 
 def test_a_quota_is_looked_for() -> None:
-    """In the control group of each process, of the GPU's own processes alone."""
+    """In the control group of each of the GPU's own processes."""
     found = RULE.judge(case([window({HOST: 6}), window({BUSY: 6})], JOB))
     assert found.instructions[1].text == (
         "nvidia-smi --id=GPU-0 --query-compute-apps=pid --format=csv,noheader | while read -r pid; "
@@ -137,7 +137,7 @@ def test_a_quota_is_looked_for() -> None:
 
 
 def test_without_a_topology_the_number_of_workers_is_described() -> None:
-    """No number is made up."""
+    """No number is invented."""
     loader = RULE.judge(case([window({HOST: 6})], JOB)).instructions[-1]
     assert "num_workers=N," in loader.text
     assert "with N the CPUs that the job has for each GPU, less one" in loader.text
@@ -152,7 +152,7 @@ def test_a_server_has_no_loader() -> None:
 
 
 def test_an_unobserved_host_is_no_verdict() -> None:
-    """Without its signals a GPU that waits looks merely unused."""
+    """Without the host's signals a waiting GPU merely looks unused."""
     idling = case([window({State.PRODUCTIVE: 6})], JOB)
     blind = RULE.judge(on_node(idling, {Signal.GPU_BUSY: 0.4}))
     assert blind.abstained == (
@@ -172,7 +172,7 @@ def test_unknown_time_creates_no_advice(hours: float, unknown: float) -> None:
 
 
 def test_permuting_devices_permutes_the_advice() -> None:
-    """The order in which GPUs are listed means nothing."""
+    """The order of GPUs does not matter."""
     windows, devices = [window({HOST: 6}), window({BUSY: 6})], [gpu(0), gpu(1)]
     found = RULE.judge(case(windows, JOB, devices))
     turned = RULE.judge(case(windows[::-1], JOB, devices[::-1]))

@@ -1,4 +1,4 @@
-"""The rule of GPUs that do nothing."""
+"""The rule for idle GPUs."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ EMPTY, HELD, BUSY = State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE
 
 
 def test_held_and_idle_is_a_complaint() -> None:
-    """It names the holder, the share, the time and what to do."""
+    """The finding names the holder, the share, the time and the action."""
     found = RULE.judge(case([window({HELD: 2})], JOB))
     assert found.kind is FindingKind.IDLE
     assert found.reasons == (Reason.IDLE_HELD,)
@@ -36,13 +36,13 @@ def test_held_and_idle_is_a_complaint() -> None:
 
 
 def test_nearly_always_idle_is_not_told_as_always() -> None:
-    """A minute of work within ten hours is not none."""
+    """A minute of work in ten hours is mentioned."""
     found = RULE.judge(case([window({HELD: 9.98, BUSY: 0.02})], JOB))
     assert found.summary == "GPU 0: held by llama but idle >99% of the last 10 h."
 
 
 def test_empty_and_idle_is_its_own_reason() -> None:
-    """No one holds it, so no one need be asked."""
+    """No one holds the GPU, so no one needs to be asked."""
     found = RULE.judge(case([window({EMPTY: 2, HELD: 0.5})]))
     assert found.reasons == (Reason.IDLE_EMPTY,)
     assert found.summary == "GPU 0: empty and idle 100% of the last 2 h 30 min."
@@ -57,14 +57,14 @@ def test_serving_is_scaled_rather_than_released() -> None:
 
 @pytest.mark.parametrize(("idle_hours", "kind"), [(9.9, FindingKind.IDLE), (9.89, "optimized")])
 def test_nearly_all_of_the_time_must_be_idle(idle_hours: float, kind: str) -> None:
-    """A few active seconds an hour do not make a GPU used; more do."""
+    """A few active seconds an hour still count as idle; more do not."""
     found = RULE.judge(case([window({HELD: idle_hours, BUSY: 10 - idle_hours})], JOB))
     assert found.kind == kind
     assert found.is_actionable == (kind == "idle")
 
 
 def test_all_devices_must_be_idle() -> None:
-    """One idle GPU among eight is a straggler's mark, not a GPU to reclaim."""
+    """One idle GPU among eight indicates a straggler, not a GPU to reclaim."""
     windows = [window({HELD: 5})] * 7
     found = RULE.judge(case([*windows, window({BUSY: 5})], JOB))
     assert found.kind is FindingKind.OPTIMIZED
@@ -73,14 +73,14 @@ def test_all_devices_must_be_idle() -> None:
 
 
 def test_standby_is_meant_to_be_idle() -> None:
-    """It is not judged, and nothing is left open of it."""
+    """A standby is not judged, and its open advice closes."""
     standby = workload(workload_class=WorkloadClass.STANDBY)
     assert RULE.judge(case([window({HELD: 50})], standby)).kind is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize("known_seconds", [0, 59])
 def test_too_little_telemetry_is_no_verdict(known_seconds: float) -> None:
-    """A minute is the least, and unknown time is not idle time."""
+    """At least a minute of telemetry is required, and unknown time is not idle time."""
     hours = known_seconds / 3600
     found = RULE.judge(case([window({HELD: 5}), window({HELD: hours, State.UNKNOWN: 5})], JOB))
     assert found.kind is FindingKind.UNKNOWN
@@ -95,7 +95,7 @@ def test_too_little_telemetry_is_no_verdict(known_seconds: float) -> None:
 def test_adding_unknown_time_never_creates_advice(
     hours: dict[State, float], unknown: float
 ) -> None:
-    """What no one saw makes no complaint, and no complaint surer."""
+    """Unknown time neither creates a finding nor raises its confidence."""
     before = RULE.judge(case([window(hours)], JOB))
     more = hours | {State.UNKNOWN: hours.get(State.UNKNOWN, 0.0) + unknown}
     after = RULE.judge(case([window(more)], JOB))
@@ -114,7 +114,7 @@ def test_adding_unknown_time_never_creates_advice(
     ],
 )
 def test_class_decides_on_the_patience(workload_class: WorkloadClass, minutes: int) -> None:
-    """A batch job is told after half an hour, a service after two."""
+    """A batch job is reported after half an hour, a service after two."""
     conduct = idle.conduct(workload(workload_class=workload_class), IdleSettings())
     assert conduct.long_seconds == minutes * 60
     assert conduct.minimum_known_seconds == pytest.approx(minutes * 54)
@@ -122,12 +122,12 @@ def test_class_decides_on_the_patience(workload_class: WorkloadClass, minutes: i
 
 
 def test_device_that_nobody_holds_has_the_patience_of_the_unknown() -> None:
-    """No one stated its use."""
+    """Its class is unknown."""
     assert idle.conduct(None, IdleSettings()).long_seconds == 7200
 
 
 def test_end_of_a_finding_keeps_its_id() -> None:
-    """The same is said of the same workload, however long it lasts and whichever counts."""
+    """It depends on neither duration nor devices."""
     short, long = (RULE.judge(case([window({HELD: hours})], JOB)) for hours in (1, 100))
     assert short.id == long.id
     other = RULE.judge(case([window({HELD: 1})], workload("other")))
@@ -136,7 +136,7 @@ def test_end_of_a_finding_keeps_its_id() -> None:
 
 
 def test_gpu_that_was_given_away_and_has_no_process() -> None:
-    """The scheduler says that it is taken; no one ever came."""
+    """The scheduler reports it as allocated, but no process ever started."""
     holdings = {"GPU-0": (Holding(JOB, 1.0, has_process=False),)}
     found = RULE.judge(replace(case([window({EMPTY: 2})], JOB), node=Node(holdings=holdings)))
     assert found.reasons == (Reason.ALLOCATED_WITHOUT_PROCESS,)
@@ -156,13 +156,13 @@ def test_owner_is_told_what_to_type() -> None:
 
 
 def asleep(course: Course, days: float, hours: float = 2.0) -> Case:
-    """A service that was idle for the last hours, which end at midnight."""
+    """A service that was idle for the last hours before midnight."""
     serving = workload(workload_class=WorkloadClass.SERVING)
     return case_of([course], days, serving, windows=[window({HELD: hours})])
 
 
 def test_service_that_always_sleeps_at_these_hours_is_no_news() -> None:
-    """Its hours are the rule `diurnal_autoscale`'s; idle by day it is told as before."""
+    """Its hours belong to the rule `diurnal_autoscale`; idle time by day is still reported."""
     found = RULE.judge(asleep(at_hours(8, 20, 0.4), 4))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: idle, as at these hours of every day."
@@ -171,18 +171,18 @@ def test_service_that_always_sleeps_at_these_hours_is_no_news() -> None:
 
 
 def test_jobs_have_no_usual_hours() -> None:
-    """A job that sleeps at night is forgotten every night."""
+    """A job that is idle at night is left running by mistake every night."""
     night = case_of([at_hours(8, 20, 0.4)], 4, JOB, windows=[window({HELD: 2.0})])
     assert RULE.judge(night).is_actionable
 
 
 def restless(number: int) -> dict[Measure, float]:
-    """Back within the hour, always."""
+    """A past of pauses that always ended within the hour."""
     return busy(0.0 if (number + 6) % 12 < 9 else 0.5)
 
 
 def test_device_likely_to_work_again_is_not_advised() -> None:
-    """By its own past: giving back would cost more than it saves."""
+    """By its own past, releasing it would cost more than it saves."""
     found = RULE.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})]))
     assert not found.is_actionable
     assert found.evidence["resume_ratio"] > 0.7
@@ -191,13 +191,13 @@ def test_device_likely_to_work_again_is_not_advised() -> None:
 
 
 def test_cost_of_being_wrong_decides() -> None:
-    """Where being wrong costs nothing, all that is idle is told."""
+    """Where being wrong costs nothing, all idle time is reported."""
     free = RULE.with_settings(replace(RULE.settings, mistake_seconds=0.0))
     assert free.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})])).is_actionable
 
 
 def test_past_of_others_counts_where_there_is_none_of_its_own() -> None:
-    """Those of its class and around it; its own idle time, chosen for lasting, is no evidence."""
+    """The past of its class and neighbors; its own current idle time is biased evidence."""
     peers = tuple(
         replace(case_of([restless], 4, workload(f"job-{at}")), key=f"job-{at}") for at in range(3)
     )
@@ -208,7 +208,7 @@ def test_past_of_others_counts_where_there_is_none_of_its_own() -> None:
 
 
 def test_idle_since_is_told_however_long_the_window() -> None:
-    """Two days of idleness, of which the window shows two hours."""
+    """Two days of idleness are reported, although the window shows only two hours."""
 
     def gone(number: int) -> dict[Measure, float]:
         return busy(0.5 if number < 288 else 0.0)
@@ -220,7 +220,7 @@ def test_idle_since_is_told_however_long_the_window() -> None:
 
 
 def test_savings_are_what_its_own_history_was_idle() -> None:
-    """A job that works for half of every day saves half, not the month."""
+    """A job that is active half of every day saves half of the month, not all of it."""
     found = RULE.judge(case_of([at_hours(0, 12, 0.4)], 20, JOB, windows=[window({HELD: 2.0})]))
     low, high = found.savings.gpu_hours_per_month_low, found.savings.gpu_hours_per_month_high
     assert low is not None
@@ -229,7 +229,7 @@ def test_savings_are_what_its_own_history_was_idle() -> None:
 
 
 def test_device_without_memory_reading_is_not_called_held() -> None:
-    """A log without memory and processes cannot know; with memory it can."""
+    """A log without memory and processes cannot tell; with memory it can."""
     unread = window({HELD: 2})
     assert "whether anything holds it is not known" in RULE.judge(case([unread])).summary
     read = replace(unread, demands={Resource.MEMORY: histogram({0.5: 2})})
@@ -241,7 +241,7 @@ def test_workload_active_a_fifth_of_half_an_hour_closes_the_advice(
     idle_hours: float,
     is_idle: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A few active minutes end no advice, and real use does."""
+    """A few active minutes close nothing; real use does."""
     owner = workload("notebook", WorkloadClass.NOTEBOOK)
     recent = window({State.IDLE_HELD: idle_hours, State.PRODUCTIVE: 0.5 - idle_hours})
     kept = RULE.relaxed(RULE.conduct(owner).close_ratio)

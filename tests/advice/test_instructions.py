@@ -14,7 +14,7 @@ NAMES = re.findall(r"^\[(\w+)\]$", _TABLE, re.MULTILINE)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_instruction_of_the_table_is_complete_and_used(name: str) -> None:
-    """It has a title of one line and a text, and some rule or fault gives it."""
+    """It has a title of one line and a text, and some rule or fault uses it."""
     found = instructions.instruction(name, "GPU-0")
     assert found.title
     assert "\n" not in found.title
@@ -26,5 +26,5 @@ def test_instruction_of_the_table_is_complete_and_used(name: str) -> None:
 
 
 def test_instruction_about_a_gpu_names_it() -> None:
-    """The uuid stands wherever the text needs one."""
+    """The uuid is inserted wherever the text needs one."""
     assert "--gpu-reset -i GPU-7" in instructions.instruction("reset_gpu", "GPU-7").text

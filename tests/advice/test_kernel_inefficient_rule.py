@@ -1,4 +1,4 @@
-"""Kernels by their counters: what limits each, why it falls short, what its board could do."""
+"""Kernels by their counters: their limit, the cause of a shortfall, the board's potential."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def _judged(*kernels: KernelUse) -> Finding:
 
 
 def test_uncoalesced_access_is_named_with_what_it_costs() -> None:
-    """Sectors of no use are a complaint although memory is busy: it is busy with them."""
+    """Unused sectors are a finding although memory is busy: it is busy with them."""
     found = _judged(_kernel(KernelCounters(memory_ratio=0.62, excess_sectors_ratio=0.75), 0.01))
     assert found.reasons == (Reason.KERNEL_INEFFICIENT,)
     assert found.action is Action.OPTIMIZE_KERNEL
@@ -70,7 +70,7 @@ def test_uncoalesced_access_is_named_with_what_it_costs() -> None:
     ],
 )
 def test_a_kernel_below_both_limits_is_told_why(counters: KernelCounters, says: str) -> None:
-    """Latency, and what counters say of its cause."""
+    """With its latency, and the cause by its counters."""
     found = _judged(_kernel(counters))
     assert found.kind is FindingKind.INEFFICIENT
     assert says in found.summary
@@ -88,7 +88,7 @@ def test_a_kernel_below_both_limits_is_told_why(counters: KernelCounters, says: 
 def test_a_kernel_at_its_limit_is_left_alone(
     compute: float, counters: KernelCounters | None
 ) -> None:
-    """Few warps or blocks are no fault of what reaches its board's throughput."""
+    """Few warps or blocks are no fault of a kernel at its board's throughput."""
     found = _judged(_kernel(counters, compute))
     assert found.kind is FindingKind.OPTIMIZED
     assert "of its peak" in found.summary
@@ -102,7 +102,7 @@ def test_products_on_tensor_cores_need_few_warps() -> None:
 
 
 def test_short_kernels_do_not_count() -> None:
-    """A tenth of the kernels' time is where it begins."""
+    """Kernels count from a tenth of the kernels' time on."""
     fine = _kernel(KernelCounters(memory_ratio=0.9), seconds=9.5, name="copy")
     assert _judged(fine, _kernel(FULL, seconds=0.5)).kind is FindingKind.OPTIMIZED
     assert _judged(fine, _kernel(FULL, seconds=1.5)).kind is FindingKind.INEFFICIENT
@@ -131,7 +131,7 @@ def test_saving_is_a_share_of_the_time(
     room: float | None,
     waves: float | None,
 ) -> None:
-    """Whatever was measured, the gain is between nothing and all, and any text is told."""
+    """For any measurement the gain is between 0 and 1, and any text is accepted."""
     counters = KernelCounters(
         memory_ratio=memory,
         excess_sectors_ratio=excess,

@@ -1,4 +1,4 @@
-"""Elementwise operators and copies: when they are worth fusing, and what that gives."""
+"""Elementwise operators and copies: when fusing is worthwhile, and its gain."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def _judged(*kernels: object, busy: float = 0.9) -> Finding:
 
 
 def test_a_third_of_the_time_in_small_operators_is_worth_fusing() -> None:
-    """Casts and copies count with them; the gain is what fusing takes away of that share."""
+    """Casts and copies count too; the gain is the part of that share that fusing removes."""
     found = _judged(GEMM, ADD, CAST)
     assert found.reasons == (Reason.MEMORY_BANDWIDTH_BOUND,)
     assert found.action is Action.FUSE_KERNELS
@@ -29,12 +29,12 @@ def test_a_third_of_the_time_in_small_operators_is_worth_fusing() -> None:
 
 @pytest.mark.parametrize("family", [KernelFamily.FUSED, KernelFamily.ATTENTION, KernelFamily.OTHER])
 def test_fused_and_unknown_kernels_are_not_counted(family: KernelFamily) -> None:
-    """A compiler's kernels are what the advice would give."""
+    """A compiler's kernels are the goal of the advice."""
     fused = kernel("triton_poi_fused_add", 1000, 0.3, family=family)
     assert _judged(GEMM, fused).kind is FindingKind.OPTIMIZED
 
 
 def test_shares_are_of_the_span_not_of_the_kernels() -> None:
-    """A GPU that is idle half of the time has half of it to gain here."""
+    """A GPU that is idle half of the time can gain only on the other half."""
     assert _judged(GEMM, ADD, CAST, busy=0.45).kind is FindingKind.OPTIMIZED
     assert _judged(GEMM, ADD, CAST, busy=0.75).kind is FindingKind.INEFFICIENT

@@ -1,4 +1,4 @@
-"""The rule of kernels that are too small to fill the SMs."""
+"""The rule for kernels too small to fill the SMs."""
 
 import pytest
 
@@ -44,14 +44,14 @@ def test_without_profiling_it_cannot_be_told(tier: Tier) -> None:
 
 
 def test_no_savings_at_low_confidence() -> None:
-    """Half of the time on a third of the coverage is a guess."""
+    """Half of the time at a third of the coverage is a guess."""
     hazy = RULE.judge(case([window({LAUNCH: 3.1, BUSY: 2.9, State.UNKNOWN: 12})], JOB))
     assert hazy.is_actionable
     assert hazy.savings.gpus_high is None
 
 
 def test_minor_launch_wait_is_no_finding() -> None:
-    """Bound by launches, yet nine tenths of each second are used all the same."""
+    """Bound by launches, but nine tenths of each second are used."""
     used = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 0.05 * 6 * 3600})
     found = RULE.judge(case([used], JOB))
     assert not found.is_actionable

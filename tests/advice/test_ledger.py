@@ -1,4 +1,4 @@
-"""The ledger: it opens once, neither nags nor flaps, and remembers what became of advice."""
+"""The ledger: advice opens once, does not flap, and its outcome is remembered."""
 
 from collections.abc import Sequence
 
@@ -26,19 +26,19 @@ DAY = 24 * 60
 
 
 def run(ledger: Ledger, judgements: Sequence[Judgement], minutes: float) -> list[AdviceEventKind]:
-    """What a run of the recommender changes."""
+    """The changes of one run of the recommender."""
     return [event.kind for event in ledger.update(judgements, after(minutes))]
 
 
 def opened() -> Ledger:
-    """A ledger with one piece of advice, opened at minute 0."""
+    """A ledger with one open item, opened at minute 0."""
     ledger = Ledger()
     assert run(ledger, [YES], 0) == [OPENED]
     return ledger
 
 
 def state(ledger: Ledger, advice_id: str = ID) -> AdviceState:
-    """Where a piece of advice stands."""
+    """The state of an item."""
     return next(advice.state for advice in ledger.advice() if advice.id == advice_id)
 
 
@@ -55,14 +55,14 @@ def test_finding_opens_once() -> None:
 
 @pytest.mark.parametrize("verdict", [QUIET, BETWEEN, ABSTAINED])
 def test_finding_that_may_not_open_opens_no_advice(verdict: Judgement) -> None:
-    """Neither a clean bill nor a doubt becomes advice."""
+    """Neither a healthy verdict nor a doubtful one becomes advice."""
     ledger = Ledger()
     assert run(ledger, [verdict], 0) == []
     assert ledger.advice() == ()
 
 
 def test_advice_closes_only_after_it_was_quiet_for_a_while() -> None:
-    """Ten minutes by its conduct, counted from the first quiet run."""
+    """After ten minutes by its policy, counted from the first quiet run."""
     ledger = opened()
     assert run(ledger, [QUIET], 10) == []
     assert run(ledger, [QUIET], 19.9) == []
@@ -74,7 +74,7 @@ def test_advice_closes_only_after_it_was_quiet_for_a_while() -> None:
 
 @pytest.mark.parametrize("interruption", [YES, BETWEEN, ABSTAINED])
 def test_quiet_time_begins_anew_after_an_interruption(interruption: Judgement) -> None:
-    """Support, a doubtful run and an abstention all end the quiet."""
+    """A supporting run, a doubtful run and an abstention each end the quiet time."""
     ledger = opened()
     run(ledger, [QUIET], 10)
     assert run(ledger, [interruption], 19) == []
@@ -93,7 +93,7 @@ def test_quiet_time_begins_anew_after_an_interruption(interruption: Judgement) -
     ],
 )
 def test_alternating_verdicts_do_not_flap(verdicts: Sequence[Judgement]) -> None:
-    """A load at the border, or between two targets, is one piece of advice all day long."""
+    """A load at the threshold, or between two targets, is a single item all day long."""
     ledger = opened()
     events = [
         kind
@@ -105,7 +105,7 @@ def test_alternating_verdicts_do_not_flap(verdicts: Sequence[Judgement]) -> None
 
 
 def test_verdict_that_has_changed_for_good_replaces_the_advice() -> None:
-    """A rule says one thing of a workload at a time: the old closes before the new opens."""
+    """A rule has one verdict on a workload at a time: the old closes before the new opens."""
     ledger = opened()
     assert run(ledger, [judgement(id=OTHER)], 10) == []
     assert run(ledger, [judgement(id=OTHER)], 20) == [CLOSED, OPENED]
@@ -124,7 +124,7 @@ def test_advice_reopens_when_it_is_true_again() -> None:
 
 
 def test_rules_and_workloads_do_not_mix() -> None:
-    """The quiet of one rule, or of one workload, closes nothing of another."""
+    """The quiet of one rule or workload closes nothing of another."""
     ledger = opened()
     others = [
         judgement(id=OTHER, rule="hidden_stall"),
@@ -140,7 +140,7 @@ def test_rules_and_workloads_do_not_mix() -> None:
 
 
 def test_open_advice_is_listed_first_the_oldest_of_it_first() -> None:
-    """Then what was closed, the latest first."""
+    """Then closed advice, the latest first."""
     ledger = Ledger()
     run(ledger, [judgement(id=name, key=name) for name in "ab"], 0)
     run(ledger, [judgement(id=name, key=name) for name in "abcd"], 10)
@@ -150,7 +150,7 @@ def test_open_advice_is_listed_first_the_oldest_of_it_first() -> None:
 
 
 def test_dismissal_lasts_thirty_days() -> None:
-    """No one is nagged meanwhile; afterwards it may be said again."""
+    """It is not shown meanwhile; afterwards it may open again."""
     ledger = opened()
     event = ledger.act(ID, AdviceState.DISMISSED, "ada", after(5))
     assert event is not None
@@ -162,7 +162,7 @@ def test_dismissal_lasts_thirty_days() -> None:
 
 
 def test_long_dismissal_is_not_forgotten_with_the_rest() -> None:
-    """However short closed advice is remembered."""
+    """It outlives the retention of closed advice."""
     settings = LedgerSettings(dismissed_seconds=90 * 86400.0, closed_kept_seconds=86400.0)
     ledger = Ledger((), settings)
     run(ledger, [YES], 0)
@@ -175,7 +175,7 @@ def test_long_dismissal_is_not_forgotten_with_the_rest() -> None:
 
 
 def test_snoozed_advice_wakes_again() -> None:
-    """After a week it asks again, without another opening; until then it stays as it is."""
+    """After a week it is active again without another opening; until then it is unchanged."""
     ledger = opened()
     ledger.act(ID, AdviceState.SNOOZED, "ada", after(5))
     run(ledger, [YES], 6 * DAY)
@@ -186,7 +186,7 @@ def test_snoozed_advice_wakes_again() -> None:
 
 
 def test_claimed_advice_that_falls_quiet_has_succeeded() -> None:
-    """Someone did something and it helped."""
+    """Someone acted on it and it helped."""
     ledger = opened()
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [QUIET], 10)
@@ -196,7 +196,7 @@ def test_claimed_advice_that_falls_quiet_has_succeeded() -> None:
 
 
 def test_succeeded_advice_that_recurs_has_regressed() -> None:
-    """It is open again and says so."""
+    """It is open again and marked as regressed."""
     ledger = opened()
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [QUIET], 10)
@@ -217,7 +217,7 @@ def test_claimed_advice_whose_verdict_changed_has_not_succeeded() -> None:
 
 
 def test_advice_of_a_gone_workload_expires() -> None:
-    """After an hour away; a restart or a reschedule is no end."""
+    """After an hour of absence; a restart or a reschedule is not the end."""
     ledger = opened()
     assert run(ledger, [], 59) == []
     assert run(ledger, [YES], 60) == []
@@ -237,7 +237,7 @@ def test_advice_of_a_gone_workload_expires() -> None:
 def test_workload_that_goes_away_did_what_was_claimed_or_just_ended(
     action: Action, expected: AdviceState
 ) -> None:
-    """To be gone is what release asks for, and proves nothing of a straggler."""
+    """Absence is what a release asks for, and proves nothing about a straggler."""
     ledger = Ledger()
     run(ledger, [judgement(action=action)], 0)
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
@@ -246,7 +246,7 @@ def test_workload_that_goes_away_did_what_was_claimed_or_just_ended(
 
 
 def test_closed_advice_is_forgotten_after_thirty_days() -> None:
-    """The ledger does not grow for ever."""
+    """The ledger does not grow without bound."""
     ledger = opened()
     run(ledger, [QUIET], 10)
     run(ledger, [QUIET], 20)
@@ -258,7 +258,7 @@ def test_closed_advice_is_forgotten_after_thirty_days() -> None:
 
 @pytest.mark.parametrize("advice_id", ["zzz", "closed"])
 def test_only_open_advice_can_be_acted_on(advice_id: str) -> None:
-    """The error names what is open."""
+    """The error lists the open ids."""
     ledger = opened()
     run(ledger, [YES, judgement(id="closed", key="k")], 1)
     ledger.act("closed", AdviceState.DISMISSED, "ada", after(2))
@@ -272,7 +272,7 @@ VERDICTS = st.sampled_from([YES, QUIET, BETWEEN, ABSTAINED, judgement(id=OTHER)]
 
 @given(st.lists(st.tuples(VERDICTS, st.integers(1, 30)), max_size=60))
 def test_openings_and_closings_take_turns(steps: list[tuple[Judgement, int]]) -> None:
-    """Whatever is judged: at most one is open, and none closes before its quiet time."""
+    """For any verdicts: at most one item is open, and none closes before its quiet time."""
     ledger, minute = Ledger(), 0
     last_events: dict[str, AdviceEvent] = {}
     for verdict, pause in steps:
@@ -290,7 +290,7 @@ def test_openings_and_closings_take_turns(steps: list[tuple[Judgement, int]]) ->
 
 
 def test_severity_rises_once_in_a_short_span() -> None:
-    """A load at the border does not nag, and a fall is no news."""
+    """A load at the threshold sends no repeated notices, and a decrease sends none."""
     ledger = Ledger()
     run(ledger, [judgement(severity=Severity.LOW)], 0)
     high, low = judgement(severity=Severity.HIGH), judgement(severity=Severity.LOW)

@@ -1,4 +1,4 @@
-"""The ledger stays small, and the same whatever the order."""
+"""Bounds of the ledger's size, and independence from the order of judgements."""
 
 import sys
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ WASTEFUL = {"slurm/llama": Measurement(2.0, 0.9, 400.0), "a": Measurement(1.0, 0
 
 
 def run(ledger: Ledger, judgements: Sequence[Judgement], minutes: float) -> list[AdviceEventKind]:
-    """What a run of the recommender changes."""
+    """The changes of one run of the recommender."""
     return [event.kind for event in ledger.update(judgements, after(minutes))]
 
 
 def test_the_longest_closed_give_way() -> None:
-    """However much advice a node asks for, only so much is kept."""
+    """However much advice a node produces, the number kept is limited."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     for number in range(12):
         run(ledger, [judgement(id=f"{number:02}", key=f"k{number}")], number)
@@ -39,7 +39,7 @@ def test_the_longest_closed_give_way() -> None:
 
 
 def test_no_more_is_open_than_is_kept() -> None:
-    """What is open stays until it closes."""
+    """Open advice stays until it closes."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     many = [judgement(id=f"{number:02}", key=f"k{number:02}") for number in range(12)]
     assert run(ledger, many, 0) == [OPENED] * 10
@@ -47,19 +47,19 @@ def test_no_more_is_open_than_is_kept() -> None:
 
 
 def severe(number: int, severity: Severity, dollars: float = 0.0, **facts: Any) -> Judgement:
-    """Advice on a workload of its own, which would save so much."""
+    """Advice on a workload of its own, with the given savings."""
     savings = Savings(dollars_per_hour_low=dollars)
     name = f"{number:02}"
     return judgement(id=name, key=f"k{name}", severity=severity, savings=savings, **facts)
 
 
 def open_ids(ledger: Ledger) -> list[str]:
-    """Ids of the advice that is open."""
+    """Ids of the open advice."""
     return sorted(advice.id for advice in ledger.advice() if advice.is_open)
 
 
 def test_full_ledger_opens_the_severe_then_the_largest_saving() -> None:
-    """What is left out is counted by severity, run after run."""
+    """Items left out are counted by severity in each run."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     many = [severe(number, Severity.LOW, number) for number in range(12)]
     many += [severe(number, Severity.CRITICAL) for number in range(20, 26)]
@@ -73,7 +73,7 @@ def test_full_ledger_opens_the_severe_then_the_largest_saving() -> None:
 
 
 def test_more_severe_advice_replaces_the_undecided() -> None:
-    """The last critical advice opens in a full ledger, and what gave way says why."""
+    """The last critical item opens in a full ledger, and the replaced one gives the reason."""
     ledger = Ledger((), LedgerSettings(most_records=10))
     low = [severe(number, Severity.LOW, number) for number in range(10)]
     run(ledger, low, 0)
@@ -91,7 +91,7 @@ def test_more_severe_advice_replaces_the_undecided() -> None:
 
 
 def calls_of_update(workloads: int) -> int:
-    """Calls that two updates with many open findings take, and an abstention for each."""
+    """Calls of two updates with many open findings, and with an abstention for each."""
     found = [
         judgement(id=f"{key}-{rule}", key=f"k{key}", rule=f"rule{rule}", may_open=rule < 3)
         for key in range(workloads)
@@ -123,7 +123,7 @@ def test_the_work_of_an_update_grows_with_the_judgements() -> None:
 
 
 def test_reason_that_was_wrong_too_often_opens_only_when_surer() -> None:
-    """Twenty failures, and 0.9 is not enough any more."""
+    """After twenty failures a confidence of 0.9 is no longer enough."""
     ledger = Ledger()
     for minute in range(0, 2000, 100):
         assert run(ledger, [YES], minute) == [OPENED]
@@ -143,7 +143,7 @@ OF_MANY = [
 
 @given(st.data())
 def test_the_order_of_judgements_makes_no_difference(data: st.DataObject) -> None:
-    """The same ledger and the same events, run after run."""
+    """The ledger and its events are the same in each run."""
     one, other = Ledger(), Ledger()
     for step in range(5):
         chosen = data.draw(
@@ -161,7 +161,7 @@ def test_the_order_of_judgements_makes_no_difference(data: st.DataObject) -> Non
 
 
 def test_a_clock_that_is_set_back_holds_up_no_closing() -> None:
-    """Quiet since tomorrow is quiet since now."""
+    """Quiet since a future time counts as quiet since now."""
     ledger = Ledger()
     run(ledger, [YES], 0)
     run(ledger, [QUIET], 1440)
@@ -170,7 +170,7 @@ def test_a_clock_that_is_set_back_holds_up_no_closing() -> None:
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_who_left() -> None:
-    """An hour after the step it has been gone for an hour."""
+    """An hour after the step it has been absent for an hour."""
     ledger = Ledger()
     run(ledger, [YES], 0)
     run(ledger, [YES], 1440)

@@ -1,4 +1,4 @@
-"""What people and policies decide about advice."""
+"""Decisions of users and policies on advice."""
 
 from collections.abc import Sequence
 
@@ -19,25 +19,25 @@ ABSTAINED = judgement(id="unknown", may_open=False, still_holds=None)
 
 
 def run(ledger: Ledger, judgements: Sequence[Judgement], minutes: float) -> list[AdviceEventKind]:
-    """What a run of the recommender changes."""
+    """The changes of one run of the recommender."""
     return [event.kind for event in ledger.update(judgements, after(minutes))]
 
 
 def opened() -> Ledger:
-    """A ledger with one piece of advice, opened at minute 0."""
+    """A ledger with one open item, opened at minute 0."""
     ledger = Ledger()
     assert run(ledger, [YES], 0) == [OPENED]
     return ledger
 
 
 def state(ledger: Ledger) -> AdviceState:
-    """Where the advice stands."""
+    """The state of the item."""
     return next(advice.state for advice in ledger.advice() if advice.id == ID)
 
 
 @pytest.mark.parametrize("state_by_hand", [AdviceState.DISMISSED, AdviceState.SNOOZED])
 def test_somebody_says_why_and_for_how_long(state_by_hand: AdviceState) -> None:
-    """In place of the settings' month and week."""
+    """They replace the settings' month and week."""
     ledger = opened()
     ledger.act(ID, state_by_hand, "ada", after(5), why="launch on Friday", for_seconds=7200.0)
     (advice,) = ledger.advice()
@@ -56,7 +56,7 @@ def test_somebody_says_why_and_for_how_long(state_by_hand: AdviceState) -> None:
 def test_invalid_decision_is_refused(
     by_hand: AdviceState, for_seconds: float | None, message: str
 ) -> None:
-    """And changes nothing."""
+    """It changes nothing."""
     ledger = opened()
     before = ledger.records
     with pytest.raises(UsageError, match=message):
@@ -65,7 +65,7 @@ def test_invalid_decision_is_refused(
 
 
 def test_claim_can_be_taken_back() -> None:
-    """It asks for something again; each decision is an event of its own."""
+    """The item is active again; each decision is an event of its own."""
     ledger = opened()
     claimed = ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     taken_back = ledger.act(ID, AdviceState.ACTIVE, "ada", after(6))
@@ -77,7 +77,7 @@ def test_claim_can_be_taken_back() -> None:
 
 
 def test_policy_dismisses_what_is_open_and_lets_nothing_open() -> None:
-    """Who, why and until when is told; once it is over, advice opens again."""
+    """With author, reason and end; after the end, advice opens again."""
     ledger = opened()
     launch = Exclusion((Reason.IDLE_HELD,), until="2026-02-01", why="launch", actor="ada")
     ignored = YES.under((launch,), after(5))
@@ -93,7 +93,7 @@ def test_policy_dismisses_what_is_open_and_lets_nothing_open() -> None:
 
 
 def test_quiet_advice_falls_under_an_exclusion_too() -> None:
-    """Whatever its rule says now: the exclusion is about what it said."""
+    """Whatever its rule says now: the exclusion covers the finding it was opened for."""
     ledger = opened()
     launch = Exclusion((Reason.IDLE_HELD,), why="launch")
     assert run(ledger, [ABSTAINED.under((launch,), after(5))], 5) == [CLOSED]

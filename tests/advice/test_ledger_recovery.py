@@ -1,4 +1,4 @@
-"""A ledger that was lost, and what others remember of it."""
+"""Recovery of a lost ledger from other stores."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 
 
 def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
-    """What no one remembers is new."""
+    """Advice unknown to other stores is new."""
     ledger = Ledger()
     ledger.remember(OPEN_BEFORE)
     (event,) = ledger.update([YES, ELSEWHERE], NOW)
@@ -30,7 +30,7 @@ def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
 
 
 def test_its_end_is_told_with_the_time_at_which_it_began() -> None:
-    """So that what was marked when it was opened is found again."""
+    """So that the mark of its opening is found again."""
     ledger = Ledger()
     ledger.remember(OPEN_BEFORE)
     ledger.update([YES], NOW)
@@ -41,7 +41,7 @@ def test_its_end_is_told_with_the_time_at_which_it_began() -> None:
 
 
 def test_ledger_takes_precedence_over_remembered_advice() -> None:
-    """Advice that it saw end, and that comes again, is new whatever others say."""
+    """Advice that ended in the ledger and recurs is new, whatever other stores hold."""
     ledger = Ledger()
     ledger.update([YES], NOW)
     for minute in range(10, 600, 10):
@@ -52,7 +52,7 @@ def test_ledger_takes_precedence_over_remembered_advice() -> None:
 
 
 def test_a_time_that_is_still_to_come_is_now() -> None:
-    """Clocks of others may be ahead."""
+    """Clocks of other hosts may be ahead."""
     ledger = Ledger()
     ledger.remember(Restoration({ID: RestoredAdvice(NOW + HOUR)}))
     ledger.update([YES], NOW)
@@ -62,7 +62,7 @@ def test_a_time_that_is_still_to_come_is_now() -> None:
 
 @pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.REGRESSED])
 def test_remembered_decision_stays_in_force(state: AdviceState) -> None:
-    """Who, why and until when go on with it, and no one is told."""
+    """With its author, reason and end, and without a notice."""
     expires = NOW + HOUR if state is AdviceState.SNOOZED else None
     standing = RestoredAdvice(NOW - 5 * HOUR, state, expires, "ana", "mine")
     ledger = Ledger()
@@ -76,7 +76,7 @@ def test_remembered_decision_stays_in_force(state: AdviceState) -> None:
 
 
 def test_a_restored_snooze_ends() -> None:
-    """When it would have."""
+    """At its original end."""
     ledger = Ledger()
     snoozed = RestoredAdvice(NOW - HOUR, AdviceState.SNOOZED, after(30), "ana")
     ledger.remember(Restoration({ID: snoozed}))
@@ -88,7 +88,7 @@ def test_a_restored_snooze_ends() -> None:
 
 
 def test_a_restored_dismissal_keeps_quiet_until_its_end() -> None:
-    """Also where what it is about comes up only later; then it opens, and is told."""
+    """Also if its finding returns only later; after the end it opens, and is announced."""
     dismissed = Advice(
         replace(finding(), id=ID),
         AdviceState.DISMISSED,

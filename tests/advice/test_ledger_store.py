@@ -1,4 +1,4 @@
-"""Advice survives a restart."""
+"""Storage of the ledger across restarts."""
 
 import json
 from collections.abc import Iterator
@@ -101,14 +101,14 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RECORDS, max_size=4, unique_by=lambda record: record.advice.id))
 def test_every_field_survives(database: Database, records: list[AdviceRecord]) -> None:
-    """What is loaded is what was saved, in the order of ids, and nothing that was before."""
+    """Loading returns what was saved, ordered by id, and nothing older."""
     store = LedgerRepository(database)
     store.save(records)
     assert store.load() == sorted(records, key=lambda record: record.advice.id.encode())
 
 
 def test_ledger_goes_on_where_it_was(database: Database) -> None:
-    """Quiet time that began before the restart counts."""
+    """Quiet time from before the restart counts."""
     ledger = Ledger()
     ledger.update([judgement()], NOW)
     quiet = judgement(id="nothing", may_open=False, still_holds=False)
@@ -121,7 +121,7 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
 
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
-    """A word of a newer program costs its own row and no other."""
+    """An unknown value of a newer program costs its own row and no other."""
     record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
@@ -135,7 +135,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
 
 
 def test_failed_save_leaves_what_was_there(database: Database) -> None:
-    """Half a ledger would forget dismissals."""
+    """Half a ledger would lose dismissals."""
     record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
     store = LedgerRepository(database)
     store.save([record])
@@ -147,7 +147,7 @@ def test_failed_save_leaves_what_was_there(database: Database) -> None:
 
 
 def test_record_of_a_newer_program_is_read_without_what_it_added(database: Database) -> None:
-    """And one of an older program with defaults for what it lacked."""
+    """A record of an older program gets defaults for missing fields."""
     record = AdviceRecord(
         Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama", confidence=0.9
     )
@@ -182,7 +182,7 @@ def test_unreadable_ledger_row_is_kept(database: Database) -> None:
 
 
 def levitate(database: Database, advice_id: str) -> None:
-    """Put advice into a state that no program of today knows."""
+    """Set a state unknown to the current program."""
     with database.transaction() as connection:
         connection.execute(
             "UPDATE advice SET record = replace(record, 'active', 'levitating') WHERE id = ?",
@@ -191,7 +191,7 @@ def levitate(database: Database, advice_id: str) -> None:
 
 
 def test_only_what_changed_is_written(database: Database) -> None:
-    """Thousands of closed pieces of advice stay as they are from run to run."""
+    """Thousands of closed items are not rewritten in each run."""
     store = LedgerRepository(database)
     records = [
         AdviceRecord(Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW), name) for name in "abc"
@@ -204,7 +204,7 @@ def test_only_what_changed_is_written(database: Database) -> None:
 
 
 def test_trial_survives_with_its_figures_from_before(database: Database) -> None:
-    """A week's comparison outlives many restarts."""
+    """A week's comparison survives many restarts."""
     before = Measurement(
         2.0, 0.9, 400.0, {"stalled": 0.1}, ("h100",), ("GPU-0",), WorkloadClass.BATCH
     )
@@ -225,7 +225,7 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
 
 
 def test_track_record_and_what_is_untold_survive(database: Database) -> None:
-    """In one transaction with the advice that they are about; told once, it is gone."""
+    """In one transaction with their advice; a delivered event is removed."""
     advice = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
     track = TrackRecord()
     track.ended(advice)

@@ -1,4 +1,4 @@
-"""Before and after: the ledger finds out whether advice paid off."""
+"""Verification: the ledger compares a workload before and after the advice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,19 +20,19 @@ DAY = 24 * 60
 
 
 def run(ledger: Ledger, judgements: Sequence[Judgement], minutes: float) -> list[AdviceEventKind]:
-    """What a run of the recommender changes."""
+    """The changes of one run of the recommender."""
     return [event.kind for event in ledger.update(judgements, after(minutes))]
 
 
 def opened() -> Ledger:
-    """A ledger with one piece of advice, opened at minute 0."""
+    """A ledger with one open item, opened at minute 0."""
     ledger = Ledger()
     assert run(ledger, [YES], 0) == [OPENED]
     return ledger
 
 
 def state(ledger: Ledger) -> AdviceState:
-    """Where the advice stands."""
+    """The state of the item."""
     return next(advice.state for advice in ledger.advice() if advice.id == ID)
 
 
@@ -42,7 +42,7 @@ WASTEFUL = Measurement(gpus=2.0, waste_ratio=0.9, watts=400.0, harms={"stalled":
 
 
 def measured_as(measurement: Measurement | None) -> Measured:
-    """What is measured of the workload over any span."""
+    """The measurement of the workload over any span."""
     found = {} if measurement is None else {"slurm/llama": measurement}
     return lambda _: found
 
@@ -75,7 +75,7 @@ def test_success_is_verified_and_its_savings_are_counted() -> None:
 
 
 def test_harm_turns_success_into_failure_and_says_so() -> None:
-    """Told as the same closing with another end, at the time when it closed."""
+    """Reported as the same closing with another outcome, at the original closing time."""
     ledger, worse = Ledger(), replace(WASTEFUL, waste_ratio=0.0, harms={"stalled": 0.2})
     try_out(ledger, becomes=worse)
     (event,) = ledger.update([QUIET], after(20 + DAYS_TO_COMPARE), measured_as(worse))
@@ -87,7 +87,7 @@ def test_harm_turns_success_into_failure_and_says_so() -> None:
 
 
 def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
-    """A week's rest; then it may be said again."""
+    """After a week it may open again."""
     ledger, same = Ledger(), measured_as(WASTEFUL)
     ledger.update([YES], NOW, same)
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
@@ -101,7 +101,7 @@ def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
 
 
 def test_change_that_came_about_by_itself_is_verified_too() -> None:
-    """No one claimed it, and one of the GPUs was let go of."""
+    """Without a claim, one of the GPUs was released."""
     ledger, fewer = Ledger(), replace(WASTEFUL, gpus=1.0, waste_ratio=0.1)
     try_out(ledger, claims=False, becomes=fewer)
     assert state(ledger) is AdviceState.EXPIRED
@@ -121,7 +121,7 @@ def test_idle_gpus_that_are_used_again_at_once_were_no_advice_worth_giving() -> 
 
 
 def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
-    """The trial is over, and nothing is said to be saved."""
+    """The verification ends, and no savings are counted."""
     ledger, better = Ledger(), replace(WASTEFUL, waste_ratio=0.0)
     try_out(ledger, becomes=better)
     events = ledger.update([YES], after(60), measured_as(WASTEFUL))
@@ -131,7 +131,7 @@ def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
 
 
 def test_trouble_that_returns_long_after_is_new() -> None:
-    """A month later no one remembers."""
+    """After a month it counts as new."""
     settings = LedgerSettings(closed_kept_seconds=90 * 86400.0)
     ledger = Ledger((), settings)
     try_out(ledger, becomes=replace(WASTEFUL, waste_ratio=0.0))
@@ -140,7 +140,7 @@ def test_trouble_that_returns_long_after_is_new() -> None:
 
 
 def test_workload_that_was_released_saved_all_that_it_wasted() -> None:
-    """It left as someone had claimed, and never came back."""
+    """It left as claimed, and never came back."""
     ledger = Ledger()
     ledger.update([YES], NOW, measured_as(WASTEFUL))
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
@@ -151,7 +151,7 @@ def test_workload_that_was_released_saved_all_that_it_wasted() -> None:
 
 
 def test_finding_held_back_by_another_rule_is_no_success() -> None:
-    """It closes because another says more of the same, not because anything was done."""
+    """It closes because another finding covers it, not because of a change."""
     ledger, held = opened(), YES.suppressed_by_conflict("idle")
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [held], 10)

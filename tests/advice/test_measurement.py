@@ -1,4 +1,4 @@
-"""What a workload wastes, draws and suffers, from its windows."""
+"""Waste, power and harm of a workload, from its windows."""
 
 import pytest
 
@@ -18,7 +18,7 @@ BUSY = window(
 
 
 def test_figures_are_shares_of_what_is_known() -> None:
-    """Waste over waste and use, harms over known time, power of all GPUs together."""
+    """Waste over waste and use, harm over known time, power of all GPUs together."""
     found = measure(case([BUSY, BUSY], workload()))
     assert found is not None
 
@@ -43,7 +43,7 @@ def test_energy_that_was_not_measured_is_no_zero() -> None:
 
 
 def test_unknown_measurement_has_no_figures() -> None:
-    """It has no figures, rather than good ones."""
+    """Unknown is not good."""
     silent = case([window({State.UNKNOWN: 2})], workload("silent"))
     assert measure(silent) is None
     assert set(measure_all([silent, case([BUSY], workload())])) == {"slurm/llama"}

@@ -1,4 +1,4 @@
-"""The rule of services that stream their weights all the time."""
+"""The rule for services that stream their weights all the time."""
 
 import pytest
 
@@ -14,14 +14,14 @@ SERVER = workload(workload_class=WorkloadClass.SERVING)
 
 
 def decoding(hours: float, compute: float = 0.2, **facts: object) -> Window:
-    """Six hours, some of them at the limit of the memory."""
+    """Six hours, some of them at the limit of memory bandwidth."""
     at_least = histogram({compute: 6})
     times = {State.MEMORY_BANDWIDTH_BOUND: hours, State.PRODUCTIVE: 6 - hours}
     return window(times, **{"compute_at_least": at_least, **facts})
 
 
 def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
-    """Nothing is freed by it, so that no savings are claimed; no one waits, so it can wait."""
+    """It frees nothing, so no savings are claimed; no requests wait, so it is not urgent."""
     found = RULE.judge(case([decoding(5.0)], SERVER))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.MEMORY_BANDWIDTH_BOUND,)
@@ -36,7 +36,7 @@ def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
 
 
 def test_users_who_wait_make_it_short_of_bandwidth() -> None:
-    """A twentieth of the time."""
+    """From a twentieth of the time on."""
     pressed = {Resource.MEMORY_BANDWIDTH: round(0.3 * HOUR)}
     found = RULE.judge(case([decoding(5.0, pressed=pressed)], SERVER))
     assert found.kind is FindingKind.UNDERPROVISIONED
@@ -52,7 +52,7 @@ def test_users_who_wait_make_it_short_of_bandwidth() -> None:
     ],
 )
 def test_others_at_their_limit_are_no_complaint(workload_class: WorkloadClass, why: str) -> None:
-    """It is how much of science works."""
+    """Much of scientific computing is bound by memory bandwidth."""
     found = RULE.judge(case([decoding(6.0)], workload(workload_class=workload_class)))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary.endswith(f"{why}.")
@@ -64,7 +64,7 @@ def test_a_batch_that_fills_the_compute_is_large_enough() -> None:
 
 
 def test_idle_time_counts() -> None:
-    """A replica that decodes for two hours of a day has no more requests to take together."""
+    """A replica that decodes two hours a day has no further requests to batch."""
     quiet = window({State.MEMORY_BANDWIDTH_BOUND: 2, State.IDLE_HELD: 22})
     assert not RULE.judge(case([quiet], SERVER)).is_actionable
 

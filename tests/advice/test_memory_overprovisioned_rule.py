@@ -1,4 +1,4 @@
-"""The rule of memory that is far too large for GPUs that are well used."""
+"""The rule for memory far too large for well-used GPUs."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def used(compute: float, memory: float | None) -> Window:
 def test_only_well_used_gpus_with_a_board_beside_them(
     compute: float, memory: float, rest: str
 ) -> None:
-    """The rest is another rule's, or no one's."""
+    """The rest belongs to another rule or none."""
     found = RULE.judge(
         case([used(compute, memory)], workload(workload_class=WorkloadClass.SERVING))
     )
@@ -65,7 +65,7 @@ def test_fullest_gpu_decides() -> None:
     ],
 )
 def test_unknown_memory_need_gives_no_verdict(window_: Window, holder: Workload, why: str) -> None:
-    """Memory held is not memory needed, and not every workload may move."""
+    """Held memory is not needed memory, and not every workload may move."""
     found = RULE.judge(case([window_], holder))
     assert found.abstained == why
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

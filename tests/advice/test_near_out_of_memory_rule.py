@@ -1,4 +1,4 @@
-"""The rule of GPUs whose memory is nearly full."""
+"""The rule for GPUs with nearly full memory."""
 
 import pytest
 
@@ -16,7 +16,7 @@ CHANGING = {0.5: 8.0, 0.97: 2.0}
 
 
 def full(hours: float, memory: dict[float, float] | None = None) -> Window:
-    """Ten productive hours, so many of which with full memory."""
+    """Ten productive hours, part of them with full memory."""
     return window(
         {State.PRODUCTIVE: 10},
         {Resource.MEMORY: memory or CHANGING},
@@ -25,7 +25,7 @@ def full(hours: float, memory: dict[float, float] | None = None) -> Window:
 
 
 def test_full_memory_is_under_provisioned() -> None:
-    """It says how full, how long, and what may happen."""
+    """With the level, the duration and the possible consequence."""
     found = RULE.judge(case([full(2)], JOB))
     assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.GPU_MEMORY_UNDERPROVISIONED,)
@@ -67,7 +67,7 @@ def test_culprits_are_the_devices_that_are_full() -> None:
 def test_preallocated_memory_is_no_verdict(
     holder: Workload | None, memory: dict[float, float]
 ) -> None:
-    """Known to be filled by design, or looking so; a policy can state otherwise."""
+    """Whether configured or detected; a policy can state otherwise."""
     found = RULE.judge(case([full(10, memory)], holder))
     assert found.abstained is not None
     assert "preallocat" in found.abstained
@@ -75,12 +75,12 @@ def test_preallocated_memory_is_no_verdict(
 
 
 def test_policy_that_states_a_growing_allocator_is_believed() -> None:
-    """Then full memory is full memory, however steady."""
+    """Then full memory is full, however steady."""
     assert RULE.judge(case([full(10, {0.97: 10.0})], JOB)).is_actionable
 
 
 def test_memory_that_nobody_reads_is_no_verdict() -> None:
-    """Nor is that of a GPU that no one held."""
+    """The same holds for the memory of a GPU without a holder."""
     found = RULE.judge(case([window({State.PRODUCTIVE: 10})], JOB))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     assert RULE.judge(case([window({State.UNKNOWN: 10})], JOB)).reasons == (
@@ -98,7 +98,7 @@ def test_memory_that_nobody_reads_is_no_verdict() -> None:
     ],
 )
 def test_unknown_class_gets_no_advice_on_the_type(holder: Workload | None, action: Action) -> None:
-    """The trouble is told all the same."""
+    """The trouble is still reported."""
     found = RULE.judge(case([full(5)], holder))
     assert found.action is action
     assert found.is_actionable

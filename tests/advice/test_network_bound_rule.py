@@ -1,4 +1,4 @@
-"""The rule of GPUs that wait for the network."""
+"""The rule for GPUs that wait for the network."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def waiting(hours: float, **facts: object) -> Window:
 
 
 def test_waiting_for_the_network_is_inefficient() -> None:
-    """What to do about it takes a look first."""
+    """The remedy begins with a check."""
     found = RULE.judge(case([waiting(3.0), waiting(3.0)], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.NETWORK_BOUND,)
@@ -41,19 +41,19 @@ def test_three_tenths_of_the_time_make_a_finding(
     hours: float,
     is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """An exchange now and then is how collectives work."""
+    """An occasional exchange is normal for collectives."""
     assert RULE.judge(case([waiting(hours)], JOB)).is_actionable == is_actionable
 
 
 def test_savings_are_at_most_what_no_other_cause_took() -> None:
-    """While it waits for the network a GPU does some of its work."""
+    """While waiting for the network a GPU still does some of its work."""
     waste = {Cause.HEADROOM: 0.2 * 6 * 3600, Cause.HOST: 0.5 * 6 * 3600}
     found = RULE.judge(case([waiting(3.0, waste_seconds=waste)], JOB))
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.2)
 
 
 def test_it_names_the_adapters_next_to_the_gpus() -> None:
-    """The nearest fabric port of each; disks are none."""
+    """The nearest fabric port of each GPU; disks are left out."""
     adapters = (
         Adapter("mlx5_1", AdapterKind.INFINIBAND, "1", links={"GPU-0": LinkKind.PIX}),
         Adapter("mlx5_0", AdapterKind.INFINIBAND, "0", links={"GPU-0": LinkKind.SYSTEM}),

@@ -1,4 +1,4 @@
-"""The rule of processes that are far from their GPU."""
+"""The rule for processes far from their GPU."""
 
 import pytest
 from hypothesis import given
@@ -24,13 +24,13 @@ FAR = {"GPU-0": {Signal.HOST_MEMORY_LOCAL: 0.1, Signal.CPU_AFFINITY_LOCAL: 0.0}}
 
 
 def fed_from_afar(hours: float, holder: Workload = JOB) -> Case:
-    """Ten hours of which some were fed from another node."""
+    """Ten hours, part of them fed from another node."""
     conditions = {Condition.NUMA_MISPLACED: round(hours * HOUR)}
     return case([window({State.PRODUCTIVE: 10}, conditions=conditions)], holder)
 
 
 def judged(hours: float = 5, kind: WorkloadKind = WorkloadKind.SLURM) -> Case:
-    """The same with its node, and two processes."""
+    """The verdict with its node and two processes."""
     holder = Workload("a/llama", kind, "llama")
     return around(fed_from_afar(hours, holder), FAR, pids={"GPU-0": (7, 5)}, topology=TOPOLOGY)
 
@@ -64,7 +64,7 @@ def test_it_says_where_the_processes_belong() -> None:
     ],
 )
 def test_each_owner_is_told_in_its_own_way(kind: WorkloadKind, expected: str) -> None:
-    """The next start is right too."""
+    """So that the next start is right too."""
     found = RULE.judge(judged(kind=kind))
     assert any(expected in each.text for each in found.instructions)
 
@@ -79,7 +79,7 @@ def test_three_tenths_of_the_time_make_a_finding(
 
 
 def test_processes_that_are_near_are_no_finding() -> None:
-    """It was measured, and all is well."""
+    """It was measured, and is healthy."""
     near = {"GPU-0": {Signal.HOST_MEMORY_LOCAL: 1.0}}
     found = RULE.judge(around(fed_from_afar(0), near, topology=TOPOLOGY))
     assert not found.is_actionable
@@ -93,7 +93,7 @@ def test_it_abstains_where_nobody_measures_or_nobody_knows_the_node() -> None:
 
 
 def test_none_near_is_a_measurement() -> None:
-    """0 is a value; that no data flows is what makes it harmless."""
+    """0 is a value; it is harmless because no data flows."""
     kept_away = {"GPU-0": {Signal.CPU_AFFINITY_LOCAL: 0.0}}
     found = RULE.judge(around(fed_from_afar(0), kept_away, topology=TOPOLOGY))
     assert found.abstained is None
@@ -101,7 +101,7 @@ def test_none_near_is_a_measurement() -> None:
 
 
 def test_a_machine_of_one_node_has_nothing_far() -> None:
-    """No one needs to measure it."""
+    """No measurement is needed."""
     one = Topology(numa_nodes={0: (0, 1)})
     assert RULE.judge(around(fed_from_afar(0), topology=one)).abstained is None
 

@@ -1,4 +1,4 @@
-"""The rule of GPUs that talk over the host while better joined ones are to be had."""
+"""The rule for GPUs that communicate over the host although better links are available."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,14 +20,14 @@ TOPOLOGY = joined(PAIRS, 4)
 
 
 def job(*indices: int, traffic: float | None = None, holder: Workload = JOB) -> Case:
-    """Ten hours on some GPUs, with the need of their PCIe links where it is measured."""
+    """Ten hours on some GPUs, with the need of their PCIe links if measured."""
     demands = {} if traffic is None else {Resource.PCIE: {traffic: 10}}
     windows = [window({State.PRODUCTIVE: 10}, demands) for _ in indices]
     return case(windows, holder, [gpu(index) for index in indices])
 
 
 def on_node(judged: Case, *others: int, **node: Any) -> Case:
-    """The same among other GPUs, which are free unless someone holds them."""
+    """The same among other GPUs, which are free without a holder."""
     holder = judged.workload or JOB
     own = held(holder, *(device.index for device in judged.devices))
     holdings = own | node.pop("holdings", {})
@@ -39,7 +39,7 @@ def on_node(judged: Case, *others: int, **node: Any) -> Case:
 
 
 def test_a_pair_across_sockets_moves_to_a_free_pair() -> None:
-    """It names the GPUs and how to start on them."""
+    """With the GPUs and how to start on them."""
     found = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3))
     assert found.kind is FindingKind.MISPLACED
     assert found.reasons == (Reason.NVLINK_ABSENT,)
@@ -53,7 +53,7 @@ def test_a_pair_across_sockets_moves_to_a_free_pair() -> None:
 
 
 def test_two_that_are_crossed_swap() -> None:
-    """The one who holds a single GPU does not care which."""
+    """The holder of a single GPU may use either."""
     holdings = held(workload("a"), 1) | held(workload("b"), 3)
     found = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3, holdings=holdings))
     assert found.is_actionable
@@ -62,7 +62,7 @@ def test_two_that_are_crossed_swap() -> None:
 
 
 def test_gpus_of_another_job_of_several_are_not_taken() -> None:
-    """It has its own neighbors to think of."""
+    """That job has its own links to keep."""
     found = RULE.judge(
         on_node(job(0, 2, traffic=0.5), 1, 3, holdings=held(workload("other"), 1, 3))
     )
@@ -88,13 +88,13 @@ def test_nothing_to_gain_is_no_finding(judged: Case, others: tuple[int, ...]) ->
 
 
 def test_a_free_gpu_with_a_process_that_nobody_knows_is_not_free() -> None:
-    """Someone works there."""
+    """Its unknown process uses it."""
     busy = on_node(job(0, 2, traffic=0.5), 1, 3, pids={"GPU-1": (1,), "GPU-3": (2,)})
     assert not RULE.judge(busy).is_actionable
 
 
 def test_without_traffic_only_a_batch_job_is_taken_to_talk() -> None:
-    """With less confidence."""
+    """At lower confidence."""
     batch = RULE.judge(on_node(job(0, 2), 1, 3))
     measured = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3))
     assert batch.is_actionable
@@ -104,7 +104,7 @@ def test_without_traffic_only_a_batch_job_is_taken_to_talk() -> None:
 
 
 def test_without_topology_nobody_can_tell() -> None:
-    """Neither from a history, nor where a pair is missing."""
+    """Neither from a history, nor with a missing pair."""
     for unknown in (
         job(0, 2),
         on_node(job(0, 2), 1, 3, topology=None),
@@ -114,7 +114,7 @@ def test_without_topology_nobody_can_tell() -> None:
 
 
 def test_permuting_gpus_permutes_the_advice() -> None:
-    """Their order in the case means nothing."""
+    """Their order in the case does not matter."""
     one = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3))
     other = RULE.judge(on_node(job(2, 0, traffic=0.5), 3, 1))
     assert (one.id, one.evidence["better_gpus"]) == (other.id, other.evidence["better_gpus"])
@@ -122,7 +122,7 @@ def test_permuting_gpus_permutes_the_advice() -> None:
 
 
 def test_other_boards_are_no_better_set() -> None:
-    """A job that runs on two kinds is as slow as the slower."""
+    """A job on two kinds of board is as slow as the slower one."""
     judged = on_node(job(0, 2, traffic=0.5))
     assert judged.node is not None
     devices = (*judged.devices, gpu(1, name="NVIDIA L4"), gpu(3, name="NVIDIA L4"))

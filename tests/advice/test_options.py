@@ -1,4 +1,4 @@
-"""What rules offer in place of a GPU, projected and priced."""
+"""Alternatives to a GPU offered by rules, projected and priced."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ H100 = "H100-SXM5-80GB"
 
 
 def prices(**dollars: float) -> Prices:
-    """List prices that are certain, by boards whose hyphens are underscores here."""
+    """Verified list prices by board; underscores in names stand for hyphens."""
     usual = built_in_prices()
     return Prices(
         {
@@ -52,7 +52,7 @@ MARKET = Market(prices=prices(H100_SXM5_80GB=4.0, L40S=1.5, L4=0.5, H200_SXM_141
 
 
 def used(busy: float = 0.5, **facts: Any) -> Window:
-    """Two weeks, active for a part of them, with all that profiling tells."""
+    """Two weeks, active part of the time, with all profiling signals."""
     hours = WEEKS * busy
     demands: Mapping[Resource, Mapping[float, float]] = {
         Resource.COMPUTE: {0.15: hours},
@@ -70,22 +70,22 @@ def used(busy: float = 0.5, **facts: Any) -> Window:
 
 
 def judged(found: Case, market: Market = MARKET) -> Finding:
-    """The verdict of the rule of GPUs that are too large."""
+    """The verdict of the overprovisioned rule."""
     return overprovisioned.RULE.in_market(market).judge(found)
 
 
 def shared(found: Case, market: Market = MARKET) -> Finding:
-    """The verdict of the rule of GPUs that could be shared."""
+    """The verdict of the sharing rule."""
     return sharing.RULE.in_market(market).judge(found)
 
 
 def offered(finding: Finding, action: Action) -> list[Option]:
-    """The options that mean one thing."""
+    """The options of one kind."""
     return [option for option in finding.options if option.action is action]
 
 
 def test_slices_tell_slowdown_use_and_price() -> None:
-    """The rest of the GPU saves something as soon as someone takes it."""
+    """The rest of the GPU saves something once another workload uses it."""
     option = offered(shared(case([used()], SERVICE)), Action.SHARE_MIG)[0]
     assert option.target == "2g.20gb"
     assert option.fits is True
@@ -101,7 +101,7 @@ def test_slices_tell_slowdown_use_and_price() -> None:
 
 
 def test_smaller_boards_are_cheaper_and_hold_the_need() -> None:
-    """An L4 has too little of everything; an H200 is no smaller."""
+    """An L4 is too small in everything; an H200 is no smaller."""
     options = offered(judged(case([used()], SERVICE)), Action.CHANGE_GPU_TYPE)
     assert [option.target for option in options] == ["L40S"]
     (option,) = options
@@ -114,7 +114,7 @@ def test_smaller_boards_are_cheaper_and_hold_the_need() -> None:
 
 
 def test_slowdown_beyond_what_is_tolerated_is_no_offer() -> None:
-    """By the operator's setting; so are the boards that come into question."""
+    """The tolerance is a setting, as are the boards considered."""
     strict = replace(MARKET, settings=MarketSettings(tolerated_slowdown_ratio=1.1))
     assert offered(judged(case([used()], SERVICE), strict), Action.CHANGE_GPU_TYPE) == []
     named = replace(MARKET, settings=MarketSettings(boards=("L4",)))
@@ -122,7 +122,7 @@ def test_slowdown_beyond_what_is_tolerated_is_no_offer() -> None:
 
 
 def test_without_prices_there_is_no_money() -> None:
-    """Boards of less power are offered, GPUs are counted, dollars are not."""
+    """Boards of less power are offered and GPUs counted, without dollars."""
     found = judged(case([used()], SERVICE), Market())
     for option in found.options:
         assert option.dollars_per_hour_low is None
@@ -133,7 +133,7 @@ def test_without_prices_there_is_no_money() -> None:
 
 
 def test_low_confidence_speaks_of_no_savings() -> None:
-    """A day says little of a week."""
+    """A day says little about a week."""
     hours = 24.0
     short = replace(used(), states={State.PRODUCTIVE: round(hours * HOUR)})
     found = judged(case([short], SERVICE))
@@ -145,7 +145,7 @@ def test_low_confidence_speaks_of_no_savings() -> None:
 
 
 def test_a_partner_tells_what_sharing_costs() -> None:
-    """Both fit, and hardly notice each other."""
+    """Both fit, with hardly any slowdown."""
     course = steady(0.5, compute=0.1, memory=0.15, memory_bytes=12 * GIBIBYTE)
     cases = [
         case_of(
@@ -168,7 +168,7 @@ def test_a_partner_tells_what_sharing_costs() -> None:
 
 
 def test_memory_far_too_large_is_offered_less_of_it() -> None:
-    """To a job too: the board is as fast and costs less."""
+    """Also to a job: the board is as fast and costs less."""
     well_used = replace(
         used(1.0),
         demands={**used(1.0).demands, Resource.COMPUTE: histogram({0.9: WEEKS})},
@@ -180,13 +180,13 @@ def test_memory_far_too_large_is_offered_less_of_it() -> None:
     assert found.reasons == (Reason.GPU_MEMORY_OVERPROVISIONED,)
     assert found.action is Action.CHANGE_GPU_TYPE
     assert [option.target for option in found.options] == ["H100-SXM5-80GB"]
-    # No one sells one that is as fast with less memory.
+    # No board on sale is as fast with less memory.
     assert not rule.judge(case([well_used], workload())).is_actionable
 
 
 @pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
 def test_option_without_supporting_telemetry_is_not_projected(tier: Tier) -> None:
-    """Slices go by the need alone, other boards are not named."""
+    """Slices depend on the need alone; no other board is named."""
     coarse = replace(used(), tiers={tier: WEEKS * HOUR})
     assert judged(case([coarse], SERVICE)).options == ()
     found = shared(case([coarse], SERVICE))
@@ -196,12 +196,12 @@ def test_option_without_supporting_telemetry_is_not_projected(tier: Tier) -> Non
 
 @pytest.mark.parametrize("kind", [WorkloadClass.BATCH, WorkloadClass.UNKNOWN])
 def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -> None:
-    """Neither is one whose class is unknown."""
+    """The same holds for an unknown class."""
     assert judged(case([used()], workload("job", kind))).options == ()
 
 
 def test_saving_of_idle_time_is_bounded_by_the_observed_past() -> None:
-    """GPUs, hours, energy, money: four days do not prove that it will be idle for a month."""
+    """GPUs, hours, energy, money: four days do not prove a month of idleness."""
     lazy = window({State.IDLE_HELD: 99.5, State.PRODUCTIVE: 0.5}, energy_joules=3.6e7)
     found = idle.RULE.in_market(MARKET).judge(case([lazy, lazy], SERVICE))
     savings = found.savings
@@ -216,7 +216,7 @@ def test_saving_of_idle_time_is_bounded_by_the_observed_past() -> None:
 
 
 def test_a_stall_may_cost_up_to_its_time() -> None:
-    """How much of it can be mended no one knows."""
+    """The recoverable part is unknown."""
     stalled = window({State.HIDDEN_STALL: 40.0, State.PRODUCTIVE: 60.0})
     savings = hidden_stall.RULE.in_market(MARKET).judge(case([stalled], SERVICE)).savings
     assert savings.gpus_low == 0.0
@@ -225,7 +225,7 @@ def test_a_stall_may_cost_up_to_its_time() -> None:
 
 
 def test_full_memory_is_offered_more_of_it() -> None:
-    """Boards that are no slower; a batch job too, for it fails otherwise."""
+    """Boards that are no slower; also for a batch job, which would fail otherwise."""
     full = replace(
         used(),
         demands={**used().demands, Resource.MEMORY: histogram({1.0: WEEKS})},
@@ -241,7 +241,7 @@ def test_full_memory_is_offered_more_of_it() -> None:
 
 
 def test_boards_nobody_knows_have_no_price() -> None:
-    """And no savings in money, though the GPU counts."""
+    """There are no savings in money, but the GPU counts."""
     lazy = window({State.IDLE_HELD: 100.0})
     found = idle.RULE.in_market(MARKET).judge(case([lazy], SERVICE, [gpu(board=None)]))
     assert found.savings.gpus_high == pytest.approx(0.98, abs=0.01)

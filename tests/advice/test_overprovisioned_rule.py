@@ -1,4 +1,4 @@
-"""The rule of GPUs that are larger than anything that was asked of them."""
+"""The rule for GPUs larger than their load needs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ def used(
     hours: float = WEEK,
     **facts: Any,
 ) -> Window:
-    """A week of service with its demands."""
+    """A week of a service with the given demands."""
     return window({State.PRODUCTIVE: hours}, {COMPUTE: compute, MEMORY: memory}, **facts)
 
 
@@ -36,7 +36,7 @@ SMALL = used({0.1: WEEK}, {0.1: WEEK})
 
 
 def test_small_service_has_a_gpu_that_is_too_large() -> None:
-    """How to share it is said by another rule; without a projection no board is named."""
+    """Sharing belongs to another rule; without a projection no board is named."""
     found = RULE.judge(case([SMALL], SERVICE))
     assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED)
@@ -50,7 +50,7 @@ def test_small_service_has_a_gpu_that_is_too_large() -> None:
 
 
 def test_gpu_that_several_share_is_no_affair_of_one() -> None:
-    """Its need is the sum of theirs."""
+    """Its need is the sum of all tenants' needs."""
     holdings = {"GPU-0": (Holding(SERVICE, 0.5), Holding(workload("rank"), 0.5))}
     found = RULE.judge(replace(case([SMALL], SERVICE), node=Node(holdings=holdings)))
     assert found.kind is FindingKind.OPTIMIZED
@@ -68,7 +68,7 @@ def test_half_of_the_device_must_be_free(
 
 
 def test_memory_is_a_reason_only_where_every_device_has_it_free() -> None:
-    """One that uses half of it has none to give."""
+    """A device that uses half of its memory has none to spare."""
     fuller = used({0.1: WEEK}, {0.4: WEEK})
     fullest = used({0.1: WEEK}, {0.5: WEEK})
     assert len(RULE.judge(case([SMALL, fuller], SERVICE)).reasons) == 2
@@ -89,19 +89,19 @@ def test_sureness_grows_with_the_distance_from_the_threshold() -> None:
 
 
 def test_every_device_must_be_too_large() -> None:
-    """The smallest GPU of a workload must do for its busiest rank."""
+    """The smallest GPU of a workload must suffice for its busiest rank."""
     busy = used({0.9: WEEK}, {0.1: WEEK})
     assert not RULE.judge(case([SMALL, busy], SERVICE)).is_actionable
     assert RULE.judge(case([SMALL, SMALL], SERVICE)).is_actionable
 
 
 def test_never_over_while_memory_is_under() -> None:
-    """However idle the compute is."""
+    """However idle compute is."""
     pressed = used({0.1: WEEK}, {0.1: WEEK}, pressed={MEMORY: WEEK * HOUR // 20})
     found = RULE.judge(case([pressed], SERVICE))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "Under pressure, so not too large."
-    # One device under pressure speaks for all of the workload.
+    # One device under pressure decides for the whole workload.
     assert not RULE.judge(case([SMALL, pressed], SERVICE)).is_actionable
 
 
@@ -113,7 +113,7 @@ def test_batch_job_gets_no_smaller_device() -> None:
 
 @pytest.mark.parametrize("holder", [None, UNSTATED])
 def test_unknown_class_gets_no_options(holder: Workload | None) -> None:
-    """That it is too large is said; into what to change it is not."""
+    """The finding is reported, but no replacement."""
     found = RULE.judge(case([SMALL], holder))
     assert found.is_actionable
     assert found.options == ()
@@ -123,7 +123,7 @@ def test_unknown_class_gets_no_options(holder: Workload | None) -> None:
 
 
 def test_occupied_but_not_computing_is_inefficient() -> None:
-    """Only the lower bound would allow a smaller device, so none is advised."""
+    """Only the lower bound would allow a smaller device, so none is recommended."""
     occupied = used({0.9: WEEK}, {0.1: WEEK}, compute_at_least=histogram({0.1: WEEK}))
     found = RULE.judge(case([occupied], SERVICE))
     assert found.kind is FindingKind.INEFFICIENT
@@ -136,21 +136,21 @@ def test_occupied_but_not_computing_is_inefficient() -> None:
 
 @pytest.mark.parametrize("hungry", [MEMORY, Resource.MEMORY_BANDWIDTH])
 def test_inefficiency_counts_every_other_resource(hungry: Resource) -> None:
-    """Pipes at rest leave nothing free where memory or its bandwidth is needed."""
+    """Inactive pipes free nothing if memory or its bandwidth is needed."""
     demands = {COMPUTE: {0.9: WEEK}, MEMORY: {0.1: WEEK}} | {hungry: {0.8: WEEK}}
     occupied = window({State.PRODUCTIVE: WEEK}, demands, compute_at_least=histogram({0.1: WEEK}))
     assert RULE.judge(case([occupied], SERVICE)).kind is FindingKind.OPTIMIZED
 
 
 def test_preallocated_memory_is_no_verdict() -> None:
-    """No one knows what it needs."""
+    """Its real need is unknown."""
     serving = workload("vllm", WorkloadClass.SERVING, Allocator.PREALLOCATING)
     found = RULE.judge(case([used({0.1: WEEK}, {0.9: WEEK})], serving))
     assert found.abstained == "memory looks preallocated, so the memory needed is not known"
 
 
 def test_unmeasured_compute_or_memory_is_no_verdict() -> None:
-    """Room in what is measured says nothing of what is not."""
+    """Room in the measured resource says nothing about the unmeasured one."""
     found = RULE.judge(case([window({State.PRODUCTIVE: WEEK}, {COMPUTE: {0.1: WEEK}})], SERVICE))
     assert found.abstained == "compute or memory use is not measured"
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
@@ -172,7 +172,7 @@ def test_short_history_is_not_believed() -> None:
 
 
 def test_spans_cover_the_cycle_of_the_load() -> None:
-    """Two weeks and three days must agree, a week of them known."""
+    """Two weeks and three days must agree, with a week of them known."""
     conduct = RULE.conduct(SERVICE)
     assert conduct.long_seconds == 14 * 86_400
     assert conduct.short_seconds == 3 * 86_400
@@ -190,7 +190,7 @@ def test_unknown_time_never_creates_advice() -> None:
 
 
 def test_work_on_media_engines_has_no_size() -> None:
-    """The SMs of a transcoder are idle, and it needs its board all the same."""
+    """The SMs of a transcoder are idle, but it needs its board."""
     reading = Reading("GPU-0", 0, {Signal.ENCODER: 0.6})
     node = Node(readings={"GPU-0": reading})
     found = RULE.judge(replace(case([SMALL], SERVICE), node=node))

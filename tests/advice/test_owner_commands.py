@@ -1,4 +1,4 @@
-"""What an operator types to give GPUs back."""
+"""Commands for an operator to release GPUs."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ IDLE = window({State.IDLE_HELD: 2.0})
 
 
 def held(kind: WorkloadKind, name: str, workload_class: WorkloadClass, **facts: str) -> Workload:
-    """Someone who holds GPU 0."""
+    """An owner that holds GPU 0."""
     return Workload(f"{kind}:{name}", kind, name, workload_class, Allocator.UNKNOWN, **facts)
 
 
@@ -46,13 +46,13 @@ UNKNOWN = WorkloadClass.UNKNOWN
     ],
 )
 def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
-    """With its real names, quoted where a shell would read them otherwise."""
+    """With its real names, quoted for the shell where needed."""
     (found,) = release_instructions(case([IDLE], workload))
     assert (found.text, found.language) == (command, "sh")
 
 
 def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
-    """The job of a run has another name, and another would begin at the next hour."""
+    """The run's job has another name, and the next hour would start another."""
     facts = {"namespace": "quality", "pod": "nightly-29384720-x5k2m"}
     cron = held(K8S, "nightly", WorkloadClass.BATCH, **facts)
     (found,) = release_instructions(case([IDLE], cron))
@@ -63,7 +63,7 @@ def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
 
 
 def test_processes_of_a_user_are_named() -> None:
-    """Those of its own GPUs, and only where no one else is on them."""
+    """Processes on its own GPUs, and only if no other user has any there."""
     user = held(WorkloadKind.USER, "ana", UNKNOWN)
     processes = (Process(812), Process(77))
     reading = Reading(gpu().uuid, 0, {}, processes=processes)
@@ -76,7 +76,7 @@ def test_processes_of_a_user_are_named() -> None:
 
 
 def test_nobody_to_ask_is_nothing_to_type() -> None:
-    """A history knows no processes; of an empty GPU it is told who else may use it."""
+    """A history has no processes; for an empty GPU the other possible users are named."""
     (empty,) = release_instructions(case([IDLE]))
     assert (empty.title, empty.language) == ("Let others use it, or return the machine", "text")
     assert release_instructions(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

@@ -1,4 +1,4 @@
-"""The rule of GPUs that wait for copies over their link."""
+"""The rule for GPUs that wait for copies over their link."""
 
 import pytest
 
@@ -14,7 +14,7 @@ LINK, BUSY = State.PCIE_BOUND, State.COMPUTE_BOUND
 
 
 def test_copies_that_limit_are_inefficient() -> None:
-    """The link is well used by its utilization; what is lost is the compute that waits."""
+    """The link is well used; the loss is compute that waits."""
     full = window({LINK: 6}, waste_seconds={Cause.PCIE: 1.0}, compute_at_least=histogram({0.2: 6}))
     found = RULE.judge(case([full], JOB))
     assert found.kind is FindingKind.INEFFICIENT
@@ -30,7 +30,7 @@ def test_a_degraded_link_is_named_too(
     hours: float,
     is_named: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A tenth of the active time is no accident."""
+    """A tenth of the active time is no coincidence."""
     conditions = {Condition.PCIE_LINK_DEGRADED: round(hours * HOUR)}
     found = RULE.judge(case([window({LINK: 6}, conditions=conditions)], JOB))
     assert (Reason.PCIE_LINK_DEGRADED in found.reasons) == is_named
@@ -39,7 +39,7 @@ def test_a_degraded_link_is_named_too(
 
 
 def test_a_service_keeps_its_weights_on_the_gpu() -> None:
-    """Offloaded weights come over the bus for every token."""
+    """Offloaded weights cross the bus for every token."""
     server = workload(workload_class=WorkloadClass.SERVING)
     found = RULE.judge(case([window({LINK: 6})], server))
     assert "--cpu-offload-gb" in found.instructions[-1].text

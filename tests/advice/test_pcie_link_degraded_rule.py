@@ -1,4 +1,4 @@
-"""The rule of PCIe links below what board and slot allow."""
+"""The rule for PCIe links below the capability of board and slot."""
 
 from dataclasses import replace
 
@@ -19,14 +19,14 @@ SLOW = {"GPU-0": {Signal.PCIE_LINK_GENERATION: 3.0}}
 
 
 def degraded(hours: float, active: float = 10.0, idle: float = 0.0) -> Case:
-    """Hours of a degraded link, at work and at rest."""
+    """Hours of a degraded link, active and idle."""
     states = {State.PRODUCTIVE: active, State.IDLE_HELD: idle}
     conditions = {Condition.PCIE_LINK_DEGRADED: round(hours * HOUR)}
     return case([window(states, conditions=conditions)], JOB)
 
 
 def test_half_a_link_under_load_is_degraded() -> None:
-    """It says what is and what could be, and how to look and whom to drain."""
+    """With the actual and possible speed, the check to make and the holder to drain."""
     found = RULE.judge(around(degraded(10), NARROW))
     assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.PCIE_LINK_DEGRADED,)
@@ -42,7 +42,7 @@ def test_half_a_link_under_load_is_degraded() -> None:
 
 
 def test_the_bridge_that_is_narrow_is_named_and_one_that_is_old_is_no_fault() -> None:
-    """The slot's maximum is nothing to reseat."""
+    """Reseating does not change the slot's maximum."""
     bridges = (
         Bridge("0000:17:00.0", 4, 8, 5, 16),
         Bridge("0000:16:00.0", 4, 16, 4, 16),
@@ -63,13 +63,13 @@ def test_a_link_that_is_slow_at_rest_is_no_finding() -> None:
 
 
 def test_lanes_that_are_missing_at_rest_only_are_no_finding() -> None:
-    """What is left of the time beyond rest is what counts."""
+    """The remaining time, outside rest, counts."""
     assert not RULE.judge(around(degraded(9, active=1, idle=9), NARROW)).is_actionable
     assert RULE.judge(around(degraded(10, active=1, idle=9), NARROW)).is_actionable
 
 
 def test_a_slow_link_counts_by_the_time_at_work() -> None:
-    """A GPU that works one hour of ten is as badly off in that hour."""
+    """A GPU that is active one hour of ten is as slow in that hour."""
     assert RULE.judge(around(degraded(1, active=1, idle=9), SLOW)).is_actionable
 
 
@@ -78,19 +78,19 @@ def test_half_of_the_time_at_work_makes_a_finding(
     hours: float,
     is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A link that trains up late is none."""
+    """A link that trains up late is no finding."""
     assert RULE.judge(around(degraded(hours), SLOW)).is_actionable == is_actionable
 
 
 def test_a_slot_of_an_older_generation_is_what_it_is() -> None:
-    """Board and slot allow generation 4 together, and that is what runs."""
+    """Board and slot both support generation 4, and that is negotiated."""
     slot = replace(degraded(0), devices=(gpu(0, pcie_generation_maximum=4),))
     found = RULE.judge(around(slot, {"GPU-0": {Signal.PCIE_LINK_GENERATION: 4.0}}))
     assert not found.is_actionable
 
 
 def test_without_both_ends_of_the_comparison_nobody_can_tell() -> None:
-    """A history, a link that is not read, a maximum that is assumed."""
+    """A history, an unread link, an assumed maximum."""
     assumed = replace(degraded(10), devices=(gpu(0, assumed=("pcie_width_maximum",)),))
     for judged in (
         degraded(10),
@@ -101,12 +101,12 @@ def test_without_both_ends_of_the_comparison_nobody_can_tell() -> None:
 
 
 def test_a_minute_at_work_is_needed() -> None:
-    """A short burst finds a link that has not trained up yet."""
+    """A short burst sees a link that has not trained up yet."""
     assert not RULE.judge(around(degraded(0.01, active=0.01, idle=9), SLOW)).is_actionable
 
 
 def test_a_workload_at_rest_is_no_proof_of_a_mended_link() -> None:
-    """A pause in the work closes no advice; a whole link at rest does."""
+    """A pause closes no advice; a full link at rest does."""
     resting = degraded(0, active=0.01, idle=0.2)
     paused = RULE.judge(around(resting, NARROW))
     assert paused.reasons == (Reason.INSUFFICIENT_DATA,)
@@ -116,7 +116,7 @@ def test_a_workload_at_rest_is_no_proof_of_a_mended_link() -> None:
 
 
 def test_a_gpu_that_nobody_holds_has_nobody_to_slow_down() -> None:
-    """What was read of it as work, whatever it was, is over."""
+    """Readings taken as work do not matter without a holder."""
     free = replace(degraded(10), workload=None)
     assert RULE.judge(around(free, NARROW, pids={"GPU-0": (7,)})).is_actionable
     assert not RULE.judge(around(free, NARROW)).is_actionable

@@ -1,4 +1,4 @@
-"""The rule of GPUs that pause at a steady pace."""
+"""The rule for GPUs with pauses at a steady pace."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from rightsizer.model.workload import WorkloadClass
 
 
 def starved(busy: float = 0.25, hours: float = 6.0) -> Window:
-    """Cycles of four seconds for as long."""
+    """Cycles of four seconds for the given time."""
     return window(
         {State.PRODUCTIVE: 6.0},
         cycles=hours * 900,
@@ -27,7 +27,7 @@ def starved(busy: float = 0.25, hours: float = 6.0) -> Window:
 
 
 def test_a_starved_gpu_is_named_with_period_and_duty() -> None:
-    """And at most its pauses can be saved."""
+    """At most its pauses can be saved."""
     found = RULE.judge(case([starved()], workload()))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.PERIODIC_STARVATION,)
@@ -45,7 +45,7 @@ def test_short_or_rare_pauses_are_no_finding(fed: Window) -> None:
 
 
 def test_a_service_works_as_its_requests_come() -> None:
-    """Its pace is not of its own making."""
+    """It follows its requests."""
     server = workload(workload_class=WorkloadClass.SERVING)
     found = RULE.judge(case([starved()], server))
     assert not found.is_actionable
@@ -73,7 +73,7 @@ def test_a_recording_of_periodic_starvation_is_a_finding(
 
 @pytest.mark.parametrize("seconds", [5, 15, 30])
 def test_readings_too_far_apart_tell_nothing_of_cycles(tmp_path: Path, seconds: int) -> None:
-    """They would show a pace that is not the load's; what they cannot see is no verdict."""
+    """They would show an aliased pace; invisible cycles give no verdict."""
     values = (1.0, 0.0, 0.0)
     rows = "".join(f"{START + at},GPU-0,{values[at % 3]}\n" for at in range(0, 7200, seconds))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
@@ -88,7 +88,7 @@ def test_readings_too_far_apart_tell_nothing_of_cycles(tmp_path: Path, seconds: 
 
 
 def test_the_time_in_which_cycles_show_is_what_they_are_a_share_of() -> None:
-    """An hour at one reading a second tells, whatever five hours at one a minute hid."""
+    """An hour at one reading a second counts, whatever five hours at one a minute hid."""
     hour = starved(hours=1.0)
     coarse = replace(hour, observed={Observation.LOAD_CYCLES: HOUR})
     found = RULE.judge(case([coarse], workload()))

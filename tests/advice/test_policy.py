@@ -1,4 +1,4 @@
-"""What operators say of their workloads, applied to what telemetry found."""
+"""Operators' policies on workloads, applied to snapshots and findings."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ BUSY = window({State.PRODUCTIVE: 1})
 
 
 def held_by(holder: Workload, uuid: str = "GPU-0") -> Snapshot:
-    """A GPU that someone trains on."""
+    """A GPU held by a training job."""
     device = gpu(uuid=uuid)
     return snapshot(1.0, [device], {device: TRAINING}, holders={device: holder})
 
@@ -53,7 +53,7 @@ def with_policies(holder: Workload, *policies: Policy, uuid: str = "GPU-0") -> W
     ],
 )
 def test_every_pattern_that_is_given_must_fit(match: PolicyMatch, fits: bool) -> None:  # noqa: FBT001
-    """Patterns are the shell's, and letters count as they are written."""
+    """Patterns are shell patterns, and case matters."""
     holder = replace(workload("llama"), namespace="prod")
     found = with_policies(holder, replace(SERVING, match=match))
 
@@ -73,7 +73,7 @@ def test_the_first_policy_that_fits_is_the_one() -> None:
 
 
 def test_setting_without_a_policy_keeps_its_value() -> None:
-    """A policy on the allocator says nothing of the class."""
+    """A policy on the allocator does not change the class."""
     holder = workload("llama", WorkloadClass.BATCH, Allocator.GROWING)
     found = with_policies(holder, Policy(allocator=Allocator.PREALLOCATING))
 
@@ -101,14 +101,14 @@ def test_shares_stay_and_the_rest_of_the_snapshot_too() -> None:
 
 
 def test_without_policies_the_snapshot_is_the_same_object() -> None:
-    """What is not asked for costs nothing, once a second."""
+    """Without policies the per-second cost is zero."""
     before = held_by(workload())
 
     assert apply_policies(before, ()) is before
 
 
 def test_a_scheduler_s_grant_without_a_process_stays_one() -> None:
-    """Only what a policy speaks of changes."""
+    """A policy changes only what it names."""
     held = Holding(workload(), 0.5, has_process=False)
     before = replace(held_by(workload()), holdings={"GPU-0": (held,)})
     (found,) = apply_policies(before, [SERVING]).holdings["GPU-0"]
@@ -118,7 +118,7 @@ def test_a_scheduler_s_grant_without_a_process_stays_one() -> None:
 
 
 def test_policies_of_another_pool_are_none_here() -> None:
-    """Each machine says which pool it belongs to; none is the empty one."""
+    """Each machine states its pool; a machine without one is in the empty pool."""
     training = replace(SERVING, match=PolicyMatch(pool="train-*"))
 
     assert with_policies(workload(), training).workload_class is WorkloadClass.BATCH
@@ -138,12 +138,12 @@ policies:
 
 
 def configured() -> PolicySet:
-    """Policies as a file states them."""
+    """Policies as in a configuration file."""
     return PolicySet(load(Settings, CONFIGURED, "rightsizer.yaml").policies)
 
 
 def test_thresholds_hold_for_the_workloads_that_match() -> None:
-    """The first policy that fits; what it leaves open is the rule's own."""
+    """The first matching policy decides; the rule's defaults fill in the rest."""
     mine = configured().with_thresholds(RULE, case([BUSY], workload("llama")))
     others = configured().with_thresholds(RULE, case([BUSY], workload("other")))
     nobodys = configured().with_thresholds(RULE, case([BUSY]))
@@ -155,7 +155,7 @@ def test_thresholds_hold_for_the_workloads_that_match() -> None:
 
 
 def test_thresholds_decide_what_is_a_finding() -> None:
-    """Stalled for 70% of the time is enough for one workload and not for the other."""
+    """A stall of 70% of the time is a finding for one workload and not for the other."""
     stalled = window({State.HIDDEN_STALL: 0.7, State.PRODUCTIVE: 0.3})
     cases = [case([stalled], workload("llama")), case([stalled], workload("other"))]
     judged = judge_all(lambda _: cases, (RULE,), tuned=configured().with_thresholds)
@@ -172,7 +172,7 @@ def test_thresholds_decide_what_is_a_finding() -> None:
     ],
 )
 def test_faults_of_thresholds_are_found_at_the_start(broken: str, message: str) -> None:
-    """With their place, and what would be right."""
+    """With their place and the valid values."""
     text = f"policies:\n  - thresholds: {broken}\n"
     with pytest.raises(ConfigurationError, match=message) as error:
         load(Settings, text, "rightsizer.yaml")
@@ -180,7 +180,7 @@ def test_faults_of_thresholds_are_found_at_the_start(broken: str, message: str) 
 
 
 def test_ignored_finding_names_its_reason() -> None:
-    """Of the workload that the policy is about, until it is over, and for its reasons."""
+    """For the policy's workload, until its end date, and for its reasons."""
     mine = replace(judgement(), workload=workload("llama"))
     others = replace(judgement(), workload=workload("other"))
     stall = replace(judgement(reasons=(Reason.HIDDEN_STALL,)), workload=workload("llama"))

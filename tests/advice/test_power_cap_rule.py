@@ -1,4 +1,4 @@
-"""The rule of power that buys no time."""
+"""The rule for power that does not reduce run time."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ def drawing(
     device: Device | None = None,
     **facts: Any,
 ) -> Case:
-    """Ten hours of work at some draw, then idleness at 100 W."""
+    """Ten hours of work at the given draw, then idleness at 100 W."""
     idle = idle_hours * 3600 * 100.0
     joules = watts * 36000.0 + idle
     seen = window(
@@ -42,7 +42,7 @@ def drawing(
 
 
 def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
-    """With what it saves, what it may cost, and the way back."""
+    """With its savings, its possible cost, and the way back."""
     found = RULE.judge(around(drawing(660.0)))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.POWER_CAP_OPPORTUNITY,)
@@ -61,7 +61,7 @@ def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
 
 @pytest.mark.parametrize("state", [State.COMPUTE_BOUND, State.PRODUCTIVE])
 def test_work_that_follows_the_clock_keeps_its_limit(state: State) -> None:
-    """Arithmetic pays for every watt less."""
+    """Compute-bound work slows down with every watt less."""
     found = RULE.judge(around(drawing(660.0, state)))
     assert not found.is_actionable
     assert found.abstained is None
@@ -75,13 +75,13 @@ def test_a_limit_above_the_draw_saves_nothing() -> None:
 
 
 def test_a_limit_is_lowered_once() -> None:
-    """Advice that was followed is not given again."""
+    """Advice that was followed is not repeated."""
     lowered = {"GPU-0": {Signal.POWER_LIMIT_WATTS: 560.0}}
     assert not RULE.judge(around(drawing(556.0), lowered)).is_actionable
 
 
 def test_idle_time_saves_nothing() -> None:
-    """Watts are those of the average hour."""
+    """Watts are averages over the hour."""
     busy = RULE.judge(around(drawing(660.0))).savings.kilowatt_hours_per_month_low
     half = RULE.judge(around(drawing(660.0, idle_hours=10))).savings.kilowatt_hours_per_month_low
     assert busy is not None
@@ -104,12 +104,12 @@ def test_idle_time_saves_nothing() -> None:
     ids=["history", "instance", "no range", "fixed", "no profiling", "shared"],
 )
 def test_it_abstains_where_it_cannot_know_or_others_would_pay(judged: Case) -> None:
-    """No advice on guesses."""
+    """Advice is not based on guesses."""
     assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
 
 def test_serving_risks_more_than_batch() -> None:
-    """Latencies notice first."""
+    """Latency suffers first."""
     serving = replace(drawing(660.0), workload=workload("api", WorkloadClass.SERVING))
     assert RULE.judge(around(serving)).risk is Risk.MEDIUM
     assert RULE.judge(around(drawing(660.0))).risk is Risk.LOW
@@ -117,7 +117,7 @@ def test_serving_risks_more_than_batch() -> None:
 
 @given(st.lists(st.floats(50.0, 700.0), min_size=1, max_size=30))
 def test_the_truth_lies_within_the_interval(draws: list[float]) -> None:
-    """Whatever the distribution of the draw, at no loss of time."""
+    """For any distribution of the draw, without loss of time."""
     mean = sum(draws) / len(draws)
     judged = around(drawing(mean))
     standing = board_status_of(judged, judged.devices[0])
@@ -129,7 +129,7 @@ def test_the_truth_lies_within_the_interval(draws: list[float]) -> None:
 
 
 def test_a_proposal_never_leaves_the_range() -> None:
-    """The driver would refuse it."""
+    """The driver would refuse a lower or higher one."""
     narrow = drawing(690.0, device=ranged(power_limit_minimum_watts=600.0))
     found = RULE.judge(around(narrow))
     assert found.options[0].target == "600 W"

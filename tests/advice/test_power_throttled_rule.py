@@ -1,4 +1,4 @@
-"""The rule of power limits that someone lowered."""
+"""The rule for power limits below the default."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ JOB = workload()
 
 
 def throttled(hours: float, state: State = State.COMPUTE_BOUND) -> Case:
-    """Ten hours of which some were throttled, at seven tenths of the clock."""
+    """Ten hours, some of them throttled at seven tenths of the clock."""
     return case(
         [
             window(
@@ -33,7 +33,7 @@ CAPPED = {"GPU-0": {Signal.POWER_LIMIT_WATTS: 500.0, Signal.SM_CLOCK_HERTZ: 1.38
 
 
 def test_a_lowered_limit_is_restored_to_the_default() -> None:
-    """It says by how much, what it cost, and the command."""
+    """With the difference, the cost and the command."""
     found = RULE.judge(around(throttled(5), CAPPED))
     assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.POWER_THROTTLED,)
@@ -48,7 +48,7 @@ def test_a_lowered_limit_is_restored_to_the_default() -> None:
 
 
 def test_work_at_the_default_limit_is_no_complaint() -> None:
-    """Dense matrix products take an H100 there by themselves."""
+    """Dense matrix products take an H100 to it by themselves."""
     found = RULE.judge(around(throttled(10)))
     assert not found.is_actionable
     assert found.abstained is None
@@ -56,7 +56,7 @@ def test_work_at_the_default_limit_is_no_complaint() -> None:
 
 
 def test_a_limit_that_costs_no_time_is_left_alone() -> None:
-    """The one who lowered it for a memory-bound load is not asked to raise it again."""
+    """A limit lowered for a memory-bound load is not to be raised again."""
     found = RULE.judge(around(throttled(5, State.MEMORY_BANDWIDTH_BOUND), CAPPED))
     assert not found.is_actionable
     assert found.abstained is None
@@ -72,14 +72,14 @@ def test_a_tenth_of_the_time_makes_a_finding(
 
 
 def test_without_the_limits_nobody_can_tell() -> None:
-    """Neither from a history, nor by a default that is only assumed."""
+    """Neither from a history, nor with an assumed default."""
     assumed = replace(throttled(5), devices=(gpu(0, assumed=("power_limit_watts",)),))
     for judged in (throttled(5), around(assumed, CAPPED)):
         assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
 
 def test_an_instance_is_held_down_by_its_parents_limit() -> None:
-    """The command names the GPU, for an instance has no limit."""
+    """The command names the GPU, since an instance has no limit."""
     judged = replace(throttled(5), devices=(instance(),))
     judged = replace(judged, windows=(replace(judged.windows[0], uuid="MIG-0"),))
     found = RULE.judge(around(judged, others=(gpu(0),), values=CAPPED))
@@ -89,7 +89,7 @@ def test_an_instance_is_held_down_by_its_parents_limit() -> None:
 
 
 def test_a_pause_in_the_work_closes_no_advice() -> None:
-    """At rest no one knows what the limit costs; once it is restored, it costs nothing."""
+    """At rest the limit's cost is unknown; once the limit is restored, it costs nothing."""
     resting = case([window({State.COMPUTE_BOUND: 0.05, State.IDLE_HELD: 0.45})], JOB)
     assert RULE.judge(around(resting, CAPPED)).reasons == (Reason.INSUFFICIENT_DATA,)
     restored = RULE.judge(around(resting))

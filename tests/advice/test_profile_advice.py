@@ -1,4 +1,4 @@
-"""What profiles say becomes advice beside what telemetry says, and never twice."""
+"""Findings of profiles become advice beside those of telemetry, without duplicates."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ HELD_UP = {State.HOST_BOUND: 240.0, State.PRODUCTIVE: 60.0}
 
 
 def took(found: Profile, now: Nanoseconds = NOW, **telemetry: Any) -> TakenProfile:
-    """A profile of the workload's only GPU, judged and kept."""
+    """A judged and stored profile of the workload's only GPU."""
     beside = telemetry_of(telemetry.pop("states", HELD_UP), **telemetry)
     joined = join((found,), (gpu(0),), lambda *_: beside, SETTINGS)
     (judged,) = judged_workloads((found,))
@@ -42,12 +42,12 @@ def took(found: Profile, now: Nanoseconds = NOW, **telemetry: Any) -> TakenProfi
 
 
 def at(time: Nanoseconds) -> Profile:
-    """A GPU that waits for its host for a second from a time on."""
+    """A GPU that waits for its host for a second from the given time."""
     return replace(waiting_profile(time), source=f"{time}.json")
 
 
 def fine(time: Nanoseconds) -> Profile:
-    """The same once it was mended."""
+    """The same once it was fixed."""
     return replace(at(time), devices=(device(time=time_use(0.99, 0.01), start=0),))
 
 
@@ -60,13 +60,13 @@ def short(time: Nanoseconds) -> Profile:
 def said(
     profiles: Sequence[TakenProfile], advice: Sequence[Advice] = (), since: Nanoseconds = 0
 ) -> dict[str, Judgement]:
-    """What is said of the workload that is there, by rule."""
+    """Judgements of the current workload, by rule."""
     found = judgements_of(profiles, PRESENT, advice, since)
     return {each.finding.rule: each for each in found}
 
 
 def launch_bound(**facts: Any) -> Judgement:
-    """What telemetry says of the same trouble."""
+    """Telemetry's finding of the same trouble."""
     usual: dict[str, Any] = {
         "id": finding_id(KEY, Reason.LAUNCH_BOUND, Action.ENABLE_CUDA_GRAPHS, ""),
         "rule": "launch_bound",
@@ -78,7 +78,7 @@ def launch_bound(**facts: Any) -> Judgement:
 
 
 def quiet(rule: str = "launch_bound", **facts: Any) -> Judgement:
-    """Telemetry that has nothing to complain of."""
+    """Telemetry without findings."""
     return judgement(
         may_open=False,
         still_holds=False,
@@ -91,7 +91,7 @@ def quiet(rule: str = "launch_bound", **facts: Any) -> Judgement:
 
 
 def test_a_complaint_is_of_the_workload_and_its_gpus() -> None:
-    """In the words and with the id of all advice, and with the profile in its evidence."""
+    """It has the wording and id of all advice, and the profile in its evidence."""
     found = said([took(at(NOW - HOUR))])["profile_host_bound"]
 
     assert (found.key, found.finding.workload, found.may_open) == (KEY, KEY, True)
@@ -103,7 +103,7 @@ def test_a_complaint_is_of_the_workload_and_its_gpus() -> None:
 
 
 def test_profile_advice_survives_storage() -> None:
-    """And a long name is cut short."""
+    """A long name is truncated."""
     named = kernel("x" * 5000, count=40_000, seconds=0.2)
     times = time_use(kernel=0.2, host=0.8)
     kept = took(profile(device(time=times, kernels=(named,), start=0), start=NOW))
@@ -115,7 +115,7 @@ def test_profile_advice_survives_storage() -> None:
 
 
 def test_a_newer_profile_without_the_trouble_withdraws_it() -> None:
-    """Whatever order they are taken in; one that cannot judge withdraws nothing."""
+    """In whatever order they arrive; a profile that cannot judge withdraws nothing."""
     older, newer = took(at(NOW - 2 * HOUR)), took(fine(NOW - HOUR))
     timeless = profile(device(time=None), start=NOW - 60 * SECOND, source="ncu.csv")
     silent = replace(took(timeless), key=KEY, unmatched="")
@@ -126,7 +126,7 @@ def test_a_newer_profile_without_the_trouble_withdraws_it() -> None:
 
 
 def test_a_profile_counts_for_so_long_and_for_its_workload_alone() -> None:
-    """By when it was made, whenever it is taken."""
+    """From when it was made, not from when it was taken in."""
     found = took(at(NOW - 10 * DAY))
 
     assert said([found], since=NOW - 11 * DAY)
@@ -135,13 +135,13 @@ def test_a_profile_counts_for_so_long_and_for_its_workload_alone() -> None:
 
 
 def test_a_clock_that_is_ahead_makes_nothing_valid_for_longer() -> None:
-    """A profile is of no later time than when it was taken."""
+    """A profile is dated no later than when it was taken in."""
     assert took(at(NOW + DAY), NOW).moment == NOW
 
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.FAILED])
 def test_settled_advice_is_not_reopened_by_an_old_profile(state: AdviceState) -> None:
-    """By an old profile; a newer one may say it again."""
+    """Only a newer profile may reopen it."""
     old = took(at(NOW - 2 * HOUR))
     closed = Advice(
         finding(reasons=(Reason.HOST_BOUND,), rule="host_bound"),
@@ -159,7 +159,7 @@ def test_settled_advice_is_not_reopened_by_an_old_profile(state: AdviceState) ->
 
 
 def test_one_reason_is_one_advice_with_the_profile_in_its_evidence() -> None:
-    """Telemetry's, whose instructions gain the kernels that the profile names."""
+    """Telemetry's advice, with the profile's kernels added to its instructions."""
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     found = with_profiles([launch_bound()], [profiled], frozenset())
     opening = [each for each in found if each.may_open]
@@ -174,7 +174,7 @@ def test_one_reason_is_one_advice_with_the_profile_in_its_evidence() -> None:
 
 
 def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
-    """It is not closed and opened again under another rule, for nothing has changed."""
+    """It is not closed and reopened under another rule, since nothing changed."""
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     open_now = frozenset({(KEY, "profile_launch_bound")})
     found = {
@@ -187,7 +187,7 @@ def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
 
 
 def test_profile_and_silent_telemetry_are_both_in_the_evidence() -> None:
-    """Its complaint opens, and what telemetry says of the same is in its evidence."""
+    """The profile's finding opens, and telemetry's view is in its evidence."""
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     found = with_profiles([quiet()], [profiled], frozenset())
     (opening,) = (each for each in found if each.may_open)
@@ -197,7 +197,7 @@ def test_profile_and_silent_telemetry_are_both_in_the_evidence() -> None:
 
 
 def test_an_idle_workload_has_no_bottleneck() -> None:
-    """Conduct holds for profiles as for rules."""
+    """The opening policy holds for profiles as for rules."""
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     found = with_profiles([judgement()], [profiled], frozenset())
 
@@ -205,7 +205,7 @@ def test_an_idle_workload_has_no_bottleneck() -> None:
 
 
 def test_a_measured_contradiction_makes_less_sure() -> None:
-    """Tensor cores that telemetry saw at work; that it does not see a wait weighs nothing."""
+    """Active tensor cores by telemetry count; a wait that it cannot see weighs nothing."""
     plain = kernel("sgemm", uses_tensor_cores=False, seconds=35.0)
     unused = long_profile(kernel_ratio=0.9, host_ratio=0.1, kernels=(plain,))
     at_work = {Condition.NO_TENSOR_CORES: 0}
@@ -228,7 +228,7 @@ def test_a_measured_contradiction_makes_less_sure() -> None:
 
 @pytest.mark.parametrize("found", [at(NOW), fine(NOW)])
 def test_finding_unseen_by_telemetry_is_less_sure_and_no_advice(found: Profile) -> None:
-    """Complaints and what is fine alike; what has no verdict has none."""
+    """The same holds for findings and healthy verdicts; an abstention has no verdict."""
     sure, unsure = took(found), took(found, states={State.IDLE_HELD: 300.0})
     assert (sure.key, unsure.key, unsure.outcome) == (KEY, None, "unmatched")
     assert "saw no activity" in unsure.unmatched
@@ -241,7 +241,7 @@ def test_finding_unseen_by_telemetry_is_less_sure_and_no_advice(found: Profile) 
 
 
 def test_outcomes_say_what_came_of_a_profile() -> None:
-    """In a word each."""
+    """One word for each outcome."""
     unmatched = replace(at(NOW), start=None)
     timeless = replace(took(profile(device(time=None))), key=KEY)
 
@@ -263,12 +263,12 @@ class Life:
 
     @property
     def open(self) -> list[str]:
-        """The rules of the advice that is open."""
+        """The rules of the open advice."""
         return [each.finding.rule for each in self.ledger.advice() if each.is_open]
 
 
 def test_advice_stays_one_through_its_life() -> None:
-    """Opened by a profile, taken on by it alone, ended by a newer one, and not opened again."""
+    """Opened by a profile, kept by it, closed by a newer one, and not opened again."""
     life, old = Life(), took(short(NOW - HOUR))
     life.run(0, quiet(), old)
     assert life.open == ["profile_launch_bound"]
@@ -283,7 +283,7 @@ def test_advice_stays_one_through_its_life() -> None:
 
 
 def test_older_profile_does_not_open_a_finding_that_ended() -> None:
-    """The loader was mended, and no one made a profile of that."""
+    """The loader was fixed, and no profile was made of that."""
     life, old = Life(), took(short(NOW - HOUR))
     life.run(0, launch_bound(), old)
     assert life.open == ["launch_bound"]
@@ -294,7 +294,7 @@ def test_older_profile_does_not_open_a_finding_that_ended() -> None:
 
 
 def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
-    """What the workload wasted before someone acted, and after."""
+    """The workload's waste before and after someone acted."""
     ledger, old = Ledger(), took(short(NOW - HOUR))
     wastes = {"wasted": 0.6}
 
@@ -329,7 +329,7 @@ def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
     )
 )
 def test_no_reason_is_ever_open_twice(steps: list[tuple[str, bool, bool]]) -> None:
-    """Whatever telemetry and profiles say one after the other, in whichever order."""
+    """For any sequence of telemetry and profile findings."""
     life, profiles = Life(), list[TakenProfile]()
     for number, (what, has_profile, is_fine) in enumerate(steps):
         minutes = 10.0 * number

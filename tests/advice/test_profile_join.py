@@ -1,4 +1,4 @@
-"""A profile beside telemetry of the same GPU and time: both figures, and whose they are."""
+"""Comparison of a profile with telemetry of the same GPU and time, and its workload."""
 
 from dataclasses import replace
 
@@ -22,17 +22,17 @@ WORKING = {State.PRODUCTIVE: 285.0, State.HOST_BOUND: 15.0}
 
 
 def joined(found: Profile, telemetry: ProfileTelemetry | None) -> ProfileJoin:
-    """One profile beside what is known of the only GPU."""
+    """One profile joined with the telemetry of the only GPU."""
     return join((found,), NODE, lambda *_: telemetry, ProfileComparisonSettings())
 
 
 def by_figure(found: ProfileJoin) -> dict[str, ProfileComparison]:
-    """What was compared, by its name."""
+    """Comparisons by the name of their figure."""
     return {each.figure: each for device in found.devices for each in device.comparisons}
 
 
 def test_a_contradiction_is_told_with_both_figures() -> None:
-    """What it is of, and how long each looked, too."""
+    """With the subject and both durations."""
     found = joined(long_profile(), telemetry_of(WORKING))
     (text,) = found.contradictions
 
@@ -45,7 +45,7 @@ def test_a_contradiction_is_told_with_both_figures() -> None:
 
 
 def test_those_that_agree_contradict_nothing() -> None:
-    """And both figures are there all the same."""
+    """Both figures are still reported."""
     found = joined(long_profile(), telemetry_of({State.HOST_BOUND: 200.0, State.PRODUCTIVE: 100.0}))
 
     assert found.contradictions == ()
@@ -54,7 +54,7 @@ def test_those_that_agree_contradict_nothing() -> None:
 
 
 def test_idle_time_around_a_profile_contradicts_nothing() -> None:
-    """A profile of ten busy seconds within five minutes that were idle is both right."""
+    """Ten busy seconds within five otherwise idle minutes contradict nothing."""
     short = long_profile(10.0, kernel_ratio=0.95, host_ratio=0.05)
     found = joined(
         short, telemetry_of({State.PRODUCTIVE: 10.0, State.IDLE_HELD: 290.0}, busy_ratio=0.032)
@@ -65,7 +65,7 @@ def test_idle_time_around_a_profile_contradicts_nothing() -> None:
 
 
 def test_kernels_where_telemetry_saw_an_idle_gpu_are_of_another_one() -> None:
-    """That is said, nothing else is compared, and no workload is blamed for it."""
+    """The mismatch is reported, nothing else is compared, and no workload is judged."""
     found = joined(long_profile(), telemetry_of({State.IDLE_EMPTY: 300.0}))
 
     assert list(by_figure(found)) == ["active_seconds"]
@@ -89,7 +89,7 @@ def test_a_short_profile_contradicts_telemetry_that_saw_nothing_at_all(
     states: dict[State, float],
     contradicts: bool,  # noqa: FBT001 - a case's.
 ) -> None:
-    """Most profiles are of a second or less; a reading in between tells a percent of one."""
+    """Most profiles last a second or less; one reading in between amounts to 1%."""
     found = joined(
         long_profile(1.0, kernel_ratio=kernels_seconds, host_ratio=0.1), telemetry_of(states)
     )
@@ -105,12 +105,12 @@ def test_a_short_profile_contradicts_telemetry_that_saw_nothing_at_all(
     ],
 )
 def test_time_that_nobody_saw_contradicts_nothing(telemetry: ProfileTelemetry) -> None:
-    """The kernels may have run just then: it was unknown, or not written down yet."""
+    """The kernels may have run in time that was unknown or not yet written."""
     assert joined(long_profile(), telemetry).contradictions == ()
 
 
 def test_resident_kernels_are_compared_with_how_busy_the_gpu_was() -> None:
-    """A driver that calls a GPU busy while kernels come and go is contradicted by the profile."""
+    """A driver that reports a busy GPU while kernels come and go is contradicted."""
     found = by_figure(joined(long_profile(), telemetry_of(WORKING, busy_ratio=1.0)))["busy_ratio"]
 
     assert (found.profile, found.telemetry, found.is_contradiction) == (0.38, 1.0, True)
@@ -125,7 +125,7 @@ def test_tensor_cores_are_compared(
     idle_ratio: float,
     contradicts: bool,  # noqa: FBT001 - a case's.
 ) -> None:
-    """In use by one and idle by the other is a contradiction, either way round."""
+    """Used by one and idle by the other is a contradiction, in either direction."""
     of_pipes = long_profile(
         kernel_ratio=0.9, host_ratio=0.1, kernels=(kernel(uses_tensor_cores=uses),)
     )
@@ -136,7 +136,7 @@ def test_tensor_cores_are_compared(
 
 
 def test_copies_are_compared_where_the_link_was_read() -> None:
-    """Without readings of the link, telemetry has no say."""
+    """Without readings of the link, telemetry is not compared."""
     busy = time_use(kernel=0.5, host=0.0, copy_seconds=0.5, exposed_copy_seconds=0.5)
     found = profile(device(time=busy, start=0), start=AT)
     link = Histogram()
@@ -148,7 +148,7 @@ def test_copies_are_compared_where_the_link_was_read() -> None:
 
 
 def test_more_memory_than_telemetry_ever_saw_is_a_contradiction() -> None:
-    """An allocator cannot have what the GPU does not."""
+    """An allocator cannot hold memory that the GPU does not have."""
     held = Histogram()
     held.add(0.25, 300 * SECOND)
     seen = telemetry_of(WORKING, demands={Resource.MEMORY: held})
@@ -168,7 +168,7 @@ def test_more_memory_than_telemetry_ever_saw_is_a_contradiction() -> None:
 def test_figures_stay_within_what_they_are(
     seconds: float, kernels: float, states: dict[State, float], busy: float | None
 ) -> None:
-    """Shares are shares, whatever both say, and every contradiction has its sentence."""
+    """Shares stay shares for any input, and every contradiction has a sentence."""
     found = joined(
         long_profile(seconds, kernel_ratio=kernels, host_ratio=1.0 - kernels),
         telemetry_of(states, busy_ratio=busy),
@@ -191,7 +191,7 @@ def test_figures_stay_within_what_they_are(
     ],
 )
 def test_profile_without_telemetry_says_why(found: Profile, why: str) -> None:
-    """No workload is named then."""
+    """It names no workload."""
     result = joined(found, None)
 
     assert result.key is None
@@ -199,7 +199,7 @@ def test_profile_without_telemetry_says_why(found: Profile, why: str) -> None:
 
 
 def test_profile_and_telemetry_are_asked_for_the_same_time() -> None:
-    """From the first kernel to the last, by the clock of the wall."""
+    """From the first kernel to the last, by the wall clock."""
     asked: list[tuple[str, Nanoseconds, Nanoseconds]] = []
 
     def telemetry_at(uuid: str, start: Nanoseconds, end: Nanoseconds) -> None:
@@ -234,12 +234,12 @@ def test_ranks_of_several_holders_are_nobodys() -> None:
 
 
 def test_a_gpu_that_nobody_held_is_spoken_of_itself() -> None:
-    """As telemetry's own advice does."""
+    """As in telemetry's own advice."""
     assert joined(waiting_profile(), telemetry_of(WORKING, workload=None)).key == "GPU-0"
 
 
 def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> None:
-    """XLA writes no name; but what is of another node is no one's here."""
+    """XLA writes no GPU name; a profile of another node matches nothing here."""
     two = (gpu(0), gpu(1))
     nameless = profile(
         replace(waiting_profile().devices[0], device=ProfiledDevice("0", 0)), start=AT
@@ -257,7 +257,7 @@ def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> 
 
 
 def test_the_time_of_a_join_is_that_of_its_devices() -> None:
-    """Wall time, or none where no device has any."""
+    """Wall time, or none if no device has any."""
     assert joined(waiting_profile(), None).span == (AT, AT + SECOND)
     assert joined(replace(waiting_profile(), start=None), None).span is None
     assert AT > EPOCH

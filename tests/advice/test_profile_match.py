@@ -1,4 +1,4 @@
-"""Which GPU of a node a profile is of, and when that cannot be told."""
+"""Matching of a profile to a GPU of a node, and when that is impossible."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ CUT = replace(gpu(0), has_mig_instances=True)
 
 @pytest.mark.parametrize("uuid", ["GPU-1", "gpu-1", "1"])
 def test_a_uuid_tells_however_it_is_written(uuid: str) -> None:
-    """Whatever number the program knew it by."""
+    """The program's own number for it does not matter."""
     found = match_device(ProfiledDevice("0", 0, uuid=uuid), NODE)
 
     assert found.device == NODE[1]
@@ -28,7 +28,7 @@ def test_a_uuid_tells_however_it_is_written(uuid: str) -> None:
 
 
 def test_a_uuid_of_another_node_is_foreign() -> None:
-    """Its number and name would fit, and do not count."""
+    """Matching number and name do not count."""
     found = match_device(ProfiledDevice("0", 0, H100, uuid="GPU-9"), NODE)
 
     assert found.device is None
@@ -37,7 +37,7 @@ def test_a_uuid_of_another_node_is_foreign() -> None:
 
 
 def test_number_and_name_tell_and_say_how_sure_that_is() -> None:
-    """Among GPUs of one kind a program may have been given other numbers."""
+    """Among GPUs of one kind, a program may have seen other numbers."""
     alike = match_device(ProfiledDevice("0", 1, H100), NODE)
     only = match_device(ProfiledDevice("0", 2, "NVIDIA L4"), NODE)
 
@@ -60,7 +60,7 @@ def test_unmatched_profile_says_why(
     why: str,
     is_foreign: bool,  # noqa: FBT001 - a case's.
 ) -> None:
-    """Another GPU's is told from one that may be any."""
+    """Another GPU's profile is told from an ambiguous one."""
     match = match_device(found, NODE)
 
     assert match.device is None
@@ -69,13 +69,13 @@ def test_unmatched_profile_says_why(
 
 
 def test_the_only_gpu_of_a_node_needs_no_name() -> None:
-    """But one of another name is another node's."""
+    """A GPU of another name is another node's."""
     assert match_device(ProfiledDevice("/device:GPU:0", 0), NODE[:1]).matched_by == "only GPU"
     assert match_device(ProfiledDevice("0", 0, "NVIDIA A100-SXM4-40GB"), NODE[:1]).is_foreign
 
 
 def test_the_only_instance_of_a_gpu_that_is_cut_stands_for_it() -> None:
-    """Of several, no one can tell."""
+    """Several instances are ambiguous."""
     both = (CUT, INSTANCE, replace(INSTANCE, uuid="MIG-b"))
 
     assert match_device(ProfiledDevice("0", 0, uuid="GPU-0"), both[:2]).device == INSTANCE

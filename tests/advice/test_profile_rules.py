@@ -1,4 +1,4 @@
-"""Rules over profiles: what each complains of, by whom, and what it would give."""
+"""Rules over profiles: findings, the ranks or causes at fault, and estimated gains."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def _saving(seconds: float, **parts: float) -> TimeUse:
 
 
 def _ranks(*lates: float, **more: object) -> list[Profile]:
-    """Of each rank four steps, with its last collective at that millisecond of each."""
+    """Four steps of each rank; the last collective of each starts at the rank's millisecond."""
     return [
         profile(
             device(steps=tuple(step(each, late=late) for each in range(4))),
@@ -53,7 +53,7 @@ def _ranks(*lates: float, **more: object) -> list[Profile]:
 
 
 def test_waiting_for_short_kernels_is_launch_bound() -> None:
-    """It names the kernels, asks for graphs, and promises no more than the wait."""
+    """It names the kernels, recommends graphs, and promises no more than the waiting time."""
     finding = launch_bound.RULE.judge([profile(device(time=WAITS, kernels=(SHORT,)))])
 
     assert finding.reasons == (Reason.LAUNCH_BOUND,)
@@ -65,7 +65,7 @@ def test_waiting_for_short_kernels_is_launch_bound() -> None:
 
 
 def test_waiting_for_long_kernels_is_not() -> None:
-    """There the host has other things to do than launching: host bound, with no known loader."""
+    """The host does more than launching: host bound, without a known loader."""
     found = [profile(device(time=WAITS))]
 
     assert launch_bound.RULE.judge(found).kind is FindingKind.OPTIMIZED
@@ -76,7 +76,7 @@ def test_waiting_for_long_kernels_is_not() -> None:
 
 
 def test_collectives_do_not_make_kernels_long() -> None:
-    """They last as long as others take; the kernels beside them are what is launched."""
+    """Their duration depends on other ranks; the kernels beside them count."""
     waiting = kernel("nccl", count=10, seconds=5.0, is_collective=True)
     finding = launch_bound.RULE.judge([profile(device(time=WAITS, kernels=(waiting, SHORT)))])
 
@@ -84,7 +84,7 @@ def test_collectives_do_not_make_kernels_long() -> None:
 
 
 def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
-    """The span is named, and the time of a step that may be saved with it."""
+    """The span is named, with the time of a step that may be saved."""
     steps = tuple(step(each, loader=0.06, host=0.05) for each in range(10))
     found = profile(
         device(
@@ -105,7 +105,7 @@ def test_waiting_for_the_loader_is_host_bound_by_it() -> None:
 
 
 def test_a_loader_that_works_beside_the_gpu_is_no_trouble() -> None:
-    """However long it takes: no more than the device's wait can be its fault."""
+    """However long it takes: at most the device's waiting time is due to it."""
     steps = tuple(step(each, loader=0.09, host=0.001) for each in range(10))
     time = time_use(kernel=0.99, host=0.01, loader_wait_seconds=0.01)
     found = profile(device(time=time, steps=steps))
@@ -114,7 +114,7 @@ def test_a_loader_that_works_beside_the_gpu_is_no_trouble() -> None:
 
 
 def test_exposed_copies_are_pcie_bound() -> None:
-    """Those of pageable memory are counted, and copies on the device are none of PCIe's."""
+    """Copies of pageable memory are counted; copies on the device do not use PCIe."""
     time = time_use(kernel=0.7, host=0.3, copy_seconds=0.3, exposed_copy_seconds=0.25)
     finding = pcie_bound.RULE.judge([profile(device(time=time, copies=(copies(),)))])
 
@@ -129,7 +129,7 @@ def test_exposed_copies_are_pcie_bound() -> None:
 
 
 def test_idle_time_beside_a_checkpoint_is_storage_bound() -> None:
-    """The checkpoint is named; what runs beside kernels costs nothing."""
+    """The checkpoint is named; the part beside kernels costs nothing."""
     spans = (span(SpanKind.CHECKPOINT, "save_checkpoint", 0.4),)
     finding = storage_bound.RULE.judge(
         [profile(device(time=_saving(0.3, kernel=0.7, host=0.2)), host_spans=spans)]
@@ -159,7 +159,7 @@ def test_products_of_matrices_without_tensor_cores(
     uses: bool | None,  # noqa: FBT001 - a value, not a switch.
     expected: FindingKind,
 ) -> None:
-    """Only of products of matrices, only where it is known, and not in double precision."""
+    """Only matrix products count, only with known precision, and not in double precision."""
     found = profile(device(kernels=(kernel(name, uses_tensor_cores=uses),)))
 
     assert tensor_cores_unused.RULE.judge([found]).kind is expected
@@ -175,7 +175,7 @@ def test_tensor_core_gain_is_bounded_by_their_speed() -> None:
 
 
 def test_a_gpu_without_tensor_cores_is_not_blamed() -> None:
-    """A P100 has none to use."""
+    """A P100 has none."""
     slow = kernel("sgemm", uses_tensor_cores=False)
     found = device(device=ProfiledDevice("0", name="Tesla P100-PCIE-16GB"), kernels=(slow,))
     finding = tensor_cores_unused.RULE.judge([profile(found)])
@@ -184,7 +184,7 @@ def test_a_gpu_without_tensor_cores_is_not_blamed() -> None:
 
 
 def test_the_rank_that_starts_its_collective_latest_is_the_straggler() -> None:
-    """The others wait for it; what is to be had is what it is behind."""
+    """The others wait for it; the gain is the time by which it is late."""
     finding = rank_imbalance.RULE.judge(_ranks(50.0, 70.0, 52.0))
 
     assert finding.reasons == (Reason.RANK_IMBALANCE,)
@@ -195,7 +195,7 @@ def test_the_rank_that_starts_its_collective_latest_is_the_straggler() -> None:
 
 
 def test_wall_times_compare_ranks_where_they_are_known() -> None:
-    """A rank whose every step begins late is late, though not within its steps."""
+    """A rank that begins every step late is late, though not within its steps."""
     early, late = _ranks(50.0, 50.0, start=0)
     shifted = profile(*late.devices, source="late.json", rank=1, world_size=2, start=30_000_000)
 
@@ -204,7 +204,7 @@ def test_wall_times_compare_ranks_where_they_are_known() -> None:
 
 
 def test_ranks_that_take_turns_at_being_late_are_no_stragglers() -> None:
-    """Then it is the load that varies."""
+    """The load varies between ranks."""
     steps = [[50.0, 70.0, 50.0], [70.0, 50.0, 50.0], [50.0, 50.0, 70.0]]
     found = [
         profile(
@@ -233,7 +233,7 @@ ODD: dict[str, tuple[list[DeviceProfile], str]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_unjudgeable_idle_time_makes_each_rule_abstain(odd: str) -> None:
-    """Each rule of idle time abstains, and says why; none calls it idle or fine."""
+    """Each rule on idle time abstains with a reason; none calls it idle or healthy."""
     devices, why = ODD[odd]
     for rule in (launch_bound.RULE, host_bound.RULE):
         finding = rule.judge([profile(*devices)])
@@ -244,7 +244,7 @@ def test_unjudgeable_idle_time_makes_each_rule_abstain(odd: str) -> None:
 
 
 def test_one_rank_alone_has_nobody_to_wait_for() -> None:
-    """Nor have ranks without a collective in common."""
+    """The same holds for ranks without a common collective."""
     alone = rank_imbalance.RULE.judge(_ranks(50.0))
     silent = rank_imbalance.RULE.judge([profile(device(steps=(step(1),)), rank=n) for n in (0, 1)])
 
@@ -253,14 +253,14 @@ def test_one_rank_alone_has_nobody_to_wait_for() -> None:
 
 
 def test_settings_move_thresholds() -> None:
-    """A rule with an operator's settings judges by them."""
+    """Rules use an operator's thresholds."""
     rule = launch_bound.RULE.with_settings(launch_bound.ProfileLaunchBoundSettings(on_ratio=0.9))
 
     assert not rule.judge([profile(device(time=WAITS, kernels=(SHORT,)))]).is_actionable
 
 
 def test_names_and_ids_are_each_rules_own() -> None:
-    """The same profile twice has the same ids, and no two rules share one."""
+    """A profile judged twice has the same ids, and no two rules share one."""
     found = [profile(device(time=WAITS, kernels=(SHORT,)))]
     ids = [rule.judge(found).id for rule in PROFILE_RULES]
 
@@ -275,7 +275,7 @@ _SHARES = st.tuples(*[st.floats(0.0, 1.0)] * 4)
 def test_no_rule_promises_more_than_there_is(
     shares: tuple[float, float, float, float], count: int, marked: tuple[int, ...]
 ) -> None:
-    """Whatever the profile: gains within the whole, low before high, confidence a probability."""
+    """For any profile: gains are at most 1, low <= high, confidence is a probability."""
     busy, loader, copying, saving = shares
     idle = 1.0 - busy
     time = time_use(

@@ -1,4 +1,4 @@
-"""What removing a cause would give is never more than the cause's own time."""
+"""The gain of removing a cause is never more than the cause's own time."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ ROUNDING = 2e-8
 
 
 def _stepped(cause: str, spent: float, more: float, busy: float) -> Profile:
-    """Steps that begin with a cause, then spend as long elsewhere, then launch; microseconds."""
+    """Steps of a cause, as much other time, then launches; in microseconds."""
     trace, at = KinetoTrace(), 1_000_000.0
     name = f"enumerate(DataLoader)#{cause}" if cause == CAUSES[0] else cause
     for step in range(STEPS):
@@ -61,7 +61,7 @@ def _apart(loads: bool) -> Profile:  # noqa: FBT001 - a parameter of the test.
 
 
 def _given(finding: Finding) -> tuple[float, float]:
-    """At most: of the span, and seconds of a step."""
+    """Maximum gains: of the span, and in seconds of a step."""
     found = finding.evidence
     step, ratio = found["saved_seconds_per_step_high"], found["saved_ratio_high"]
     assert isinstance(ratio, float)
@@ -71,7 +71,7 @@ def _given(finding: Finding) -> tuple[float, float]:
 
 @pytest.mark.parametrize("loads", [False, True])
 def test_time_between_marked_steps_counts_as_of_the_steps(loads: bool) -> None:  # noqa: FBT001
-    """Of six steps and five waits between them: a program's time, whatever its ranges leave out."""
+    """Six steps and five waits between them: a program's time, whatever its ranges omit."""
     found = _apart(loads)
     finding = host_bound.RULE.judge([found])
     ratio, step = _given(finding)
@@ -87,7 +87,7 @@ def test_time_between_marked_steps_counts_as_of_the_steps(loads: bool) -> None: 
 
 
 def test_a_loader_gives_no_more_than_its_own_time() -> None:
-    """Of steps of 8 ms, 4 in the loader and 0.44 elsewhere: 4 ms, of the first step too."""
+    """Of steps of 8 ms with 4 in the loader and 0.44 elsewhere: 4 ms, also in the first step."""
     found = _stepped(CAUSES[0], 4000.0, 440.0, 3500.0)
     finding = host_bound.RULE.judge([found])
     ratio, step = _given(finding)
@@ -101,7 +101,7 @@ def test_a_loader_gives_no_more_than_its_own_time() -> None:
 def test_no_cause_gives_more_than_its_own_time_and_the_idle_time_it_explains(
     cause: str, spent: float, more: float, busy: float
 ) -> None:
-    """Of the span and of a step, for every rule that complains."""
+    """Of the span and of a step, for every rule with a finding."""
     found = _stepped(cause, spent, more, busy)
     (device,) = found.devices
     time = device.judged_time

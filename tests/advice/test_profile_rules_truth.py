@@ -1,4 +1,4 @@
-"""Rules over profiles against real ones whose troubles are known."""
+"""Rules over profiles against real profiles with known troubles."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ QUIET = (
     "ncu/rtx5070_saxpy.csv",
     "mlperf/v4.1_8xH200_llama2-70b_offline",
 )
-"""Busy, or too short, a start-up, or without a timeline: nothing to complain of."""
+"""Profiles without findings: busy, too short, a start-up, or without a timeline."""
 
 
 def _folder() -> Path:
@@ -43,7 +43,7 @@ def _findings(path: Path) -> Mapping[str, Finding]:
 
 
 def test_a_loader_in_the_training_process_is_found() -> None:
-    """Some 69 ms of each step in the loader; with four workers, none to speak of."""
+    """About 69 ms of each step in the loader; with four workers, almost none."""
     alone = _findings(_folder() / "pytorch/kineto_resnet50_workers0.json.gz")["host_bound"]
     four = _findings(_folder() / "pytorch/kineto_resnet50_workers4.json.gz")["host_bound"]
 
@@ -65,7 +65,7 @@ def test_measured_gain_of_four_workers_lies_within_the_estimate() -> None:
 
 @pytest.mark.parametrize("gpu", ["h100", "mi300"])
 def test_a_small_model_in_eager_mode_is_launch_bound(gpu: str) -> None:
-    """154 kernels of 8 µs in 7.6 ms; graphs or fusion are the remedy."""
+    """154 kernels of 8 µs in 7.6 ms; the remedy is graphs or fusion."""
     found = _findings(_folder() / f"pytorch/tracelens_{gpu}_vit_nsfw.json.gz")
 
     assert [name for name, each in found.items() if each.is_actionable] == ["launch_bound"]
@@ -90,14 +90,14 @@ def test_a_start_up_is_called_one() -> None:
     ],
 )
 def test_eager_networks_that_mostly_move_memory_are_found(name: str) -> None:
-    """A language model without a compiler spends half its time beside products and attention."""
+    """An uncompiled language model spends half its time outside products and attention."""
     (found,) = _complaints(name)
 
     assert found.action is Action.FUSE_KERNELS
 
 
 def test_waiting_for_the_device_in_each_step_is_found() -> None:
-    """A power iteration that copies its residual back: the host launches nothing ahead."""
+    """A power iteration copies its residual back: the host launches nothing ahead."""
     (found,) = _complaints("nsys/nsightful_power_iteration.sqlite")
 
     assert found.rule == "profile_host_bound"
@@ -112,7 +112,7 @@ def test_collectives_that_nothing_hides_are_found() -> None:
 
 
 def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
-    """Nsight Compute's own rule says 75% of the sectors, and 74.14% of the time at most."""
+    """Nsight Compute's own rule reports 75% of the sectors, and at most 74.14% of the time."""
     (found,) = _complaints("ncu/nsightful_copy_blocked.csv")
 
     assert "uncoalesced" in found.summary
@@ -120,7 +120,7 @@ def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
 
 
 def test_a_product_in_too_few_blocks_is_found() -> None:
-    """288 blocks on 152 multiprocessors, at 24% of either peak: NVIDIA's rule says 50%."""
+    """288 blocks on 152 multiprocessors, at 24% of either peak: NVIDIA's rule reports 50%."""
     (found,) = _complaints("ncu/superbench_cublaslt_sm100.log")
 
     assert "1.9 waves" in found.summary
@@ -133,7 +133,7 @@ def _complaints(name: str) -> list[Finding]:
 
 @pytest.mark.parametrize("name", QUIET)
 def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
-    """No complaint at all; each rule says fine, or why it cannot say."""
+    """Each rule reports a healthy verdict, or why it abstains."""
     found = _findings(_folder() / name)
 
     assert [rule for rule, each in found.items() if each.is_actionable] == []

@@ -1,4 +1,4 @@
-"""Waits that are no rate, graphs, collectives that nothing hides, and files that break off."""
+"""Single waits, graphs, exposed collectives and truncated files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,19 +27,19 @@ WAITING = time_use(kernel=0.4, host=0.6)
 
 
 def judged(rule: object, *profiles: Profile) -> Finding:
-    """What a rule says."""
+    """The verdict of a rule."""
     finding: Finding = rule.RULE.judge(profiles)  # type: ignore[attr-defined]
     return finding
 
 
 def test_short_kernels_with_a_launch_each_are_bound_by_launches() -> None:
-    """Which the cases below are not."""
+    """The baseline of the cases below."""
     found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING)))
     assert found.reasons == (Reason.LAUNCH_BOUND,)
 
 
 def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
-    """Twelve launches bring a thousand kernels: how long they wait is not the launches' doing."""
+    """Twelve launches start a thousand kernels: their waiting is not due to launches."""
     launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
     found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING, launches=launches)))
     assert found.kind is FindingKind.OPTIMIZED
@@ -47,7 +47,7 @@ def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
 
 
 def test_waits_between_graphs_are_the_hosts() -> None:
-    """However short their kernels are, launches are not what takes the time."""
+    """However short the kernels are, launches do not take the time."""
     launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
     graphs = profile(device(kernels=(SHORT,), time=WAITING, launches=launches))
     assert judged(host_bound, graphs).reasons == (Reason.HOST_BOUND,)
@@ -56,7 +56,7 @@ def test_waits_between_graphs_are_the_hosts() -> None:
 
 
 def test_a_host_that_waits_for_the_device_is_told_so() -> None:
-    """Not that launches are slow: it had launched nothing ahead."""
+    """Launches are not slow: the host had launched nothing ahead."""
     time = replace(WAITING, synchronization_wait_seconds=0.55)
     waits = span(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 1.2)
     waiting = profile(device(kernels=(SHORT,), time=time), host_spans=(waits,))
@@ -71,7 +71,7 @@ def test_a_host_that_waits_for_the_device_is_told_so() -> None:
 
 @pytest.mark.parametrize("rule", [launch_bound, host_bound])
 def test_one_long_wait_is_named_and_is_no_rate(rule: object) -> None:
-    """Of .6 s of waiting .595 are one gap: a remedy for each launch gives nothing of it."""
+    """Of 0.6 s of waiting, 0.595 are one gap: faster launches save nothing of it."""
     long = kernel("gemm", 1000, 0.4) if rule is host_bound else SHORT
     waits = device(kernels=(long,), time=WAITING, longest_host_wait_seconds=0.595)
     found = judged(rule, profile(waits))
@@ -80,7 +80,7 @@ def test_one_long_wait_is_named_and_is_no_rate(rule: object) -> None:
 
 
 def test_waits_beside_a_long_one_still_count() -> None:
-    """Half of the waiting is one gap, and what is left waits for a third of its time."""
+    """Half of the waiting is one gap; the remaining kernels wait for a third of their time."""
     waits = replace(WAITING, kernel_seconds=0.3, host_wait_seconds=0.7, span_seconds=1.0)
     found = judged(
         launch_bound,
@@ -90,7 +90,7 @@ def test_waits_beside_a_long_one_still_count() -> None:
 
 
 def test_idle_time_with_kernels_launched_is_found() -> None:
-    """Copies and fills apart; a launch that is not known may have been late itself."""
+    """Copies and fills excluded; a kernel of unknown launch time may have been launched late."""
     idle = replace(time_use(kernel=0.4, host=0.0), other_idle_seconds=0.6, span_seconds=1.0)
     found = judged(dependency_bound, profile(device(time=idle)))
     assert found.reasons == (Reason.DEPENDENCY_BOUND,)
@@ -106,7 +106,7 @@ def test_idle_time_with_kernels_launched_is_found() -> None:
 
 
 def test_collectives_that_nothing_hides_are_told() -> None:
-    """How much of the span, how much is hidden, which, and at most what that gives."""
+    """With their share of the span, the hidden share, the collectives and the maximum gain."""
     time = time_use(kernel=0.95, host=0.02)
     exposed = replace(time, collective_seconds=0.5, exposed_collective_seconds=0.4)
     reduce = kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 100, 0.5, is_collective=True)
@@ -144,7 +144,7 @@ def test_bandwidth_of_collectives_is_told_beside_the_link() -> None:
     ],
 )
 def test_kernels_of_an_older_architecture_are_told(name: str, says: str) -> None:
-    """On an H100, by their own names."""
+    """On an H100, by the kernels' own names."""
     (document,) = encode_profile(profile(device(kernels=(kernel(name),))))["devices"]
     assert says in older_text(document)
     assert bool(says) is bool(older_text(document))
@@ -157,7 +157,7 @@ def test_collectives_beside_kernels_cost_nothing() -> None:
 
 
 def test_of_a_file_that_breaks_off_nothing_is_judged() -> None:
-    """What is missing may be what filled the time; each rule says so, and what to do."""
+    """The missing part may fill the time; each rule says so, with the remedy."""
     torn = replace(profile(device(kernels=(SHORT,), time=WAITING)), is_whole=False)
     for rule in PROFILE_RULES:
         found = rule.judge([profile(device()), torn])
@@ -166,7 +166,7 @@ def test_of_a_file_that_breaks_off_nothing_is_judged() -> None:
 
 
 def test_pinned_memory_is_not_to_be_pinned() -> None:
-    """The rate is told, to be held against the link; pageable memory is told to be pinned."""
+    """The rate is reported for comparison with the link; pinning is advised for pageable memory."""
     time = replace(time_use(kernel=0.6), exposed_copy_seconds=0.2, copy_seconds=0.2)
     pinned, pageable = (
         judged(pcie_bound, profile(device(time=time, copies=(copies(memory),))))
@@ -178,7 +178,7 @@ def test_pinned_memory_is_not_to_be_pinned() -> None:
 
 
 def test_wait_before_the_first_kernel_of_a_step_counts(tmp_path: Path) -> None:
-    """A step of 10 ms whose kernels are in its last 2: rows, shares and verdict agree."""
+    """A step of 10 ms with kernels in its last 2: rows, shares and verdict agree."""
     trace = KinetoTrace()
     trace.annotation("ProfilerStep#1", 0.0, 10_000.0)
     for number in range(100):
@@ -197,7 +197,7 @@ def test_wait_before_the_first_kernel_of_a_step_counts(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_set_is_not_idle(tmp_path: Path) -> None:
-    """Neither a kernel nor a copy: shown beside copies, and taken off the idle causes."""
+    """A fill is neither kernel nor copy: shown beside copies, and not an idle cause."""
     trace = KinetoTrace()
     trace.launch(1, 0.0, 1.0)
     trace.kernel("gemm", 1.0, 99.0, correlation=1)
@@ -211,7 +211,7 @@ def test_memory_that_is_set_is_not_idle(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_computes_nearly_all_the_time_has_no_headline() -> None:
-    """And of one that does not, what takes the rest is told by size."""
+    """Otherwise the headline names the largest remaining parts first."""
     busy = encode_profile(profile(device(time=time_use(kernel=0.97, host=0.03))))
     lost = encode_profile(profile(device(time=time_use(kernel=0.61, host=0.2))))
     assert not lost_text({"profiles": [busy]})

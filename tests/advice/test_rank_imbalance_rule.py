@@ -1,4 +1,4 @@
-"""The rule of a job's GPUs that do unequal work, and which of them differs."""
+"""The rule for a job's GPUs that do unequal work, and which of them differs."""
 
 from random import Random
 
@@ -57,7 +57,7 @@ def test_the_one_that_rests_while_others_spin_works_elsewhere() -> None:
 
 
 def test_the_one_that_is_fed_less() -> None:
-    """No one spins, and it does half of what the others do."""
+    """No GPU spins, and it does half of what the others do."""
     full = rank({WORK: 1.0}, 0.9)
     found = RULE.judge(case([full, full, full, rank({WORK: 1.0}, 0.4)], JOB))
     assert found.culprits == ("GPU-3",)
@@ -83,7 +83,7 @@ def test_power_tells_where_busy_does_not() -> None:
 
 
 def test_changing_stragglers_are_not_named() -> None:
-    """Inputs of unequal length make each one the last at times."""
+    """With inputs of unequal length each GPU is sometimes the last."""
     found = RULE.judge(case([rank({WORK: 1.0}, 0.7)] * 3, JOB))
     assert found.is_actionable
     assert found.culprits == ()
@@ -98,7 +98,7 @@ def test_bottleneck_of_the_straggler_is_named() -> None:
 
 
 def test_one_gpu_has_no_ranks() -> None:
-    """There is nothing to compare it with."""
+    """It has no peer to compare with."""
     assert not RULE.judge(case([rank({WORK: 1.0})], JOB)).is_actionable
 
 
@@ -115,7 +115,7 @@ def test_balance_is_no_complaint() -> None:
     seed=st.randoms(use_true_random=False),
 )
 def test_permuting_devices_permutes_the_culprits(levels: list[float], seed: Random) -> None:
-    """Which one differs does not depend on the order in which they are listed."""
+    """The order of GPUs does not matter."""
     windows = [rank({WORK: 1.0}, level) for level in levels]
     devices = [gpu(index) for index in range(len(levels))]
     order = list(range(len(levels)))
@@ -128,14 +128,14 @@ def test_permuting_devices_permutes_the_culprits(levels: list[float], seed: Rand
 
 
 def test_one_gpu_without_a_known_holder_is_no_job_of_one() -> None:
-    """Nothing says that it has no peer, and so nothing is claimed."""
+    """It may have peers elsewhere, so nothing is claimed."""
     found = RULE.judge(case([rank({STALL: 1.0}, 1.0)]))
     assert found.abstained == "who holds the GPU is not known, and so not with which others"
     assert not RULE.judge(case([rank({STALL: 1.0}, 1.0)], JOB)).is_actionable
 
 
 def test_time_in_which_ranks_were_not_compared_does_not_count() -> None:
-    """Of the first ten minutes of a job nothing is known; alone they are no verdict."""
+    """Nothing is known of a job's first ten minutes; alone they give no verdict."""
     ten = round(HOUR / 6)
     odd = {Condition.RANK_IMBALANCE: ten}
     late = rank({WORK: 1.0}, 0.9, conditions=odd, observed={Observation.RANKS: ten})

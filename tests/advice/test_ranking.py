@@ -8,7 +8,7 @@ from rightsizer.model.finding import Option, Risk, Savings
 
 
 def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) -> Option:
-    """Something to do."""
+    """An option."""
     savings = Savings(
         gpus_low=gpus, gpus_high=gpus, dollars_per_hour_low=dollars, dollars_per_hour_high=dollars
     )
@@ -16,14 +16,14 @@ def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) 
 
 
 def test_safest_first_then_what_saves_most() -> None:
-    """What no one knows is as bad as what hurts."""
+    """An unknown risk ranks with a harmful one."""
     low, more, unknown = option(Risk.LOW, 1.0), option(Risk.LOW, 2.0), option(Risk.UNKNOWN, 9.0)
     high, safe = option(Risk.HIGH, 3.0), option(Risk.VERY_LOW, 0.1)
     assert ranked([low, unknown, high, more, safe]) == (safe, more, low, unknown, high)
 
 
 def test_money_decides_where_all_have_a_price() -> None:
-    """Otherwise GPUs do, for one without a price saves no less."""
+    """Otherwise GPUs decide, since an option without a price saves no less."""
     cheap, dear = option(Risk.LOW, 2.0, 1.0), option(Risk.LOW, 1.0, 5.0)
     assert ranked([cheap, dear]) == (dear, cheap)
     assert ranked([cheap, dear, option(Risk.LOW, 0.5)])[0] == cheap
@@ -31,7 +31,7 @@ def test_money_decides_where_all_have_a_price() -> None:
 
 @given(st.lists(st.sampled_from(Risk), max_size=8))
 def test_nothing_is_lost_and_equals_keep_their_order(risks: list[Risk]) -> None:
-    """The mildest step is given first."""
+    """The mildest step comes first."""
     given_options = [Option(str(at), risk) for at, risk in enumerate(risks)]
     found = ranked(given_options)
     assert sorted(found, key=given_options.index) == given_options

@@ -1,4 +1,4 @@
-"""One run over the accounts: when a verdict may become advice, and when it still holds."""
+"""A run over the accounts: when a verdict may become advice, and when it still holds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ WORKING = window({BUSY: 1})
 
 
 def spans(long: Window, short: Window) -> Cases:
-    """Cases of one workload: what the last hour was, and what the last ten minutes were."""
+    """Cases of one workload: the last hour, and the last ten minutes."""
 
     def cases(span: int | None) -> Sequence[Case]:
         assert span in (0, HOUR_LONG, TEN_MINUTES)
@@ -39,7 +39,7 @@ def spans(long: Window, short: Window) -> Cases:
 
 
 def judge(long: Window, short: Window, *, is_open: bool = False) -> Judgement:
-    """The hidden stall rule's judgement, whose advice is open or not."""
+    """The judgement of the hidden stall rule, with its advice open or not."""
     open_now = {(JOB.key, "hidden_stall")} if is_open else set()
     (found,) = judge_all(spans(long, short), (hidden_stall.RULE,), open_now)
     return found
@@ -65,7 +65,7 @@ def test_long_and_short_spans_must_agree(
     short: Window,
     may_open: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """True for long, still true, known well enough and believed: then it opens."""
+    """Long true, still true, well known and confident: then it opens."""
     assert judge(long, short).may_open == may_open
 
 
@@ -76,19 +76,19 @@ def test_it_holds_until_well_below_the_threshold(
     share: float,
     still_holds: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Opened at 0.3, closed under 0.6 of that: a load at the border does not flap."""
+    """Opened at 0.3, closed below 0.6 of that: a load at the threshold does not flap."""
     short = window({STALL: share, BUSY: 1 - share})
     assert judge(WORKING, short, is_open=True).still_holds is still_holds
     assert judge(WORKING, short, is_open=True).may_open is False
 
 
 def test_silence_neither_holds_nor_ends() -> None:
-    """Ten unknown minutes say nothing about open advice."""
+    """Ten unknown minutes neither support nor close open advice."""
     assert judge(STALLED, window({UNKNOWN: 1}), is_open=True).still_holds is None
 
 
 def test_recent_time_is_looked_at_only_where_it_matters() -> None:
-    """A workload without complaint and without advice costs one window."""
+    """A workload without findings and advice costs one window."""
     asked: list[int | None] = []
 
     def cases(span: int | None) -> Sequence[Case]:
@@ -102,7 +102,7 @@ def test_recent_time_is_looked_at_only_where_it_matters() -> None:
 
 
 def test_every_rule_judges_every_workload_once() -> None:
-    """Each span is asked for once, however many rules want it."""
+    """Each span is requested once, however many rules use it."""
     asked: list[int | None] = []
 
     def cases(span: int | None) -> Sequence[Case]:
@@ -119,7 +119,7 @@ def test_every_rule_judges_every_workload_once() -> None:
 
 @pytest.mark.parametrize("missing", [HOUR_LONG, TEN_MINUTES])
 def test_workload_may_leave_between_two_looks(missing: int) -> None:
-    """Sampling goes on while the rules judge; who has just left ends no run, and opens nothing."""
+    """Sampling continues during rules; a workload that just left closes and opens nothing."""
     other = workload("other")
 
     def cases(span: int | None) -> Sequence[Case]:
@@ -146,7 +146,7 @@ def test_findings_have_no_grace() -> None:
 @pytest.mark.parametrize("tier", [Tier.PROFILING, Tier.POWER])
 @pytest.mark.parametrize("minutes", [27, 30])
 def test_idle_batch_job_is_told_after_half_an_hour(tier: Tier, minutes: int) -> None:
-    """Also where there are no profiling counters, as on an A100 without DCGM."""
+    """Also without profiling counters, as on an A100 without DCGM."""
     idle = window({State.IDLE_HELD: minutes / 60}, tiers={tier: 1})
     judged = judge_all(lambda _: [case([idle], JOB)])
     ledger = Ledger()
@@ -155,7 +155,7 @@ def test_idle_batch_job_is_told_after_half_an_hour(tier: Tier, minutes: int) -> 
 
 
 def test_same_accounts_give_the_same_judgements() -> None:
-    """Ids, confidence and summaries are no matter of chance."""
+    """Ids, confidence and summaries do not depend on chance."""
     assert judge_all(spans_of_all) == judge_all(spans_of_all)
 
 
@@ -168,7 +168,7 @@ def spans_of_all(_: int | None) -> Sequence[Case]:
 
 
 def test_permuting_workloads_permutes_judgements() -> None:
-    """What is said of one does not depend on the others."""
+    """The judgement of one workload does not depend on the others."""
     forward = judge_all(spans_of_all)
     backward = judge_all(lambda span: spans_of_all(span)[::-1])
     assert sorted(forward, key=_place) == sorted(backward, key=_place)
@@ -183,7 +183,7 @@ def _place(judged: Judgement) -> tuple[str, str]:
     st.floats(0.0, 6.0),
 )
 def test_unknown_time_never_creates_advice(hours: dict[State, float], unknown: float) -> None:
-    """Where nothing may open, it does not because less is known."""
+    """What may not open does not open because less is known."""
     less = {**hours, UNKNOWN: hours.get(UNKNOWN, 0.0) + unknown}
     before = judge_all(lambda _: [case([window(hours)], JOB)], DIRECT)
     after = judge_all(lambda _: [case([window(less)], JOB)], DIRECT)
@@ -192,11 +192,11 @@ def test_unknown_time_never_creates_advice(hours: dict[State, float], unknown: f
 
 
 class FlawedError(RuntimeError):
-    """What a rule with a fault raises."""
+    """An error raised by a faulty rule."""
 
 
 def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
-    """The hidden stall rule with a fault, of JOB alone."""
+    """The hidden stall rule with a fault for JOB alone."""
 
     def judge(subject: CaseSubject, settings: hidden_stall.HiddenStallSettings) -> Finding:
         if what == "judge" and subject.case.key == JOB.key:
@@ -215,7 +215,7 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
 
 @pytest.mark.parametrize("what", ["judge", "conduct"])
 def test_a_rule_that_raises_costs_its_own_verdict_only(what: str) -> None:
-    """Someone is told; the others are judged, and what it had opened stays open."""
+    """The error is reported; other rules judge, and the rule's open advice stays open."""
     failures: list[tuple[str, str, str]] = []
 
     def failed(rule: str, key: str, error: Exception) -> None:
@@ -238,7 +238,7 @@ def test_a_rule_that_raises_costs_its_own_verdict_only(what: str) -> None:
 
 
 def test_accounts_that_raise_are_no_fault_of_a_rule() -> None:
-    """Nothing is said on grounds that are not there."""
+    """Nothing is claimed without data."""
 
     def cases(span: int | None) -> Sequence[Case]:
         if span:

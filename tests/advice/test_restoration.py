@@ -1,4 +1,4 @@
-"""What is made of metrics and annotations in place of a ledger that was lost."""
+"""Restoration of a lost ledger from metrics and annotations."""
 
 from dataclasses import replace
 from random import Random
@@ -28,7 +28,7 @@ def scraped(
     opened: Nanoseconds = NOW - 9 * DAY,
     id: str = ID,  # noqa: A002 - the advice's own word.
 ) -> Scraped:
-    """What metrics tell."""
+    """An item as scraped from metrics."""
     return Scraped(id, opened, state, seen)
 
 
@@ -42,7 +42,7 @@ def region(  # noqa: PLR0913 - one keyword for each thing that a test varies.
     device: str = "GPU-0",
     id: str = ID,  # noqa: A002 - the advice's own word.
 ) -> Region:
-    """What an annotation tells; by ana where it tells of a decision."""
+    """An item as read from an annotation; decisions are by ana."""
     restored = replace(finding(), id=id, devices=(device,))
     actor, why = (None, "") if decided is None else ("ana", "mine")
     advice = Advice(restored, state, opened, opened, expires, actor=actor, why=why)
@@ -55,14 +55,14 @@ def changed(mark: Region, **facts: Any) -> Region:
 
 
 def made(*traces: Scraped | Region) -> Restoration:
-    """Of both kinds, on a node with one GPU."""
+    """The ledger restored from both, on a node with one GPU."""
     metrics = [each for each in traces if isinstance(each, Scraped)]
     regions = [each for each in traces if isinstance(each, Region)]
     return restored(metrics, regions, OURS, NOW, SETTINGS)
 
 
 def test_metrics_alone_tell_the_state_and_nothing_else() -> None:
-    """And that is said in place of a reason."""
+    """A note says so in place of a reason."""
     open_advice = made(scraped(CLAIMED)).open_advice[ID]
     assert (open_advice.state, open_advice.opened, open_advice.actor) == (
         CLAIMED,
@@ -73,7 +73,7 @@ def test_metrics_alone_tell_the_state_and_nothing_else() -> None:
 
 
 def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
-    """From when it was seen last; one that is over by that is none."""
+    """From when it was last seen; a snooze that has already ended is dropped."""
     open_advice = made(scraped(SNOOZED)).open_advice[ID]
     assert open_advice.expires == NOW - HOUR + 7 * DAY
     assert open_advice.why.endswith("; until when is taken from the settings")
@@ -82,7 +82,7 @@ def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
 
 
 def test_an_annotation_brings_who_why_and_until_when() -> None:
-    """Where both tell the same state, and where no one scrapes."""
+    """If both report the same state, and also without metrics."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW + DAY)
     whole = RestoredAdvice(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
     assert made(scraped(SNOOZED), mark).open_advice == {ID: whole}
@@ -90,20 +90,20 @@ def test_an_annotation_brings_who_why_and_until_when() -> None:
 
 
 def test_the_later_of_two_witnesses_is_believed() -> None:
-    """An annotation may lag behind, and a scrape may have been missed."""
+    """An annotation may lag behind, and a scrape may be missed."""
     early, late = (region(CLAIMED, decided=time) for time in (NOW - 2 * HOUR, NOW - SECOND))
     assert made(scraped(ACTIVE), early).open_advice == {ID: RestoredAdvice(NOW - 9 * DAY)}
     assert made(scraped(ACTIVE), late).open_advice[ID].state is CLAIMED
 
 
 def test_a_snooze_that_is_over_is_not_restored() -> None:
-    """It asks again, and is not told again."""
+    """It is active again, and is not announced again."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW)
     assert made(mark).open_advice == {ID: RestoredAdvice(NOW - 9 * DAY)}
 
 
 def test_a_dismissal_is_restored_until_it_expires() -> None:
-    """Whole, as a piece of advice that is closed."""
+    """Completely, as closed advice."""
     mark = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + 1)
     found = made(scraped(seen=NOW - DAY - SECOND), mark)
     (record,) = found.quiet
@@ -115,7 +115,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
 
 
 def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
-    """For its annotation has the end, and no more."""
+    """Its annotation has the end and nothing more."""
     (record,) = made(region(DISMISSED, end=NOW - DAY)).quiet
     assert record.advice.expires == NOW + 29 * DAY
     assert record.advice.actor is None
@@ -124,7 +124,7 @@ def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
 
 
 def test_repeatable_event_is_not_restored() -> None:
-    """Nor what a policy keeps quiet, which it does without a ledger, nor what is elsewhere."""
+    """Nor what a policy excludes without a ledger, nor advice of other nodes."""
     dismissed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     assert made(region(AdviceState.SUCCEEDED, end=NOW - DAY, decided=NOW - DAY)) == Restoration()
     assert made(region(AdviceState.EXPIRED, end=NOW - DAY)) == Restoration()
@@ -134,7 +134,7 @@ def test_repeatable_event_is_not_restored() -> None:
 
 
 def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
-    """Whether it was closed, or someone forgot to."""
+    """Whether it was closed, or the closing was never recorded."""
     closed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     later = scraped(opened=NOW - HOUR, seen=NOW - SECOND)
     assert made(later, closed).open_advice == {ID: RestoredAdvice(NOW - HOUR)}
@@ -171,7 +171,7 @@ _REGIONS = st.lists(
 def test_ledger_is_rebuilt_from_any_events(
     metrics: list[Scraped], regions: list[Region], chance: Random
 ) -> None:
-    """Each id once, nothing expired, nothing of elsewhere; the order of the witnesses is none."""
+    """Each id once, nothing expired or foreign, for any order of sources."""
     found = restored(metrics, regions, OURS, NOW, SETTINGS)
     quiet = [record.advice for record in found.quiet]
     ids = [advice.id for advice in quiet]
@@ -198,7 +198,7 @@ def test_ledger_is_rebuilt_from_any_events(
 def test_a_ledger_takes_over_whatever_is_told(
     metrics: list[Scraped], regions: list[Region]
 ) -> None:
-    """And announces nothing of it, for nothing of it is news."""
+    """It announces none of it, since none of it is new."""
     ledger = Ledger()
     ledger.remember(restored(metrics, regions, OURS, NOW, SETTINGS))
     assert ledger.update([], NOW) == []

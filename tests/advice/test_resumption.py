@@ -1,4 +1,4 @@
-"""How soon idle workloads go back to work."""
+"""The probability that idle workloads resume."""
 
 import random
 from typing import Final
@@ -21,13 +21,13 @@ def gaps(*minutes: float, has_ended: bool = True) -> list[IdleGap]:
 
 
 def test_without_a_past_the_longer_idle_the_less_likely_is_work() -> None:
-    """Half and more after half an hour, a quarter after two hours."""
+    """Half or more after half an hour, a quarter after two hours."""
     said = [PRIOR.probability(60.0 * each, HALF_HOUR) for each in (30, 60, 120)]
     assert said == pytest.approx([0.55, 0.38, 0.23], abs=0.01)
 
 
 def test_own_gaps_outweigh_what_is_borrowed() -> None:
-    """One that always comes back within the hour is told from one that stays away for days."""
+    """Resuming within the hour is told from staying away for days."""
     restless = PRIOR.after(gaps(*[40] * 50)).probability(HALF_HOUR, HALF_HOUR)
     asleep = PRIOR.after(gaps(*[3000] * 50)).probability(HALF_HOUR, HALF_HOUR)
     assert restless > 0.75
@@ -35,7 +35,7 @@ def test_own_gaps_outweigh_what_is_borrowed() -> None:
 
 
 def test_end_that_nobody_saw_makes_work_less_likely() -> None:
-    """It lasted at least so long; pauses of work tell nothing."""
+    """An open gap lasted at least so long; pauses within work do not count."""
     ended, cut_off = (
         PRIOR.after(gaps(90, has_ended=each)).probability(7200.0, HALF_HOUR)
         for each in (True, False)
@@ -46,7 +46,7 @@ def test_end_that_nobody_saw_makes_work_less_likely() -> None:
 
 
 def test_past_of_others_counts_like_few_gaps() -> None:
-    """However many of them there are; what they say stays."""
+    """However many there are; their distribution stays."""
     fleet = PRIOR.after(gaps(*[50] * 500))
     lent = fleet.borrowed(20.0)
     assert lent.gaps == pytest.approx(20.0)
@@ -55,7 +55,7 @@ def test_past_of_others_counts_like_few_gaps() -> None:
 
 
 def test_upper_bound_holds_in_nine_cases_of_ten() -> None:
-    """Over workloads whose steepness is drawn from the prior itself."""
+    """Over workloads with steepness drawn from the prior itself."""
     draw = random.Random(1)
     bound = PRIOR.upper_bound(7200.0, HALF_HOUR)
     truth = [1.0 - 0.8 ** draw.gammavariate(PRIOR.gaps, 1.0 / PRIOR.exposure) for _ in range(4000)]
@@ -63,7 +63,7 @@ def test_upper_bound_holds_in_nine_cases_of_ten() -> None:
 
 
 def test_gaps_are_told_from_blocks() -> None:
-    """Whole five minutes with next to nothing; a hole in the telemetry ends what is known."""
+    """Whole five-minute blocks with almost no use; a telemetry hole ends the known past."""
     idle = {1, 2, 3, 6, 7, 10, 11}
 
     def course(number: int) -> dict[Measure, float] | None:
@@ -88,7 +88,7 @@ def test_gaps_are_told_from_blocks() -> None:
 def test_longer_wait_never_makes_work_less_likely(
     given_gaps: list[tuple[float, bool]], idle: float, within: float, more: float
 ) -> None:
-    """And it stays a probability, below its upper bound."""
+    """It stays a probability, below its upper bound."""
     model = PRIOR.after(IdleGap(length, has_ended=ended) for length, ended in given_gaps)
     one, other = model.probability(idle, within), model.probability(idle, within + more)
     assert 0.0 <= one <= other + 1e-12 <= 1.0 + 1e-9
@@ -96,7 +96,7 @@ def test_longer_wait_never_makes_work_less_likely(
 
 
 def test_readings_further_apart_than_blocks_are_long_leave_no_holes() -> None:
-    """One an hour: three idle hours are one gap; a night without any reading ends what is known."""
+    """At one reading an hour, three idle hours are one gap; a night without readings is a hole."""
 
     def course(number: int) -> dict[Measure, float] | None:
         hour, minutes = divmod(number, 12)

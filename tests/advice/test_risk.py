@@ -1,4 +1,4 @@
-"""How likely an action hurts."""
+"""The probability that an action does harm."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from rightsizer.advice.risk import risk_of, worst
 from rightsizer.model.finding import Risk
 
 DAY = 288.0
-"""Blocks of five minutes."""
+"""Five-minute blocks of a day."""
 ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 
 
@@ -30,7 +30,7 @@ ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 def test_risk_is_the_bound_of_what_would_have_hurt(
     share: float, known: float, expected: Risk
 ) -> None:
-    """1, 5 and 15% of the five-minute blocks; fewer than 20 of them say nothing."""
+    """1, 5 and 15% of the five-minute blocks; fewer than 20 of them are unknown."""
     assert risk_of(share, known) is expected
 
 
@@ -48,7 +48,7 @@ def test_longer_harmless_history_is_never_more_risk(known: float, times: float) 
 
 
 def test_unknown_ranks_as_high() -> None:
-    """What no one knows is not taken for safe."""
+    """The unknown is not taken for safe."""
     assert Risk.UNKNOWN.rank == Risk.HIGH.rank > Risk.MEDIUM.rank
     assert worst([Risk.LOW, Risk.UNKNOWN, Risk.MEDIUM]) is Risk.UNKNOWN
     assert worst([Risk.VERY_LOW, Risk.LOW]) is Risk.LOW

@@ -1,4 +1,4 @@
-"""Rules and sinks with faults: each costs its own part of a run, never the run."""
+"""Faulty rules and sinks: each costs its own part of a run, never the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,10 +25,10 @@ BROKEN = Rule("broken", idle.RULE.settings, _divide, idle.conduct)
 
 
 class BrokenSink:
-    """Somewhere whose disk is full."""
+    """A sink with a full disk."""
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Take note of nothing."""
+        """Ignore the event."""
 
     def deliver(self) -> None:
         """Fail."""
@@ -47,7 +47,7 @@ def services_of(
 def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
     advice_node: AdviceNode,
 ) -> None:
-    """With its trace, and with the workload that it was asked about."""
+    """With its traceback and the workload it was judging."""
     advice_node.hold_idle(0, 91)
     services = services_of(advice_node, (BROKEN, idle.RULE))
     with capture_logs() as logs:
@@ -66,7 +66,7 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
 
 
 def test_advice_of_a_rule_that_fails_later_stays_open(advice_node: AdviceNode) -> None:
-    """What no one can judge is neither over nor gone."""
+    """Without a judgement it is neither over nor absent."""
     advice_node.hold_idle(0, 91)
     services_of(advice_node, (idle.RULE,)).advice_service.recommend()
     advice_node.hold_idle(91, 400)
@@ -77,7 +77,7 @@ def test_advice_of_a_rule_that_fails_later_stays_open(advice_node: AdviceNode) -
 
 
 def test_a_sink_that_fails_keeps_no_other_waiting(advice_node: AdviceNode) -> None:
-    """The job fails all the same, so that someone hears of it."""
+    """The job still fails, so that the error is noticed."""
     with pytest.raises(OSError, match="no space left"):
         services_of(advice_node, (), BrokenSink(), advice_node.sink).advice_service.deliver()
     assert advice_node.sink.deliveries == 1

@@ -1,4 +1,4 @@
-"""docs/rules.md and docs/fleet-rules.md tell of every rule and all that it can say."""
+"""docs/rules.md and docs/fleet-rules.md cover every rule and all its possible output."""
 
 import ast
 import inspect
@@ -29,12 +29,12 @@ EVERYWHERE: Final = {Reason.INSUFFICIENT_DATA, Reason.UNSUPPORTED_TELEMETRY}
 
 
 def documented(section: str) -> set[str]:
-    """What stands between backticks, without the made tables."""
+    """Text between backticks, without the generated tables."""
     return set(re.findall(r"`([^`\n]+)`", section.partition("<!--")[0]))
 
 
 def named(rule: Any, kind: type) -> Iterator[Any]:
-    """The members of an enum that the source of a rule names."""
+    """The members of an enum named by a rule's source."""
     tree = ast.parse(inspect.getsource(sys.modules[rule.judge_with.__module__]))
     for node in ast.walk(tree):
         match node:
@@ -44,13 +44,13 @@ def named(rule: Any, kind: type) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, str], None]) -> None:
-    """Spans and thresholds are what the code has; `make golden` writes them."""
+    """Spans and thresholds come from the code; `make golden` writes them."""
     texts = dict(tables(REGISTRIES[name])) | dict(profile_tables())
     golden(DOCS / name, filled(PAGES[name], texts))
 
 
 def test_only_what_is_marked_is_written_anew() -> None:
-    """Prose stays as people wrote it, and a mark that no one knows is a mistake."""
+    """Prose is kept, and an unknown mark is an error."""
     mark = "<!-- {}: made from the code; run `make golden` -->\n"
     page = f"before\n{mark.format('idle')}stale\n<!-- end -->\nafter\n"
 
@@ -61,7 +61,7 @@ def test_only_what_is_marked_is_written_anew() -> None:
 
 @pytest.mark.parametrize("page", REGISTRIES)
 def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> None:
-    """And a made table in it."""
+    """Each has a generated table."""
     names, sections = [rule.name for rule in REGISTRIES[page]], SECTIONS[page]
 
     assert [name for name in sections if name in names] == names
@@ -70,7 +70,7 @@ def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> Non
 
 @pytest.mark.parametrize(("page", "rule"), EVERY, ids=lambda each: getattr(each, "name", each))
 def test_a_section_tells_all_that_a_rule_can_say(page: str, rule: Any) -> None:
-    """Its reasons, findings and actions, and each of the parts that readers look for."""
+    """Its reasons, findings and actions, and each part that readers look for."""
     section = SECTIONS[page][rule.name]
     reasons = set(named(rule, Reason)) - EVERYWHERE
     actions = set(named(rule, Action)) - {Action.NONE}
@@ -80,7 +80,7 @@ def test_a_section_tells_all_that_a_rule_can_say(page: str, rule: Any) -> None:
 
 
 def test_every_reason_of_the_design_has_a_rule() -> None:
-    """A reason that no rule gives would be a promise that no one keeps."""
+    """A reason that no rule gives would be a broken promise."""
     rules = (*(rule for _, rule in EVERY), *PROFILE_RULES)
     given = {reason for rule in rules for reason in named(rule, Reason)}
 
@@ -88,7 +88,7 @@ def test_every_reason_of_the_design_has_a_rule() -> None:
 
 
 def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None:
-    """In the order of their registry, with a made table each."""
+    """In the order of their registry, with a generated table each."""
     parts = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", PAGES["rules.md"]))
 
     assert list(parts) == [rule.name for rule in PROFILE_RULES]

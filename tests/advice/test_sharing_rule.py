@@ -1,4 +1,4 @@
-"""The rule of workloads that could share a GPU."""
+"""The rule for workloads that could share a GPU."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ CHAT, RANK = service("chat"), service("rank")
 
 
 def test_alone_it_is_offered_slices() -> None:
-    """The concrete profile, the commands and the resource to ask for."""
+    """With the concrete profile, the commands and the resource to request."""
     found = RULE.judge(on_gpu(0, CHAT))
     assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.SHARING_CANDIDATE_MIG,)
@@ -90,7 +90,7 @@ def test_alone_it_is_offered_slices() -> None:
 
 
 def test_slice_that_peaks_would_not_fit_is_riskier_or_left_out() -> None:
-    """The need is that of nearly all of the time; the rest of it is the risk."""
+    """The need covers nearly all of the time; the remainder is the risk."""
 
     def peaky(number: int) -> dict[object, float]:
         return busy(0.2, **SMALL | {"compute": 0.4 if number % 40 == 0 else 0.1})
@@ -109,7 +109,7 @@ def test_slice_that_peaks_would_not_fit_is_riskier_or_left_out() -> None:
 
 
 def test_partner_of_the_same_namespace_is_named() -> None:
-    """With what both together take at the same moments."""
+    """With the sum of both at the same moments."""
     found = beside(on_gpu(0, CHAT), on_gpu(1, RANK))
     option = next(each for each in found.options if each.action is Action.SHARE_MPS)
     assert option.target == RANK.key
@@ -122,7 +122,7 @@ def test_partner_of_the_same_namespace_is_named() -> None:
 
 
 def shifted(part: int) -> Course:
-    """At work in one half of the day only."""
+    """Active in one half of the day only."""
 
     def course(number: int) -> dict[object, float]:
         at_work = number % BLOCKS_A_DAY // (BLOCKS_A_DAY // 2) == part
@@ -132,7 +132,7 @@ def shifted(part: int) -> Course:
 
 
 def test_workloads_that_take_turns_need_no_more_than_time_slices() -> None:
-    """They are never at work together."""
+    """They are never active together."""
     found = beside(on_gpu(0, CHAT, shifted(0)), on_gpu(1, RANK, shifted(1)))
     option = next(each for each in found.options if each.target == RANK.key)
     assert option.action is Action.SHARE_TIMESLICE
@@ -140,7 +140,7 @@ def test_workloads_that_take_turns_need_no_more_than_time_slices() -> None:
 
 
 def test_strangers_are_kept_apart_by_slices_only() -> None:
-    """Two namespaces: a fault of one must not end the other."""
+    """In two namespaces: a fault of one must not end the other."""
     found = beside(on_gpu(0, CHAT), on_gpu(1, service("rank", "other")))
     assert found.reasons == (Reason.SHARING_CANDIDATE_MIG,)
     assert found.evidence["isolation"] == (
@@ -157,13 +157,13 @@ def test_strangers_are_kept_apart_by_slices_only() -> None:
     ids=["memory", "compute"],
 )
 def test_partner_that_does_not_fit_is_not_offered(course: Course) -> None:
-    """Neither memory nor work of both may be more than there is."""
+    """Neither the memory nor the work of both may exceed the GPU."""
     found = beside(on_gpu(0, CHAT), on_gpu(1, RANK, course))
     assert RANK.key not in [option.target for option in found.options]
 
 
 def test_partner_is_the_one_that_leaves_most_memory() -> None:
-    """Of equals in risk; the order of the node does not matter."""
+    """Among equal risks; the order on the node does not matter."""
     full = on_gpu(1, RANK, steady(0.2, **SMALL | {"memory_bytes": 40 * GIBIBYTE}))
     other = on_gpu(2, service("tiny"))
     for others in ((full, other), (other, full)):
@@ -191,20 +191,20 @@ def test_other_owners_start_a_daemon() -> None:
 
 
 def test_jobs_and_strangers_to_us_share_nothing() -> None:
-    """A job would run longer; of an unknown class no one knows what it bears."""
+    """A job would run longer; the tolerance of an unknown class is unknown."""
     assert RULE.judge(on_gpu(0, workload())).kind is FindingKind.OPTIMIZED
     unknown = replace(CHAT, workload_class=WorkloadClass.UNKNOWN)
     assert RULE.judge(on_gpu(0, unknown)).abstained is not None
 
 
 def test_preallocated_memory_is_no_verdict() -> None:
-    """No one knows what it needs."""
+    """Its real need is unknown."""
     found = RULE.judge(on_gpu(0, replace(CHAT, allocator=Allocator.PREALLOCATING)))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
 
 def test_never_while_under_pressure_and_never_a_slice_of_a_slice() -> None:
-    """Neither has anything to give."""
+    """Neither has anything to spare."""
     pressed = replace(small_window(), pressed={Resource.COMPUTE: 24 * HOUR})
     case = case_of([steady(0.2, **SMALL)], DAYS, CHAT, windows=[pressed])
     assert RULE.judge(case).summary == "Under pressure, so it shares nothing."
@@ -214,7 +214,7 @@ def test_never_while_under_pressure_and_never_a_slice_of_a_slice() -> None:
 
 
 def test_shared_already_is_shared_enough() -> None:
-    """What several take of a GPU is not one workload's to give."""
+    """Use of a shared GPU is not that of one workload."""
     case = on_gpu(0, CHAT)
     holdings = {"GPU-0": (Holding(CHAT, 0.5), Holding(RANK, 0.5))}
     found = RULE.judge(replace(case, node=Node(cases=(case,), holdings=holdings)))
@@ -222,7 +222,7 @@ def test_shared_already_is_shared_enough() -> None:
 
 
 def _smallest(compute: float, memory: float) -> float:
-    """The compute share of the smallest slice that is offered; all of the GPU where none is."""
+    """The compute share of the smallest slice offered, or 1 without one."""
     case = case_of([steady(0.2, **SMALL)], 2, CHAT, windows=[small_window(compute, memory)])
     board = Market().board("H100-SXM5-80GB")
     assert board is not None
@@ -236,7 +236,7 @@ def _smallest(compute: float, memory: float) -> float:
 def test_more_load_never_yields_a_smaller_slice(
     compute: float, memory: float, times: float
 ) -> None:
-    """Of compute or of memory."""
+    """Neither in compute nor in memory."""
     more = _smallest(min(1.0, compute * times), min(1.0, memory * times))
     assert _smallest(compute, memory) <= more
 
@@ -244,7 +244,7 @@ def test_more_load_never_yields_a_smaller_slice(
 @given(st.floats(0.01, 0.9), st.floats(1.0, 500.0))
 @settings(max_examples=20)
 def test_unknown_time_never_creates_advice(compute: float, unknown: float) -> None:
-    """It makes no complaint surer."""
+    """It raises no confidence."""
     clear = small_window(compute)
     hazy = replace(clear, states={**clear.states, State.UNKNOWN: round(unknown * HOUR)})
     before, after = (

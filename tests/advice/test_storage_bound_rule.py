@@ -1,4 +1,4 @@
-"""The rule of GPUs that wait for storage, and for what."""
+"""The rule for GPUs that wait for storage, and for which operation."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ STORAGE, BUSY = State.STORAGE_BOUND, State.COMPUTE_BOUND
 
 
 def blocks(means: Sequence[float]) -> Blocks:
-    """Five minutes each of a mean busy share."""
+    """Five-minute blocks with the given mean busy share."""
     start = NOW - len(means) * BLOCK_SPAN
     return Blocks.joined(
         Blocks.of_one(
@@ -28,7 +28,7 @@ def blocks(means: Sequence[float]) -> Blocks:
 
 
 def test_slow_reads_are_the_input_pipeline() -> None:
-    """It is slow all the time, and the savings are bounded by what is lost."""
+    """It is slow all the time, and savings are bounded by the loss."""
     slow = window({STORAGE: 6}, blocks=blocks([0.3] * 72), waste_seconds={Cause.STORAGE: 12960})
     found = RULE.judge(case([slow], JOB))
     assert found.kind is FindingKind.INEFFICIENT
@@ -53,7 +53,7 @@ def test_bursts_between_work_are_checkpoints() -> None:
 
 
 def test_without_blocks_it_says_both() -> None:
-    """Nothing tells reads from checkpoints then."""
+    """Reads cannot be told from checkpoints."""
     found = RULE.judge(case([window({STORAGE: 6})], JOB))
     assert "for what it reads or for checkpoints that it writes" in found.summary
     texts = "".join(each.text for each in found.instructions)
@@ -71,7 +71,7 @@ def test_a_service_writes_no_checkpoints() -> None:
 
 
 def test_periodic_checkpoints_are_how_training_works() -> None:
-    """A few minutes in each hour."""
+    """They are normal in training: a few minutes in each hour."""
     hourly = window({STORAGE: 0.5, BUSY: 5.5}, blocks=blocks(([0.98] * 11 + [0.14]) * 6))
     found = RULE.judge(case([hourly], JOB))
     assert not found.is_actionable
@@ -79,7 +79,7 @@ def test_periodic_checkpoints_are_how_training_works() -> None:
 
 
 def test_a_lower_threshold_takes_more_for_a_complaint() -> None:
-    """It is a setting, and advice that is open looks through a relaxed one."""
+    """The threshold is a setting, and open advice uses a relaxed one."""
     found = case([window({STORAGE: 2.4, BUSY: 3.6})], JOB)
     assert not RULE.judge(found).is_actionable
     assert RULE.relaxed(0.6).judge(found).is_actionable

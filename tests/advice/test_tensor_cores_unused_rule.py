@@ -1,4 +1,4 @@
-"""The rule of tensor cores that rest beside FP32 work."""
+"""The rule for idle tensor cores beside FP32 work."""
 
 import pytest
 
@@ -13,13 +13,13 @@ JOB = workload()
 
 
 def single_precision(hours: float, active: float = 6.0, **facts: object) -> Window:
-    """Some hours of FP32 alone, of those at work."""
+    """Some hours of FP32 alone, out of the active ones."""
     conditions = {Condition.NO_TENSOR_CORES: round(hours * HOUR)}
     return window({State.COMPUTE_BOUND: active}, **{"conditions": conditions, **facts})
 
 
 def test_resting_tensor_cores_are_inefficient() -> None:
-    """No one knows how much faster it would be, so no savings are claimed."""
+    """The speedup is unknown, so no savings are claimed."""
     found = RULE.judge(case([single_precision(5.4)], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.TENSOR_CORES_UNUSED,)
@@ -53,6 +53,6 @@ def test_a_minority_of_fp32_work_is_no_complaint() -> None:
 
 
 def test_without_profiling_it_cannot_be_told() -> None:
-    """NVML knows no pipes."""
+    """NVML does not report pipes."""
     found = RULE.judge(case([single_precision(0.0, tiers={Tier.POWER: 1})], JOB))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

@@ -1,4 +1,4 @@
-"""The rule of GPUs that heat or their own protection slows down."""
+"""The rule for GPUs slowed down by heat or hardware protection."""
 
 import pytest
 
@@ -21,13 +21,13 @@ HOT = {
 
 
 def slowed(hours: float, condition: Condition = Condition.THERMAL_THROTTLED) -> Case:
-    """Ten hours of which some were slowed down."""
+    """Ten hours, some of them slowed down."""
     conditions = {condition: round(hours * HOUR)}
     return case([window({State.COMPUTE_BOUND: 10}, conditions=conditions)], JOB)
 
 
 def test_a_hot_gpu_is_told_from_a_hot_room() -> None:
-    """By its neighbors."""
+    """By its neighbors' temperatures."""
     alone = RULE.judge(around(slowed(5), HOT, others=(gpu(1), gpu(2))))
     assert alone.kind is FindingKind.DEGRADED
     assert alone.reasons == (Reason.THERMAL_THROTTLED,)
@@ -43,7 +43,7 @@ def test_a_hot_gpu_is_told_from_a_hot_room() -> None:
 
 
 def test_a_slurm_job_is_drained_by_slurm() -> None:
-    """Commands are those of the one who schedules it."""
+    """Commands are those of the workload's scheduler."""
     texts = [each.text for each in RULE.judge(around(slowed(5), HOT)).instructions]
     assert texts[0] == "nvidia-smi -i GPU-0 -q -d TEMPERATURE,PERFORMANCE,POWER"
     assert any("scontrol update" in text for text in texts)
@@ -51,7 +51,7 @@ def test_a_slurm_job_is_drained_by_slurm() -> None:
 
 
 def test_a_power_brake_is_not_heat() -> None:
-    """The server's power supply pulls it."""
+    """It is asserted by the server's power supply."""
     brake = {"GPU-0": {Signal.CLOCK_EVENT_REASONS: float(ClockEvent.HW_POWER_BRAKE_SLOWDOWN)}}
     found = RULE.judge(around(slowed(5, Condition.HARDWARE_SLOWDOWN), brake))
     assert found.is_actionable
@@ -63,7 +63,7 @@ def test_a_tenth_of_the_time_makes_a_finding(
     hours: float,
     is_actionable: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """A hot minute is none."""
+    """A hot minute does not."""
     assert RULE.judge(around(slowed(hours), HOT)).is_actionable == is_actionable
 
 
@@ -75,20 +75,20 @@ def test_a_hot_gpu_that_keeps_its_clock_is_fine() -> None:
 
 
 def test_a_driver_that_gives_no_reasons_is_no_proof_of_coolness() -> None:
-    """Missing is not fine."""
+    """Missing reasons do not count as healthy."""
     blind = around(slowed(0), {"GPU-0": {Signal.CLOCK_EVENT_REASONS: None}})
     assert RULE.judge(blind).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 
 
 def test_a_gpu_that_has_cooled_down_tells_nothing_of_the_room() -> None:
-    """Its temperature is of another moment."""
+    """Its temperature is from another moment."""
     cool = {"GPU-0": {Signal.CLOCK_EVENT_REASONS: 0.0}}
     found = RULE.judge(around(slowed(5), cool, others=(gpu(1),)))
     assert found.summary.endswith("50% of the last 10 h; 60 °C at the last reading.")
 
 
 def test_heat_on_one_gpu_and_a_brake_on_another_are_both_named() -> None:
-    """Neither is said of all."""
+    """Neither is attributed to all GPUs."""
     both = [slowed(5).windows[0], slowed(5, Condition.HARDWARE_SLOWDOWN).windows[0]]
     found = RULE.judge(case(both, JOB))
     assert "GPUs 0 and 1 of llama: slowed down by heat or the board's own protection" in (
@@ -97,5 +97,5 @@ def test_heat_on_one_gpu_and_a_brake_on_another_are_both_named() -> None:
 
 
 def test_conditions_of_a_history_are_enough() -> None:
-    """What was seen was seen, whatever stands now."""
+    """Past conditions count whatever the current state."""
     assert RULE.judge(slowed(5)).is_actionable

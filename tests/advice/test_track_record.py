@@ -1,4 +1,4 @@
-"""How advice fared: outcomes, savings, and whether confidence kept its word."""
+"""Track record of advice: outcomes, savings, and calibration of confidence."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def test_outcomes_and_savings_add_up() -> None:
 
 
 def test_brier_score_is_the_mean_squared_error_of_the_confidence() -> None:
-    """0 is clairvoyance, a quarter a coin; without an answer there is none."""
+    """0 is perfect, 0.25 a coin toss; without an outcome there is no score."""
     assert answered((0.9, True), (0.5, False)).brier == {"idle": pytest.approx((0.01 + 0.25) / 2)}
     record = TrackRecord()
     record.ended(ADVICE)
@@ -46,7 +46,7 @@ def test_brier_score_is_the_mean_squared_error_of_the_confidence() -> None:
 
 
 def test_reason_that_is_wrong_too_often_must_be_surer() -> None:
-    """Twenty answers, and the confidence from which on seven of ten were right."""
+    """After twenty outcomes: the confidence from which on seven of ten were right."""
     doubtful = [(0.62, False)] * 10
     sure = [(0.82, True)] * 9
     assert answered(*doubtful, *sure).floor(*KEY) == 0.0
@@ -57,19 +57,19 @@ def test_reason_that_is_wrong_too_often_must_be_surer() -> None:
 
 
 def test_reason_that_is_always_wrong_may_win_back_trust() -> None:
-    """It has to be nearly certain, and is not silenced for ever."""
+    """It must be nearly certain, but is not silenced forever."""
     assert answered(*[(0.99, False)] * 20).floor(*KEY) == 0.95
 
 
 def test_operator_may_forgo_floors() -> None:
-    """They are told as a suggestion then."""
+    """Without floors, they are reported as a suggestion."""
     record = answered(*[(0.6, False)] * 20, settings=TrackRecordSettings(raises_floors=False))
     assert record.floor(*KEY) == 0.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60))
 def test_advice_above_the_floor_was_right_often_enough(answers: list[tuple[float, bool]]) -> None:
-    """Or the floor is the highest there is; and Brier's score is a share."""
+    """Or the floor is at its maximum; and Brier's score is a share."""
     record = answered(*answers)
     floor = record.floor(*KEY)
     above = [was_right for confidence, was_right in answers if int(confidence * 20) / 20 >= floor]

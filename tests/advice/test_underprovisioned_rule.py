@@ -1,4 +1,4 @@
-"""The rule of GPUs that are too small for what waits for them."""
+"""The rule for GPUs too small for their queued work."""
 
 from dataclasses import replace
 
@@ -21,14 +21,14 @@ COMPUTE = Resource.COMPUTE
 
 
 def short(hours: float, resource: Resource = COMPUTE, unknown: float = 0.0) -> Window:
-    """Ten hours of work, so many of which someone waited for a resource."""
+    """Ten hours of work, part of them with waiting for a resource."""
     demands = {COMPUTE: {0.95: 10.0}, Resource.MEMORY: {0.3: 10.0}}
     states = {State.PRODUCTIVE: 10.0, State.UNKNOWN: unknown}
     return window(states, demands, pressed={resource: round(hours * HOUR)})
 
 
 def test_service_that_waits_is_too_small() -> None:
-    """More replicas, with the command."""
+    """With the command for more replicas."""
     found = RULE.judge(case([short(3)], SERVICE))
     assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
@@ -42,7 +42,7 @@ def test_service_that_waits_is_too_small() -> None:
 
 
 def test_short_of_bandwidth_is_no_matter_of_compute() -> None:
-    """The nearer reason is named only where it is the only one."""
+    """A single short resource is named by its own rule."""
     found = RULE.judge(case([short(3, Resource.PCIE)], SERVICE))
     assert found.reasons == (Reason.GPU_UNDERPROVISIONED,)
 
@@ -66,12 +66,12 @@ def test_culprits_are_the_gpus_that_are_short() -> None:
 
 
 def test_job_at_its_limit_is_well_used() -> None:
-    """No one waits for it but its owner."""
+    """Only its owner waits for it."""
     assert RULE.judge(case([short(5)], workload())).kind is FindingKind.OPTIMIZED
 
 
 def test_unknown_class_is_told_but_not_what_to_buy() -> None:
-    """Who waits, waits; what would help depends on what it is."""
+    """Waiting is reported; the remedy depends on the class."""
     found = RULE.judge(case([short(5)], replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)))
     assert found.is_actionable
     assert found.options == ()
@@ -79,7 +79,7 @@ def test_unknown_class_is_told_but_not_what_to_buy() -> None:
 
 
 def test_without_the_application_nobody_knows_who_waited() -> None:
-    """A GPU at its limit is no complaint by itself; memory has its own rule."""
+    """A GPU at its limit is no finding by itself; memory has its own rule."""
     full = window({State.PRODUCTIVE: 10.0}, {COMPUTE: {1.0: 10.0}}, saturated={COMPUTE: 10 * HOUR})
     assert RULE.judge(case([full], SERVICE)).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     assert RULE.judge(case([short(5, Resource.MEMORY)], SERVICE)).abstained is not None
@@ -87,7 +87,7 @@ def test_without_the_application_nobody_knows_who_waited() -> None:
 
 @given(st.floats(0.0, 10.0), st.floats(0.1, 100.0))
 def test_unknown_time_never_creates_advice(hours: float, unknown: float) -> None:
-    """It makes no complaint surer."""
+    """It raises no confidence."""
     before = RULE.judge(case([short(hours)], SERVICE))
     after = RULE.judge(case([short(hours, unknown=unknown)], SERVICE))
     assert after.is_actionable <= before.is_actionable
@@ -96,7 +96,7 @@ def test_unknown_time_never_creates_advice(hours: float, unknown: float) -> None
 
 @given(st.floats(0.0, 10.0), st.floats(0.0, 10.0))
 def test_more_pressure_is_never_less_of_a_complaint(one: float, other: float) -> None:
-    """Monotone in the time that someone waited."""
+    """Monotone in the time spent waiting."""
     low, high = sorted((one, other))
     found = [RULE.judge(case([short(each)], SERVICE)).is_actionable for each in (low, high)]
     assert found[0] <= found[1]

@@ -1,4 +1,4 @@
-"""GPUs that the catalogue does not know: told with what their driver says."""
+"""GPUs missing from the catalogue: reported with their driver's data."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from rightsizer.model.device import Device
 
 
 def test_a_board_that_is_known_needs_no_words() -> None:
-    """Its figures speak."""
+    """The catalogue's data is used."""
     assert unknown_board(gpu()) == ""
 
 

@@ -1,4 +1,4 @@
-"""How a verdict is phrased, and its stable id."""
+"""The wording of a verdict, and its stable id."""
 
 import json
 from dataclasses import asdict, replace
@@ -43,7 +43,7 @@ def test_instance_is_named_with_its_board() -> None:
 def test_devices_of_several_machines_are_named_with_them(
     places: tuple[str, ...], expected: str
 ) -> None:
-    """An index alone would name one GPU of each machine; too many machines are counted."""
+    """An index alone is ambiguous across machines; a large number of machines is counted."""
     devices = [
         replace(gpu(int(index)), uuid=place, host=host)
         for place in places
@@ -53,7 +53,7 @@ def test_devices_of_several_machines_are_named_with_them(
 
 
 def test_id_is_stable_over_releases() -> None:
-    """Dismissals and annotations are kept by it."""
+    """Dismissals and annotations refer to it."""
     assert finding_id("slurm/llama", Reason.IDLE_HELD, Action.RELEASE, "") == "jqdcfmolfamr"
 
 
@@ -67,7 +67,7 @@ def test_ids_differ_with_what_is_said(said: list[tuple[str, str, str, str]]) -> 
 
 
 def test_abstention_says_why() -> None:
-    """It is no complaint, and claims no confidence."""
+    """It is no finding, and claims no confidence."""
     subject = CaseSubject("idle", case([window({State.UNKNOWN: 1})], workload()), Market())
     found = subject.abstain("only 3 s of telemetry", Reason.INSUFFICIENT_DATA)
     assert found.abstained == "only 3 s of telemetry"
@@ -78,7 +78,7 @@ def test_abstention_says_why() -> None:
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.IDLE_HELD, State.HIDDEN_STALL])
 def test_every_finding_is_complete_and_plain(state: State) -> None:
-    """Each field of the design is there, in words and numbers that JSON can hold."""
+    """Each field of the design is present, with JSON-compatible text and numbers."""
     judged = case([window({state: 10}), window({state: 10})], workload())
     for found, rule in zip(findings([judged]), RULES, strict=True):
         document = json.loads(json.dumps(asdict(found)))

@@ -1,4 +1,4 @@
-"""Before against after: what was saved, what got worse, and what would have been anyhow."""
+"""Before against after: savings, harm, and changes that would have happened anyway."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ def outcome(
     peers: Mapping[str, float] | None = None,
     **peers_now: Measurement,
 ) -> VerificationOutcome | None:
-    """What comes of it."""
+    """The outcome of the comparison."""
     measured = dict(peers_now) if after is None else {KEY: after, **peers_now}
     return verify(
         advised,
@@ -67,7 +67,7 @@ def test_half_of_the_lower_estimate_is_enough(
     waste: float,
     has_succeeded: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """One of the two GPUs that were to be saved at least."""
+    """One of the two GPUs of the lower estimate was saved."""
     found = outcome(after(gpus=gpus, waste_ratio=waste))
     assert found is not None
     assert found.has_succeeded is has_succeeded
@@ -75,7 +75,7 @@ def test_half_of_the_lower_estimate_is_enough(
 
 
 def test_finding_that_ended_succeeds_without_an_estimate() -> None:
-    """A bottleneck below its closing threshold is what was asked for."""
+    """The goal was a bottleneck below its closing threshold."""
     still, quiet = after(waste_ratio=0.5), outcome(after(waste_ratio=0.5), PIPELINE, is_quiet=True)
     loud = outcome(still, PIPELINE)
     assert quiet is not None
@@ -95,7 +95,7 @@ def test_finding_that_ended_succeeds_without_an_estimate() -> None:
     ],
 )
 def test_harm_fails_whatever_was_saved(harms: Mapping[str, float], why: str | None) -> None:
-    """A tenth worse and a minute in a hundred: the worst is named."""
+    """A tenth worse and a minute in a hundred: the worst harm is named."""
     found = outcome(after(gpus=2.0, waste_ratio=0.0, harms=harms), is_quiet=True)
     assert found is not None
     assert found.has_harmed is (why is not None)
@@ -104,7 +104,7 @@ def test_harm_fails_whatever_was_saved(harms: Mapping[str, float], why: str | No
 
 
 def test_change_shared_by_the_class_is_not_credited() -> None:
-    """The night fell on all: others of the class who were told nothing waste less, too."""
+    """At night all workloads of the class waste less, also those without advice."""
     peer = after(waste_ratio=0.2)
     alone = outcome(after(waste_ratio=0.2))
     beside = outcome(after(waste_ratio=0.2), peers={"peer": 0.5}, peer=peer)
@@ -117,7 +117,7 @@ def test_change_shared_by_the_class_is_not_credited() -> None:
 
 
 def test_workload_that_left_has_let_go_of_everything_or_tells_nothing() -> None:
-    """It depends on what it was told to do."""
+    """It depends on the action that was recommended."""
     gone = outcome(None)
     assert gone is not None
     assert (gone.has_succeeded, gone.saved_gpus, gone.saved_watts) == (True, 2.0, 2000.0)
@@ -141,13 +141,13 @@ def test_idle_gpus_used_again_are_no_success(
     changes: Mapping[str, Any],
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Idle GPUs that are used again are no success; fewer of them are."""
+    """Fewer GPUs are a success."""
     assert has_changed(finding(action=action), BEFORE, after(**changes)) is expected
     assert has_changed(finding(action=action), BEFORE, None) is False
 
 
 def test_peers_are_of_the_same_class_and_follow_nothing_themselves() -> None:
-    """Else they would be no measure."""
+    """Otherwise they would be no baseline."""
     measured = {
         KEY: BEFORE,
         "peer": after(waste_ratio=0.3),
