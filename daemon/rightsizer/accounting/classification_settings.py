@@ -12,64 +12,64 @@ _SOURCES: Final = "docs/definitions.md, sources"
 
 @dataclass(frozen=True, slots=True)
 class ClassificationSettings:
-    """Where one state ends and another begins.
+    """Thresholds between states. Power is a share of the range from idle power to power limit.
 
     Attributes:
-        active_ratio: Share of any engine's time from which a device is active.
+        active_ratio: Busy share of any engine from which a device is active.
             Source: docs/definitions.md, states
         active_sm_ratio: SM activity from which a device is active.
             Source: docs/definitions.md, sources: execution idle
         active_traffic_ratio: Memory, PCIe or NVLink traffic from which a device is active.
             Source: above the idle noise of profiling counters
-        empty_memory_ratio: Memory in use below which the device is free.
+        empty_memory_ratio: Memory utilization below which the device is empty.
             Source: docs/definitions.md, states
-        empty_memory_bytes: The same as a size; the larger of the two counts.
+        empty_memory_bytes: The same as a size; the larger of the two applies.
             Source: docs/definitions.md, states
         context_memory_bytes: Memory in use below which no program can run; a busy device without
             processes is then being woken by its driver.
             Source: nvidia-smi on an L40S without persistence: 100% with no process and 0 MiB; a
             CUDA context takes more than 64 MiB
-        idle_power_ratio: Power from which an idle reading of the counters is not trusted.
+        idle_power_ratio: Power from which counters that read idle are not trusted.
             Source: dcgm-exporter#662: counters that read 0 under load; a context alone draws up to
             .3 (L4: 33 of 72 W, idle 17)
-        stall_busy_ratio: Busy share of a hidden stall.
+        stall_busy_ratio: Minimum utilization of a hidden stall.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_power_ratio: Power below which a busy device does no work; where no profiling counters
-            are, at the highest clock, and less in proportion at a lower one.
+        stall_power_ratio: Power below which a busy device does no work. Without profiling counters
+            it applies at the highest clock, and in proportion at lower ones.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_engine_ratio: Time of a media engine from which a busy device works, regardless of its
-            SMs.
+        stall_engine_ratio: Media engine utilization from which a busy device works, regardless of
+            its SMs.
             Source: above the noise of idle engines; video encoding does not use SMs
-        stall_pipe_ratio: Activity of every pipe below which a busy device does no work.
+        stall_pipe_ratio: Activity of all pipes below which a busy device does no work.
             Source: docs/definitions.md, states
         stall_dram_ratio: Memory traffic below which a busy device does no work.
             Source: docs/definitions.md, states
-        stall_busy_alone_ratio: Busy share that shows a hidden stall by itself where no profiling
-            counters are.
+        stall_busy_alone_ratio: Utilization that by itself shows a hidden stall without profiling
+            counters.
             Source: docs/definitions.md, states
-        stall_memory_controller_ratio: Memory controller time, at the highest memory clock, from
-            which a busy device at low power is not stalled; it may decode at low clocks, or replay
-            small kernels.
+        stall_memory_controller_ratio: Memory controller utilization, at the highest memory clock,
+            from which a busy device at low power is not stalled; it may decode at low clocks, or
+            replay small kernels.
             Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
-        link_ratio: Share of a PCIe direction that limits.
+        link_ratio: Utilization of a PCIe direction from which the link is the limit.
             Source: docs/definitions.md, states
-        link_pipe_ratio: Pipe activity from which PCIe is not what limits.
+        link_pipe_ratio: Pipe activity from which PCIe is not the limit.
             Source: docs/definitions.md, sources: sm < 0.3
-        dram_ratio: Memory traffic that limits, whatever the pipes do.
+        dram_ratio: Memory traffic from which memory is the limit, regardless of the pipes.
             Source: docs/definitions.md, states
-        dram_alone_ratio: Memory traffic that limits where no pipe does.
+        dram_alone_ratio: Memory traffic from which memory is the limit if no pipe is.
             Source: docs/definitions.md, states; KempnerPulse
-        pipe_ratio: Activity of a pipe that limits.
+        pipe_ratio: Activity of a pipe from which it is the limit.
             Source: docs/definitions.md, states
-        launch_busy_ratio: Busy share of a device bound by launches.
+        launch_busy_ratio: Minimum utilization of a launch-bound device.
             Source: docs/definitions.md, sources: gr >= 0.5
         launch_sm_ratio: SM activity below which a busy device waits for launches.
             Source: docs/definitions.md, states
-        launch_coverage_ratio: SM activity of the busy time from which a device has gaps rather than
+        launch_coverage_ratio: SM activity during busy time from which a device has gaps rather than
             small kernels.
             Source: activity is a mean that gaps lower as well; NVIDIA calls less than .5
             ineffective
-        gap_busy_ratio: Busy share below which a device has gaps.
+        gap_busy_ratio: Utilization below which a device has gaps.
             Source: docs/definitions.md, sources: u < 0.7
         io_pressure_ratio: I/O pressure that explains gaps.
             Source: docs/definitions.md, sources: PSI 20%
@@ -77,7 +77,7 @@ class ClassificationSettings:
             Source: docs/definitions.md, sources: PSI 20%
         cpu_ratio: CPU use of the quota that explains gaps.
             Source: docs/definitions.md, sources: 90% of quota
-        second_cause_score: Score from which another state is named as second cause.
+        second_cause_score: Score from which another state is reported as the second cause.
             Source: half a match
     """
 
@@ -112,15 +112,15 @@ class ClassificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """When profiling counters are not believed.
+    """Plausibility of profiling counters. Power is a share from idle to limit.
 
     Attributes:
-        suspect_busy_ratio: Busy share from which profiling counters that all read 0 may be dead.
+        suspect_busy_ratio: Utilization from which profiling counters that all read 0 may be dead.
             Source: dcgm-exporter#662
         suspect_power_ratio: Power from which they are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
-        stand_in_limit_ratio: The highest draw seen, of the idle draw, from which it may stand in
-            for a power limit that is not stated.
+        stand_in_limit_ratio: Highest observed power, relative to the idle power, from which it may
+            replace an unknown power limit.
             Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
 
@@ -131,24 +131,24 @@ class SignalSettings:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """From when on the network is what a GPU waits for.
+    """Detection of GPUs that wait for the network.
 
     Attributes:
-        port_ratio: Traffic of the nearest fabric ports in one direction, of their rate, that
-            limits.
+        port_ratio: Utilization of the nearest fabric ports in one direction from which they are the
+            limit.
             Source: as for PCIe: exchanges alternate with work, so that the mean stays below the
             peak
-        busy_ratio: Busy share from which a GPU takes part in the exchange; the ports are shared
-            with other GPUs.
+        busy_ratio: Utilization from which a GPU takes part in the exchange; other GPUs share the
+            ports.
             Source: as for the PCIe generation: a load
         pipe_ratio: Pipe activity from which a GPU does not wait.
             Source: docs/definitions.md, states: as for PCIe
         dram_ratio: Memory traffic from which a GPU does not wait.
             Source: docs/definitions.md, states: memory traffic that limits
-        power_ratio: Power from which a GPU without profiling counters does not wait.
+        power_ratio: Power, from idle to limit, from which a GPU without profiling counters does not
+            wait.
             Source: docs/definitions.md, sources: power .6 of a GPU that works fully
-        gap_busy_ratio: Busy share below which a GPU waits where neither counters nor power are
-            known.
+        gap_busy_ratio: Utilization below which a GPU waits if neither counters nor power are known.
             Source: docs/definitions.md, states: gaps
     """
 
@@ -162,16 +162,16 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class NumaPlacementSettings:
-    """From when on processes count as being on the wrong NUMA node.
+    """Detection of processes on the wrong NUMA node.
 
     Attributes:
-        memory_local_ratio: Host memory on the GPU's own NUMA node below which most of it is
-            elsewhere.
+        memory_local_ratio: Share of host memory on the GPU's NUMA node below which most of it is
+            remote.
             Source: docs/definitions.md, sources: more than half of the pages on another node
-        cpu_local_ratio: CPUs of the GPU's own NUMA node, of those allowed, below which processes
-            are kept elsewhere; those that may run anywhere have an eighth even on eight nodes.
+        cpu_local_ratio: Share of the allowed CPUs on the GPU's NUMA node below which processes are
+            kept on other nodes; unrestricted processes have an eighth even on eight nodes.
             Source: docs/definitions.md, sources; eight nodes are the most that a server has
-        traffic_ratio: Traffic of a PCIe direction from which the way to the host matters.
+        traffic_ratio: Utilization of a PCIe direction from which the placement matters.
             Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link
     """
 
@@ -182,20 +182,22 @@ class NumaPlacementSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """From when on a condition holds.
+    """Thresholds of conditions.
 
     Attributes:
-        throttle_busy_ratio: Busy share from which lowered clocks cost work.
+        throttle_busy_ratio: Utilization from which reduced clocks cost work.
             Source: docs/definitions.md, sources: u > 0.5
-        throttle_clock_ratio: SM clock of the maximum below which a throttle reason matters.
+        throttle_clock_ratio: SM clock, as a share of the maximum, below which a throttle reason
+            matters.
             Source: docs/definitions.md, sources: clk/clk_max < 0.9
-        load_busy_ratio: Busy share from which the PCIe generation is judged; idle links train down.
+        load_busy_ratio: Utilization from which the PCIe generation is judged; idle links train
+            down.
             Source: NVSentinel#890: idle GPUs lower their PCIe generation
-        near_out_of_memory_ratio: Memory in use from which the next allocation may fail.
+        near_out_of_memory_ratio: Memory utilization from which the next allocation may fail.
             Source: docs/definitions.md, sources: mem >= 0.95
-        no_tensor_sm_ratio: SM activity from which unused tensor cores are worth a word.
-        no_tensor_fp32_ratio: FP32 activity from which unused tensor cores are worth a word.
-        no_tensor_ratio: Tensor activity below which the tensor cores are unused.
+        no_tensor_sm_ratio: SM activity from which unused tensor cores are reported.
+        no_tensor_fp32_ratio: FP32 activity from which unused tensor cores are reported.
+        no_tensor_ratio: Tensor activity below which the tensor cores count as unused.
     """
 
     throttle_busy_ratio: float = setting(0.5)
@@ -211,20 +213,20 @@ class ConditionSettings:
 
 @dataclass(frozen=True, slots=True)
 class UsageSettings:
-    """What counts as all of a resource.
+    """Full use of each resource.
 
     Attributes:
-        working_power_ratio: Power at which a busy device is taken to work fully where no profiling
-            is.
+        working_power_ratio: Power, from idle to limit, of a busy and fully used device without
+            profiling.
             Source: docs/definitions.md, provisioning, tier N
-        link_achievable_ratio: What a copy reaches of a PCIe or NVLink direction.
+        link_achievable_ratio: Share of a PCIe or NVLink direction's bandwidth that a copy achieves.
             Source: docs/definitions.md, sources: 85-92% achievable
-        compute_saturated_ratio: Used part of the achievable compute from which it is at its limit.
+        compute_saturated_ratio: Share of the achievable compute from which it is saturated.
             Source: KempnerPulse: tensor about 0.93 at saturation
-        memory_saturated_ratio: Memory in use from which it is at its limit.
-        bandwidth_saturated_ratio: Memory traffic from which it is at its limit.
+        memory_saturated_ratio: Memory utilization from which it is saturated.
+        bandwidth_saturated_ratio: Memory traffic from which the bandwidth is saturated.
             Source: docs/definitions.md, states; practical peak about 0.8
-        link_saturated_ratio: Traffic of a link's direction from which it is at its limit.
+        link_saturated_ratio: Utilization of a link's direction from which it is saturated.
     """
 
     working_power_ratio: float = setting(0.6, within=(0.1, 1))

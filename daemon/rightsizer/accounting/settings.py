@@ -22,15 +22,15 @@ _CONDUCT: Final = "docs/definitions.md, conduct"
 
 @dataclass(frozen=True, slots=True)
 class DecaySettings:
-    """How fast the past fades, and which quantile of it counts.
+    """Half-lives and quantiles of the decaying demand histograms.
 
     Attributes:
-        fast_half_life_seconds: Half-life of the quick memory.
-        fast_quantile_ratio: Quantile of the quick memory.
+        fast_half_life_seconds: Half-life of the fast histogram.
+        fast_quantile_ratio: Quantile of the fast histogram.
             Source: on neither half of a serving fleet's pods has a rule of others both fewer
             violations and less slack (docs/benchmarks.md)
-        slow_half_life_seconds: Half-life of the slow memory.
-        slow_quantile_ratio: Quantile of the slow memory.
+        slow_half_life_seconds: Half-life of the slow histogram.
+        slow_quantile_ratio: Quantile of the slow histogram.
     """
 
     fast_half_life_seconds: float = setting(21600.0, within=(60, None), source=_SOURCES)
@@ -41,11 +41,11 @@ class DecaySettings:
 
 @dataclass(frozen=True, slots=True)
 class EnergySettings:
-    """When the driver's counter of energy is not believed.
+    """Plausibility of the driver's energy counter.
 
     Attributes:
-        plausible_limit_ratio: Mean draw by the energy counter, of the power limit, above which it
-            has jumped.
+        plausible_limit_ratio: Mean power by the energy counter, of the limit, above which it has
+            jumped.
             Source: a counter that falls to 0 and comes back would book its whole life at once
     """
 
@@ -54,16 +54,15 @@ class EnergySettings:
 
 @dataclass(frozen=True, slots=True)
 class ImbalanceSettings:
-    """From when on the GPUs of a job are out of balance.
+    """Imbalance between the GPUs of a job.
 
     Attributes:
-        spread_ratio: Difference of mean busy share or power between a job's GPUs that is an
+        spread_ratio: Difference of mean utilization or power between a job's GPUs that counts as an
             imbalance.
             Source: docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5
-        window_seconds: How long the difference must last, with the same GPU at the end of the
-            range.
+        window_seconds: How long the difference must last, with the same GPU at the extreme.
             Source: docs/definitions.md, sources: 10 min
-        coverage_ratio: Part of either half of that time for which a GPU's signal must be known.
+        coverage_ratio: Share of each half of that window for which a GPU's signal must be known.
             Source: one reading in 100 s leaves two of a half's three
     """
 
@@ -74,18 +73,17 @@ class ImbalanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadCycleSettings:
-    """From when on work and pauses that take turns are cycles of one pace.
+    """Detection of periodic cycles of work and pause.
 
     Attributes:
-        coarsest_seconds: Distance between readings up to which cycles are told, or that there are
-            none.
+        coarsest_seconds: Maximum time between readings for cycles to be detected, or ruled out.
             Source: NVML's utilization is that of the last second at most; readings further apart
             show a pace that is not the load's (aliasing)
-        longest_seconds: The longest cycle; what takes longer is phases of a job.
+        longest_seconds: Maximum length of a cycle; longer ones are phases of a job.
             Source: loaders, steps and evaluations take turns within seconds to a minute
         swing_ratio: Difference between high and low utilization from which they are work and pause.
             Source: steady work at one sample a second varies by a tenth or two
-        tolerance_ratio: How far the length of a cycle may be from that of the cycles before.
+        tolerance_ratio: Maximum deviation of a cycle's length from that of the previous cycles.
             Source: one sample in four; requests that come by chance vary by as much as their mean
     """
 
@@ -97,10 +95,10 @@ class LoadCycleSettings:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkSettings:
-    """How long a link is watched before its generation is believed.
+    """Observation of a PCIe link before its generation is judged.
 
     Attributes:
-        window_seconds: How far back the highest generation under load counts.
+        window_seconds: Window over which the highest generation under load is taken.
             Source: telemetry of real boards: a link trains up some time after the load begins
         loaded_seconds: Time under load in that window before the generation is judged.
             Source: a link that trains down at rest is slow when a short burst finds it so
@@ -112,16 +110,15 @@ class PcieLinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class PowerSettings:
-    """How the idle draw is learned.
+    """Learning of the idle power.
 
     Attributes:
-        idle_quantile_ratio: Quantile of the draw over empty seconds that counts as the idle draw.
-        idle_minimum_seconds: Empty seconds that must be seen before their quantile is trusted.
-        idle_limit_ratio: Part of the power limit that the idle draw is taken for until it is
-            learned.
+        idle_quantile_ratio: Quantile of the power during empty seconds that counts as the idle
+            power.
+        idle_minimum_seconds: Empty seconds required before that quantile is used.
+        idle_limit_ratio: Maximum idle power, as a share of the power limit, until it is learned.
             Source: docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W
-        idle_memory_seconds: Empty seconds after which older ones count by half, and again with each
-            so many.
+        idle_memory_seconds: Half-life of the observed empty seconds, counted in empty seconds.
             Source: dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of
             rest teaches that
     """
@@ -134,18 +131,18 @@ class PowerSettings:
 
 @dataclass(frozen=True, slots=True)
 class PressureSettings:
-    """What an application says when it is short of GPU, and how long that counts.
+    """Application signals of GPU shortage, and how long they count.
 
     Attributes:
-        requests_waiting: Requests in a serving engine's queue from which its users wait.
+        requests_waiting: Queued requests of a serving engine from which its users wait.
             Source: docs/definitions.md, provisioning; an engine that keeps up has no queue
-        kv_cache_ratio: Key-value cache in use from which a serving engine is short.
+        kv_cache_ratio: Key-value cache utilization from which a serving engine is short of memory.
         preemption_hold_seconds: How long a preemption counts as pressure.
             Source: engines are read every 5 s, and preempted requests are recomputed
-        time_to_first_token_maximum_seconds: Mean time to the first token promised; null for none.
-        time_per_output_token_maximum_seconds: Mean time between two tokens promised; null for none.
-        request_latency_maximum_seconds: Mean time of a whole request promised; null for none.
-        memory_xids: Xids that mean out of memory.
+        time_to_first_token_maximum_seconds: Promised mean time to first token; null for none.
+        time_per_output_token_maximum_seconds: Promised mean time per output token; null for none.
+        request_latency_maximum_seconds: Promised mean latency of a whole request; null for none.
+        memory_xids: Xids that indicate out of memory.
             Source: none by default: only the program is told; vGPUs use 31 and 43
         memory_xid_hold_seconds: How long such an Xid counts as pressure.
             Source: a block of five minutes, in which risk is counted too
@@ -163,11 +160,11 @@ class PressureSettings:
 
 @dataclass(frozen=True, slots=True)
 class EntrySettings:
-    """How time is accounted for.
+    """Accounting of time.
 
     Attributes:
-        gap_minimum_seconds: The least time that a reading may be away before it is a gap.
-        gap_intervals: The usual intervals that a reading may be away before it is a gap.
+        gap_minimum_seconds: Minimum time without a reading that counts as a gap.
+        gap_intervals: Minimum number of usual intervals without a reading that counts as a gap.
     """
 
     gap_minimum_seconds: float = setting(5.0, source=_STATES)
@@ -186,21 +183,21 @@ class EntrySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningSettings:
-    """How much room a device should have, and from when on it has too little.
+    """Demand, margins, and thresholds of under-provisioning.
 
     Attributes:
         demand_quantile_ratio: Quantile of the active seconds that counts as demand.
-        minimum_active_seconds: Active seconds below which there is no demand.
-        margin_ratio: Room above the demand for compute, memory bandwidth and links.
-        memory_margin_ratio: Room above the demand for memory.
+        minimum_active_seconds: Minimum active time for demand to be known.
+        margin_ratio: Margin added to the demand for compute, memory bandwidth and links.
+        memory_margin_ratio: Margin added to the demand for memory.
         underprovisioned_ratio: Share of time under pressure from which a device is
             under-provisioned.
-        preallocated_ratio: Memory in use from which an unchanging amount looks preallocated.
+        preallocated_ratio: Memory utilization from which a constant amount looks preallocated.
             Source: JAX takes 75%, vLLM 90% of the card
-        preallocated_quantile_ratio: Quantile of the memory in use that counts as its least, so that
-            a start-up does not.
+        preallocated_quantile_ratio: Quantile of the memory in use that counts as its minimum, so
+            that start-up is ignored.
             Source: a start-up of a day and a half in a month
-        preallocated_spread_ratio: Range of the memory in use within which it counts as unchanging.
+        preallocated_spread_ratio: Range of the memory in use within which it counts as constant.
             Source: a bin of the histogram either way
     """
 
@@ -216,15 +213,16 @@ class ProvisioningSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShapeSettings:
-    """When a load counts as one that repeats itself.
+    """Detection of daily and weekly load cycles.
 
     Attributes:
-        autocorrelation_ratio: Likeness of hours with those a day, or a week, before that makes a
+        autocorrelation_ratio: Minimum autocorrelation of hourly load, by day or by week, for a
             cycle.
             Source: chance alone gives 0.15 over a week of hours
-        weekly_margin_ratio: By how much weeks must be more alike than days.
+        weekly_margin_ratio: Minimum excess of the weekly over the daily autocorrelation.
             Source: a load of equal days has none
-        covered_ratio: Hours of the week that must have been seen before a week counts as covered.
+        covered_ratio: Share of the hours of a week that must have been seen for it to count as
+            covered.
     """
 
     autocorrelation_ratio: float = setting(0.3)
@@ -234,12 +232,12 @@ class ShapeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrendSettings:
-    """What a trend must rest on.
+    """Data required for a trend.
 
     Attributes:
-        minimum_days: Days below which there is no trend.
+        minimum_days: Minimum number of days for a trend.
             Source: a week, so that its end is no trend
-        day_coverage_ratio: Part of a day that must be known for it to count.
+        day_coverage_ratio: Share of a day that must be known for the day to count.
             Source: half a day has its busy hours or its quiet ones
         level_ratio: Confidence level of the slope's interval.
     """
@@ -251,7 +249,7 @@ class TrendSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadPatternSettings:
-    """How a load's past is read."""
+    """Cycles and trends of a load's history."""
 
     shape: ShapeSettings = field(default_factory=ShapeSettings)
     trend: TrendSettings = field(default_factory=TrendSettings)
@@ -259,10 +257,10 @@ class LoadPatternSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadAccountSettings:
-    """How much is remembered of workloads.
+    """Limits of per-workload accounts.
 
     Attributes:
-        most: Workloads remembered; the least recently seen are dropped first.
+        most: Maximum number of workloads kept; the least recently seen are dropped first.
     """
 
     most: int = setting(64, within=(1, 1000), source=_SOURCES)
@@ -270,10 +268,10 @@ class WorkloadAccountSettings:
 
 @dataclass(frozen=True, slots=True)
 class AccountingSettings:
-    """How time becomes states, and states become gauges.
+    """Classification of time into states, and the gauges derived from it.
 
     Attributes:
-        holder_gap_seconds: How long a GPU may be empty before its holder has left.
+        holder_gap_seconds: How long a GPU may be empty before its holder counts as gone.
             Source: longer than a restart of a service
     """
 

@@ -26,16 +26,16 @@ _PLACES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """How careful an autoscaler is.
+    """Model of a cautious autoscaler.
 
     Attributes:
-        margin_ratio: Margin over the most replicas recently needed.
+        margin_ratio: Margin added to the maximum number of replicas recently needed.
             Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
-        spare_ratio: Further spare replicas, as a part of the group; at least one.
+        spare_ratio: Further spare replicas, as a share of the group; at least one.
             Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
-        lookback_seconds: How far back the need is looked at.
+        lookback_seconds: Time over which that maximum is taken.
             Source: docs/definitions.md, sources: 30 min
-        lag_seconds: How long a new replica takes to answer.
+        lag_seconds: Start-up time of a new replica.
             Source: docs/definitions.md, sources: 5 min
     """
 

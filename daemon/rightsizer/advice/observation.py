@@ -215,7 +215,7 @@ def lost_ratio() -> Any:
     """Declare the setting of the minimum loss to a limit."""
     return setting(
         0.1,
-        help="Part of all time that must be lost to it, idle time included.",
+        help="Share of all time, idle time included, that must be lost to it.",
         source="a tenth of a GPU is less than a fix costs",
     )
 
@@ -234,11 +234,11 @@ class BottleneckThresholds(RuleSettings, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BottleneckSettings:
-    """From when on a limit is a finding."""
+    """Thresholds for bottlenecks."""
 
     on_ratio: float = on_ratio(
         0.5,
-        "Share of the active time for which it must limit a GPU.",
+        "Share of the active time that it must limit a GPU.",
         "SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time",
     )
     minimum_known_seconds: float = minimum_known()

@@ -26,14 +26,14 @@ _SEVERAL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """When a replica counts as needed.
+    """Thresholds for replicas that are needed.
 
     Attributes:
-        busy_ratio: Busy share of five minutes from which a replica was used.
+        busy_ratio: Utilization over five minutes from which a replica was in use.
             Source: docs/definitions.md, sources: busy from 1% on
-        light_ratio: Busy share up to which replicas that share their requests hardly queue them.
+        light_ratio: Utilization up to which replicas that share their requests hardly queue them.
             Source: M/M/1: a third of a service time of waiting at a quarter of load
-        apart_ratio: Part of the busy time in which only some of the GPUs must be busy, for each to
+        apart_ratio: Share of the busy time in which only some of the GPUs must be busy for each to
             be a replica; parts of one model are busy together.
             Source: one five minutes in twenty; ranks of one model have none
     """

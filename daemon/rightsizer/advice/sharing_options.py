@@ -36,16 +36,16 @@ _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 @dataclass(frozen=True, slots=True)
 class ColocationSettings:
-    """What two workloads may take of one GPU together.
+    """Limits for two workloads on one GPU.
 
     Attributes:
-        memory_ratio: Memory that both may hold at the same time, at most.
+        memory_ratio: Maximum share of the memory that both hold at the same time.
             Source: two contexts, and growth of a tenth
-        minimum_aligned_blocks: Five-minute blocks in which both must be known.
+        minimum_aligned_blocks: Minimum number of five-minute blocks in which both are known.
             Source: a day
-        busy_ratio: Busy share of five minutes from which a workload was at work.
+        busy_ratio: Utilization over five minutes from which a workload was at work.
             Source: docs/definitions.md, sources: busy from 1% on
-        alternating_ratio: Part of the time that both may be active, for time slicing.
+        alternating_ratio: Maximum share of the time that both are active, for time slicing.
             Source: a starting point: a quarter of an hour a day
     """
 

@@ -29,12 +29,12 @@ _APPLICATION: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ComputeSaturatedSettings:
-    """From when on a service is short of compute.
+    """Thresholds for services short of compute.
 
     Attributes:
-        on_ratio: Share of the span for which the SMs must be at their limit while users wait.
+        on_ratio: Share of the span that the SMs must be saturated while users wait.
             Source: docs/definitions.md, provisioning
-        saturated_ratio: Share of the span at the limit from which it matters whether users wait.
+        saturated_ratio: Share of the span with saturated SMs from which waiting users matter.
             Source: docs/definitions.md, conduct: as for the other limits
     """
 
@@ -45,7 +45,7 @@ class ComputeSaturatedSettings:
 
 
 def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
-    """Whether users of a service wait while the SMs of a GPU are at their limit."""
+    """Whether users of a service wait while the SMs of a GPU are saturated."""
     case = subject.case
     saturated = {window.uuid: _share(window, window.saturated) for window in case.windows}
     is_service = case.workload_class is WorkloadClass.SERVING

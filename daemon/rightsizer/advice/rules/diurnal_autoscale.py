@@ -34,23 +34,23 @@ _MOST_NAMES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class DiurnalAutoscaleSettings:
-    """When a schedule is worth it.
+    """Thresholds for scaling by the hour.
 
     Attributes:
-        on_ratio: Part of the GPU time that following the load must save.
+        on_ratio: Share of the GPU time that following the load must save.
             Source: half of what the serving fleet of docs/definitions.md, sources, would have saved
         minimum_known_seconds: Known time under which the rule abstains.
             Source: most of a day: 20 h
-        most_short_ratio: Part of the time in which a replica would have been missing, beyond which
-            the load is too irregular.
+        most_short_ratio: Share of the time short of a replica beyond which the load is too
+            irregular.
             Source: docs/definitions.md, sources: 0.1-0.8% on the serving fleet
-        quiet_ratio: Need, over the largest, up to which a time is quiet.
+        quiet_ratio: Need, relative to the maximum, up to which a time is quiet.
             Source: half of the group is unneeded
-        quiet_seconds: How long the quiet part of a history of less than two days must be.
+        quiet_seconds: Minimum length of the quiet time in a history of less than two days.
             Source: half a night; longer than a lunch break
         seen_once_ratio: Confidence in a cycle that was seen only once.
             Source: nights are usual, quiet days possible
-        minimum_days: Days of history after which the load must repeat.
+        minimum_days: Days of history from which the load must have repeated.
             Source: two cycles
     """
 
@@ -67,7 +67,7 @@ class DiurnalAutoscaleSettings:
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
-    """Whether a service would do with fewer replicas at some hours of every day."""
+    """Whether a service needs fewer replicas at some hours of every day."""
     if (early := _early(subject)) is not None:
         return early
     case = subject.case

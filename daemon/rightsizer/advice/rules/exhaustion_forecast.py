@@ -26,16 +26,16 @@ _DAYS_TO_TELL: Final = 14.0
 
 @dataclass(frozen=True, slots=True)
 class ExhaustionForecastSettings:
-    """How far ahead it is looked.
+    """Horizon and thresholds of the forecast.
 
     Attributes:
-        on_ratio: Part of the capacity that the trend must reach within the horizon.
+        on_ratio: Share of the capacity that the trend must reach within the horizon.
             Source: all of it
         minimum_known_seconds: Known time under which the rule abstains.
             Source: a week of days makes a trend
-        horizon_days: How far ahead the end must lie at most.
+        horizon_days: How far ahead exhaustion is forecast.
             Source: as long as the history it rests on
-        most_busy_ratio: Busy share of the GPUs in the busiest hour from which requests queue.
+        most_busy_ratio: Utilization in the busiest hour from which requests queue.
             Source: M/G/1: beyond it requests wait for longer than they are served
     """
 
@@ -60,7 +60,7 @@ class _Forecast:
 
 
 def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
-    """Whether the memory or the load of a workload outgrows its GPUs within the horizon."""
+    """Whether the memory or load of a workload outgrows its GPUs within the horizon."""
     case = subject.case
     if case.workload is None:
         return subject.find_nothing("It is free, so nothing grows.")

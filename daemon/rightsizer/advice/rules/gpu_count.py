@@ -37,20 +37,20 @@ _NOISE_RATIO: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class GpuCountSettings:
-    """When a GPU counts as not needed.
+    """Thresholds for unneeded GPUs.
 
     Attributes:
-        on_ratio: Part of a workload's GPUs that must be too many.
+        on_ratio: Share of a workload's GPUs that must be unneeded.
             Source: one of sixteen GPUs is worth reporting
-        minimum_known_seconds: Known time of each GPU under which the rule abstains.
+        minimum_known_seconds: Known time of each GPU required to judge it.
             Source: docs/definitions.md, sources: never busy for 24 h
-        unused_ratio: Busy share that an unused GPU never exceeds.
+        unused_ratio: Utilization that an unused GPU never exceeds.
             Source: docs/definitions.md, sources: never above 1%
-        context_bytes: Memory that a GPU may hold and still be unused: that of a context.
+        context_bytes: Maximum memory in use of an unused GPU: that of a context.
             Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
-        minimum_days: Days of history below which the number of replicas is not judged.
+        minimum_days: Days of history required to judge the number of replicas.
             Source: docs/definitions.md, conduct: not before the history covers the load's cycle
-        uncovered_ratio: Confidence in the number of replicas before every hour of a week was seen.
+        uncovered_ratio: Confidence in the number of replicas until every hour of a week was seen.
             Source: most loads repeat daily; weekends may differ
     """
 
@@ -66,7 +66,7 @@ class GpuCountSettings:
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
-    """Whether a workload of several GPUs has more than it ever used."""
+    """Whether a workload holds more GPUs than it ever used."""
     case, count = subject.case, len(subject.case.devices)
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")

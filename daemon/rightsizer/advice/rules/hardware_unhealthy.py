@@ -27,7 +27,7 @@ SURE: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HardwareFaultSettings:
-    """From when on something counts as a fault.
+    """Thresholds for hardware faults.
 
     Attributes:
         xid_recent_seconds: How long an Xid counts.
@@ -40,7 +40,7 @@ class HardwareFaultSettings:
         pcie_replays_maximum: PCIe replays since the driver was loaded from which the slot is
             checked.
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960
-        momentary_ratio: Confidence in a single reading that may pass by itself.
+        momentary_ratio: Confidence in a single reading that may be transient.
             Source: assumed; links are retrained within seconds
         unclear_time_ratio: Confidence in a critical Xid whose time is unknown because others
             followed.
@@ -229,11 +229,11 @@ _HEALTHY: Final = {"fact": 0.95}
 
 @dataclass(frozen=True, slots=True)
 class HardwareUnhealthySettings:
-    """From when on hardware is a finding."""
+    """Thresholds for unhealthy hardware."""
 
     on_ratio: float = on_ratio(
         0.01,
-        "Part of the workload's GPUs that must be in trouble.",
+        "Share of the workload's GPUs that must have a fault.",
         "a workload is as healthy as its worst GPU",
     )
     minimum_known_seconds: float = minimum_known(
@@ -244,7 +244,7 @@ class HardwareUnhealthySettings:
 
 
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
-    """Whether the hardware under the workload needs an operator, and what would repair it."""
+    """Whether the workload's hardware needs an operator, and which repair it needs."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -22,13 +22,13 @@ _TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_
 
 @dataclass(frozen=True, slots=True)
 class HiddenStallSettings:
-    """From when on spinning is a finding.
+    """Thresholds for spinning GPUs.
 
     Attributes:
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
-        unseen_traffic_ratio: Confidence where neither memory traffic nor SM activity is read, by
-            which small kernels at little power differ from spinning.
+        unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known, so
+            that small kernels at low power look like spinning.
             Source: part of the stalls that are then claimed which are some (docs/benchmarks.md)
     """
 
@@ -39,7 +39,7 @@ class HiddenStallSettings:
 
 
 def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
-    """Whether a GPU of the workload spun, and which one the others waited for."""
+    """Whether a GPU of the workload spins, and which GPU the others wait for."""
     case = subject.case
     seen = observe(
         subject,

@@ -26,7 +26,7 @@ _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
-    """Whether the CPUs keep a GPU of the workload waiting."""
+    """Whether a GPU of the workload waits for the CPUs."""
     case, seen = subject.case, _HOST.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, _SIGNALS)

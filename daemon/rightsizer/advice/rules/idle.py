@@ -28,7 +28,7 @@ _MOST_OTHERS: Final = 16
 def _patience(default: float, who: str, source: str) -> Any:
     return setting(
         default,
-        help=f"How long {who} may be idle before it is advised on.",
+        help=f"How long {who} may be idle before a recommendation.",
         within=(600, None),
         source=source,
     )
@@ -36,7 +36,7 @@ def _patience(default: float, who: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class IdleSettings:
-    """From when on idleness is worth a word.
+    """Thresholds for idle GPUs.
 
     Attributes:
         on_ratio: Share of the span that must be idle.
@@ -44,22 +44,22 @@ class IdleSettings:
             followed by work within 30 min; of those idle for 99%, an eighth (docs/benchmarks.md)
         certain_ratio: Idle share that the confidence refers to; a few active seconds are ignored.
             Source: a GPU that works for a tenth of the time has a user
-        usual_ratio: Load of an hour, over that of the busiest hour of a usual day, up to which a
-            service is expected to be idle in it.
+        usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which a
+            service is expected to be idle then.
             Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
-        minimum_days: Days of history below which no hour is called usual.
+        minimum_days: Days of history required before idle hours count as usual.
             Source: seen twice
-        busy_ratio: Busy share of five minutes from which a workload has resumed.
+        busy_ratio: Utilization over five minutes from which a workload has resumed.
             Source: docs/definitions.md, sources: busy from 1% on
         resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: P(resume within 30 min)
-        mistake_seconds: GPU time that a mistaken release costs; times its probability it must be
-            less than the time that a release saves.
+        mistake_seconds: GPU time that a mistaken release costs. A release must save more than this
+            times the probability of a mistake.
             Source: placing a workload again and loading its model: a quarter of an hour
-        resume_exponent: Steepness of the survival of idle times without a history: after t idle,
+        resume_exponent: Exponent of the survival of idle times without a history: after t idle,
             work resumes within w with a probability of 1 - (t / (t + w)) to this power.
             Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
-        borrowed_gaps: Number of own gaps that others' gaps, and that exponent, weigh as much as.
+        borrowed_gaps: Weight, in own idle gaps, of other workloads' gaps and of that exponent.
             Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)
     """
 
@@ -84,7 +84,7 @@ class IdleSettings:
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
-    """Whether all GPUs of the workload did nothing, and whether they were held."""
+    """Whether all GPUs of the workload are idle, and whether they are allocated."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

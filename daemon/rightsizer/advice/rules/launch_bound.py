@@ -27,7 +27,7 @@ _CONFIRM: Final = trace_kernels(
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
-    """Whether a GPU of the workload is busy with kernels that leave most of its SMs idle."""
+    """Whether a GPU of the workload runs kernels that leave most of its SMs idle."""
     seen = _LAUNCHES.find(subject, settings)
     if isinstance(seen, Finding):
         what = "how full the SMs are"

@@ -20,12 +20,12 @@ _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 @dataclass(frozen=True, slots=True)
 class MemoryBandwidthBoundSettings:
-    """From when on memory traffic is a finding.
+    """Thresholds for memory bandwidth limits.
 
     Attributes:
-        on_ratio: Share of the span, idle time included, for which memory traffic must be the limit.
+        on_ratio: Share of the span, idle time included, that memory traffic must be the limit.
             Source: docs/definitions.md, conduct: as for the other limits
-        compute_ratio: Median of the compute used above which a larger batch does not help.
+        compute_ratio: Median compute utilization above which a larger batch does not help.
             Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
         pressed_ratio: Share of the span with users waiting from which it is under-provisioned.
             Source: docs/definitions.md, provisioning
@@ -39,7 +39,7 @@ class MemoryBandwidthBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
-    """Whether a service is bound by memory traffic and has compute to spare."""
+    """Whether a service is bound by memory bandwidth with compute to spare."""
     case = subject.case
     seen = observe(
         subject,

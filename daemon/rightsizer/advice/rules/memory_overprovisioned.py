@@ -21,16 +21,16 @@ _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 @dataclass(frozen=True, slots=True)
 class MemoryOverprovisionedSettings:
-    """From when on memory is far too large.
+    """Thresholds for boards with too much memory.
 
     Attributes:
-        on_ratio: Part of the memory that even the largest need, with its margin, leaves free.
+        on_ratio: Share of the memory that stays free at the highest need plus margin.
             Source: boards of one speed differ by half of their memory and more
-        unused_ratio: Part of the whole GPU that is free from which not only the memory is too
-            large; never applies to a batch job.
+        unused_ratio: Free share of the whole GPU from which more than the memory is too large;
+            never applies to a batch job.
             Source: the threshold of the rule overprovisioned
-        slowest_ratio: Time of the same work on a board with less memory, over that on the present
-            one, at most.
+        slowest_ratio: Maximum run time of the same work on a board with less memory, relative to
+            the present one.
             Source: a starting point: below the error of a projection
     """
 
@@ -42,7 +42,7 @@ class MemoryOverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
-    """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
+    """Whether an equally fast board with less memory would suffice for every GPU."""
     if (early := _early(subject, settings)) is not None:
         return early
     case, fits = subject.case, subject.case.provisioning

@@ -24,11 +24,11 @@ _LOOKS_PREALLOCATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NearOutOfMemorySettings:
-    """From when on full memory is a finding."""
+    """Thresholds for nearly full memory."""
 
     on_ratio: float = on_ratio(
         0.05,
-        "Share of the span during which the memory must be nearly full.",
+        "Share of the span that the memory must be nearly full.",
         "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
     minimum_known_seconds: float = minimum_known(source="a minute of readings")
@@ -36,7 +36,7 @@ class NearOutOfMemorySettings:
 
 
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
-    """Whether a GPU of the workload was nearly out of memory, where that means something."""
+    """Whether a GPU of the workload is nearly out of memory, unless preallocated."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -24,11 +24,11 @@ _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
 @dataclass(frozen=True, slots=True)
 class NetworkBoundSettings:
-    """From when on waiting for the network is a finding."""
+    """Thresholds for network limits."""
 
     on_ratio: float = on_ratio(
         0.3,
-        "Share of the span for which a GPU must wait while its ports are busy.",
+        "Share of the span that a GPU must wait while its ports are busy.",
         "docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting",
     )
     minimum_known_seconds: float = minimum_known()
@@ -36,7 +36,7 @@ class NetworkBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
-    """Whether a GPU of the workload waits while the ports next to it are at their rate."""
+    """Whether a GPU of the workload waits while the nearest network ports are saturated."""
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):

@@ -19,12 +19,12 @@ _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 @dataclass(frozen=True, slots=True)
 class NumaMisplacedSettings:
-    """From when on a far NUMA node is a finding.
+    """Thresholds for processes on the wrong NUMA node.
 
     Attributes:
         on_ratio: Share of the span with data crossing NUMA nodes.
             Source: assumed; traffic comes in bursts, and the condition holds only while it flows
-        lost_ratio: Assumed cost in GPUs, for the finding's severity.
+        lost_ratio: Assumed loss in GPUs, for the finding's severity.
             Source: assumed; copies over the link between sockets are slower, kernels are not
     """
 
@@ -35,7 +35,7 @@ class NumaMisplacedSettings:
 
 
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
-    """Whether the workload's data crosses NUMA nodes, and where it belongs."""
+    """Whether the workload's data crosses NUMA nodes, and which node it belongs on."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)

@@ -97,19 +97,18 @@ _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 @dataclass(frozen=True, slots=True)
 class NvlinkAbsentSettings:
-    """From when on the way between GPUs is a finding.
+    """Thresholds for poorly connected GPUs.
 
     Attributes:
-        on_ratio: Need of the PCIe link on some GPU from which the link between them matters.
+        on_ratio: Need for the PCIe link on some GPU from which the links between GPUs matter.
             Source: assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above
             that
-        gain_ratio: How much the sum of the pairs' scores must grow where the weakest stays as weak.
+        gain_ratio: Minimum relative increase of the sum of pair scores if the weakest pair does not
+            improve.
             Source: assumed; a move restarts the workload
-        attribution_ratio: Confidence that PCIe traffic of a job of several GPUs is traffic between
-            them.
+        attribution_ratio: Confidence that a multi-GPU job's PCIe traffic is between its GPUs.
             Source: assumed; some of it feeds the GPUs
-        class_only_ratio: Confidence that GPUs of one batch job exchange data where it is not
-            measured.
+        class_only_ratio: Confidence that GPUs of one batch job exchange data if it is not measured.
             Source: assumed; most jobs of several GPUs train one model
     """
 
@@ -122,7 +121,7 @@ class NvlinkAbsentSettings:
 
 
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
-    """Whether the workload's GPUs are poorly connected, and which ones would be better."""
+    """Whether the workload's GPUs are poorly connected, and which GPUs would be better."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -44,10 +44,10 @@ _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 @dataclass(frozen=True, slots=True)
 class OverprovisionedSettings:
-    """From when on a GPU is too large.
+    """Thresholds for GPUs that are too large.
 
     Attributes:
-        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+        on_ratio: Share of the GPU that stays free at the highest need plus margin.
             Source: half a GPU is the coarsest step down that MIG or another board offers
     """
 

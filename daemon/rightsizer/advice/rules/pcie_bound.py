@@ -19,12 +19,12 @@ _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copie
 
 @dataclass(frozen=True, slots=True)
 class PcieBoundSettings:
-    """From when on waiting for the link is a finding.
+    """Thresholds for PCIe limits.
 
     Attributes:
-        on_ratio: Share of the active time for which it must limit a GPU.
+        on_ratio: Share of the active time that PCIe must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
-        degraded_ratio: Share of the active time at a lower link from which the link is named too.
+        degraded_ratio: Share of the active time with a degraded link from which it is named too.
             Source: as for throttling: a tenth of the time
     """
 
@@ -49,7 +49,7 @@ _CONFIRM: Final = trace_kernels(
 
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
-    """Whether copies between host and GPU are what a GPU of the workload waits for."""
+    """Whether a GPU of the workload waits for copies between host and GPU."""
     case, seen = subject.case, _LINK.find(subject, settings)
     if isinstance(seen, Finding):
         is_blind = not any(Resource.PCIE in window.demands for window in case.windows)

@@ -114,13 +114,12 @@ def link_state(case: Case, device: Device) -> LinkState | None:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkDegradedSettings:
-    """From when on a link is a finding.
+    """Thresholds for degraded PCIe links.
 
     Attributes:
-        on_ratio: Share of the time at work in which the link must be below what board and slot
-            allow.
+        on_ratio: Share of the active time that the link must be below what board and slot support.
             Source: assumed; a link is good or bad, and half rules out one that only trains up late
-        minimum_active_seconds: Time at work within the span under which the link is not judged.
+        minimum_active_seconds: Active time within the span required to judge the link.
             Source: docs/definitions.md, conditions: a generation is believed after a minute
     """
 
@@ -131,7 +130,7 @@ class PcieLinkDegradedSettings:
 
 
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
-    """Whether a GPU of the workload works on less of a link than it could have."""
+    """Whether a GPU of the workload runs on a slower PCIe link than it supports."""
     case = subject.case
     found = {each.uuid: link_state(case, each) for each in case.devices}
     if not (links := {uuid: link for uuid, link in found.items() if link is not None}):

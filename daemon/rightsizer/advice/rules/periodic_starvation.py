@@ -18,12 +18,12 @@ from rightsizer.model.workload import WorkloadClass
 
 @dataclass(frozen=True, slots=True)
 class PeriodicStarvationSettings:
-    """From when on steady pauses are a finding.
+    """Thresholds for periodic pauses.
 
     Attributes:
         on_ratio: Share of the known time in periodic cycles of work and pause.
             Source: as for the other limits: over half of the time
-        busy_ratio: Busy part of a cycle from which its pauses are ignored.
+        busy_ratio: Busy share of a cycle from which its pauses are ignored.
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 

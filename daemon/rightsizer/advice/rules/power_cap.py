@@ -38,7 +38,7 @@ def low_pipe_ratio() -> Any:
     """Declare the setting of the SM use that counts as low."""
     return setting(
         0.3,
-        help="SM use up to which productive time does not follow the clock.",
+        help="SM utilization up to which the clock does not limit productive time.",
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
 
@@ -65,14 +65,14 @@ _STEP_WATTS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PowerSavingSettings:
-    """Which limit is proposed, and what it is taken to cost.
+    """Proposed power limit and its assumed cost.
 
     Attributes:
-        cap_ratio: Proposed power limit, of the board's default; never below what the driver allows.
+        cap_ratio: Proposed limit, relative to the board's default; never below the driver's
+            minimum.
             Source: assumed; published sweeps of memory-bound loads lose little down to here
             (inventivehq.com: 17% less power, under 1% of the tokens)
-        time_ratio_high: Time of the same work under the proposed limit at the worst, of that
-            without it.
+        time_ratio_high: Maximum run time under the proposed limit, relative to that without it.
             Source: assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8% at
             memory-bound inference (factryze.ai, power capping)
     """
@@ -125,13 +125,12 @@ def power_saving(
 
 @dataclass(frozen=True, slots=True)
 class PowerCapSettings:
-    """From when on a lower power limit is advised.
+    """Thresholds for a lower power limit.
 
     Attributes:
         on_ratio: Share of the active time that lower clocks must not slow down.
             Source: assumed; the rest of the time pays for the cap
-        minimum_saving_ratio: Power saved for certain, of the default limit, below which nothing is
-            reported.
+        minimum_saving_ratio: Certain saving, as a share of the default limit, required to report.
             Source: assumed; 21 of 700 W, about what a sensor's error comes to
     """
 
@@ -160,7 +159,7 @@ class _Cap:
 
 
 def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
-    """Whether a lower power limit saves energy at next to no time."""
+    """Whether a lower power limit saves energy at almost no loss of speed."""
     case = subject.case
     if why := _why_not(case):
         return subject.abstain(why)

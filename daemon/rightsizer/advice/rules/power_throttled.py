@@ -25,18 +25,18 @@ from rightsizer.owners.owner import shell
 
 @dataclass(frozen=True, slots=True)
 class PowerThrottledSettings:
-    """From when on a power limit is a finding.
+    """Thresholds for power throttling.
 
     Attributes:
         on_ratio: Share of the span throttled by the power limit.
             Source: docs/definitions.md, conduct: throttling .1
-        minimum_active_seconds: Time at work within the span under which a lowered limit is not
-            judged.
+        minimum_active_seconds: Active time within the span required to judge a lowered limit.
             Source: a block of five minutes; an idle GPU is not throttled
-        capped_ratio: Enforced limit, of the board's default, below which it counts as lowered.
+        capped_ratio: Enforced power limit, relative to the board's default, below which it counts
+            as lowered.
             Source: limits are set in whole watts; 2% is 14 of 700 W
-        clock_free_maximum_ratio: Share of the active time that lower clocks do not slow down, from
-            which a lowered limit is accepted.
+        clock_free_maximum_ratio: Share of the active time not slowed by lower clocks, from which a
+            lowered limit is accepted.
             Source: assumed; well below the share from which power_cap advises a lower limit
     """
 

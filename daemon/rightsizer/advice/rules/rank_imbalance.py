@@ -135,14 +135,14 @@ def _by_level(
 
 @dataclass(frozen=True, slots=True)
 class RankImbalanceSettings:
-    """From when on an imbalance is a finding, and who stands out.
+    """Thresholds for imbalance, and for its cause.
 
     Attributes:
-        on_ratio: Share of the span for which the job must be out of balance.
+        on_ratio: Share of the span that the job must be out of balance.
             Source: docs/definitions.md, conduct: as for a hidden stall
         stalled_ratio: Share of the span from which a GPU counts as spinning for the others.
             Source: two thirds of what is a hidden stall by itself
-        spread_ratio: Difference of the active shares, over the span, that identifies the GPU.
+        spread_ratio: Difference of active shares over the span that identifies the outlier.
             Source: the spread .25 of docs/definitions.md for a bit less than half of the span
     """
 
@@ -154,7 +154,7 @@ class RankImbalanceSettings:
 
 
 def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
-    """Whether the GPUs of the job do unequal work, and which of them differs."""
+    """Whether the GPUs of the job do unequal work, and which one differs."""
     case = subject.case
     if len(case.devices) == 1:
         if case.workload is None:

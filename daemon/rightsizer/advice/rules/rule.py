@@ -15,21 +15,21 @@ from rightsizer.model.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class OpeningPolicy:
-    """When a verdict becomes advice, and when advice is withdrawn.
+    """Conditions under which a recommendation opens and closes.
 
     Attributes:
         long_seconds: Span over which the finding must hold.
             Source: docs/definitions.md, conduct
-        short_seconds: Span at its end over which it must hold too, so that what is over opens
-            nothing.
+        short_seconds: Final part of the long span over which it must also hold, so that a past
+            problem opens nothing.
             Source: docs/definitions.md, conduct
-        minimum_known_seconds: Known time within the long span without which nothing is opened.
+        minimum_known_seconds: Known time within the long span required to open.
             Source: most of the long span
-        minimum_confidence_ratio: Confidence without which nothing is opened.
+        minimum_confidence_ratio: Confidence required to open.
             Source: docs/definitions.md, conduct
-        close_ratio: Part of the opening threshold that the short span must fall below to close.
+        close_ratio: Share of the opening threshold below which the short span must fall to close.
             Source: docs/definitions.md, conduct
-        close_after_seconds: Time for which it must stay below.
+        close_after_seconds: How long it must stay below.
             Source: docs/definitions.md, conduct
     """
 
@@ -53,14 +53,14 @@ class OpeningPolicy:
 
 def minimum_known(default: float = 60.0, source: str = "one learned idle draw") -> Any:
     """Declare the setting of the known time below which a rule abstains."""
-    return setting(default, help="Known time under which the rule abstains.", source=source)
+    return setting(default, help="Known time below which the rule abstains.", source=source)
 
 
 def minimum_active() -> Any:
     """Declare the setting of the active time below which a rule abstains."""
     return setting(
         600.0,
-        help="Active time of a GPU under which the rule says nothing of it.",
+        help="Active time below which a GPU is not judged.",
         source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
     )
 
@@ -69,7 +69,7 @@ def minimum_sized() -> Any:
     """Declare the setting of the active time below which a judgement of size abstains."""
     return setting(
         600.0,
-        help="Active time under which the rule abstains.",
+        help="Active time below which the rule abstains.",
         source="docs/definitions.md, provisioning",
     )
 
@@ -142,13 +142,13 @@ class Rule(TunableRule[SettingsT]):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Findings that are kept as findings and never become advice.
+    """Findings that are still reported but open no recommendation.
 
     Attributes:
-        reasons: Reasons to ignore; empty for all.
-        until: The last day that it holds, as '2027-01-31' in UTC; empty: forever.
-        why: The reason, shown with the suppressed finding.
-        actor: Who decided it.
+        reasons: Reasons to exclude; empty for all.
+        until: Last day of the exclusion, such as '2027-01-31' in UTC; empty for no end.
+        why: Justification, shown with the suppressed finding.
+        actor: Person who decided it.
     """
 
     reasons: tuple[Reason, ...] = setting(())

@@ -39,12 +39,12 @@ _ACCEPTABLE: Final = frozenset({Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM})
 
 @dataclass(frozen=True, slots=True)
 class SharingSettings:
-    """From when on a GPU is worth sharing.
+    """Thresholds for GPUs worth sharing.
 
     Attributes:
-        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+        on_ratio: Share of the GPU that stays free at the highest need plus margin.
             Source: half a GPU is what another workload can use
-        most_partners: Partners named at most.
+        most_partners: Maximum number of partner workloads listed.
     """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))

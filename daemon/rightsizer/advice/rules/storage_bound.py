@@ -21,14 +21,14 @@ _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up
 
 @dataclass(frozen=True, slots=True)
 class StorageBoundSettings:
-    """From when on waiting for storage is a finding, and when it looks like checkpoints.
+    """Thresholds for storage limits, and for checkpoints as their cause.
 
     Attributes:
-        on_ratio: Share of the active time for which it must limit a GPU.
+        on_ratio: Share of the active time that storage must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
-        working_ratio: Mean busy share of five minutes from which they count as work.
+        working_ratio: Mean utilization from which five minutes count as work.
             Source: docs/definitions.md, states: above it nothing waits for storage
-        bursts_ratio: Part of five-minute blocks at work, with at least as many waiting, from which
+        bursts_ratio: Share of five-minute blocks at work, with at least as many waiting, from which
             the waits are bursts, as of checkpoints.
             Source: a loader that is too slow is so all the time
     """
@@ -43,7 +43,7 @@ class StorageBoundSettings:
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
-    """Whether storage keeps a GPU of the workload waiting, for data or for checkpoints."""
+    """Whether a GPU of the workload waits for storage, for data or for checkpoints."""
     case, seen = subject.case, _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))

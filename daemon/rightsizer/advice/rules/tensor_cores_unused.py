@@ -17,11 +17,11 @@ _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
 
 @dataclass(frozen=True, slots=True)
 class TensorCoresUnusedSettings:
-    """From when on resting tensor cores are a finding."""
+    """Thresholds for unused tensor cores."""
 
     on_ratio: float = on_ratio(
         0.5,
-        "Share of the active time for which the tensor cores must rest beside FP32 work.",
+        "Share of the active time with FP32 work and unused tensor cores.",
         "docs/definitions.md, conduct: as for the other limits",
     )
     minimum_known_seconds: float = minimum_known()
@@ -30,7 +30,7 @@ class TensorCoresUnusedSettings:
 
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
-    """Whether a GPU of the workload computes in FP32 alone."""
+    """Whether a GPU of the workload computes in FP32 without its tensor cores."""
     case, least = subject.case, settings.minimum_active_seconds
     condition = Condition.NO_TENSOR_CORES
     seen = observe(

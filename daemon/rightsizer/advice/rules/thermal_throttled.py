@@ -23,13 +23,13 @@ _HARDWARE: Final = "the board's own protection"
 
 @dataclass(frozen=True, slots=True)
 class ThermalThrottledSettings:
-    """From when on heat is a finding.
+    """Thresholds for thermal throttling.
 
     Attributes:
         on_ratio: Share of the span throttled by heat or hardware.
             Source: docs/definitions.md, conduct: throttling .1
-        hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the cause to
-            be its own cooling.
+        hot_room_celsius: Temperature difference to neighboring GPUs from which the GPU's own
+            cooling is the cause.
             Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
     """
 
@@ -40,7 +40,7 @@ class ThermalThrottledSettings:
 
 
 def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
-    """Whether a GPU of the workload is slowed down to protect it, and where the heat comes from."""
+    """Whether a GPU of the workload is throttled by heat or hardware, and the cause."""
     case = subject.case
     heat, hardware = (
         {window.uuid: window.condition_share(condition) for window in case.windows}

@@ -22,12 +22,12 @@ from rightsizer.owners.registry import owner_of
 
 @dataclass(frozen=True, slots=True)
 class UnderprovisionedSettings:
-    """From when on a GPU is too small.
+    """Thresholds for services short of GPU.
 
     Attributes:
         on_ratio: Share of the time that a resource other than memory must be short.
             Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
-        more_ratio: Additional replicas, as a part of those that are short; at least one.
+        more_ratio: Additional replicas, as a share of the short ones; at least one.
             Source: a visible step
     """
 
@@ -40,7 +40,7 @@ class UnderprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
-    """Whether a service was short of compute, bandwidth or links, and waited for it."""
+    """Whether a service is short of compute, bandwidth or links while its users wait."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -91,7 +91,7 @@ class _Loss(NamedTuple):
 def judge(
     view: FleetView, settings: DisappearanceSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
-    """Whether a node fell silent, a GPU went away, or profiling was lost, and since when."""
+    """Whether a node fell silent, a GPU disappeared, or profiling was lost, and since when."""
     there = {
         _node(each): pool.size_by_node.get(each.node, 0)
         for pool in view.pools

@@ -74,7 +74,7 @@ class _Node:
 
 
 def judge(view: FleetView, settings: EmptyGpusSettings, market: Market) -> tuple[FleetVerdict, ...]:
-    """Which nodes are empty, and which GPUs of nodes that are partly used."""
+    """Which nodes are empty, and which GPUs of partly used nodes."""
     return tuple(each for pool in view.pools for each in _pool(view, pool, settings, market))
 
 

@@ -54,7 +54,7 @@ class FragmentationSettings:
 
 
 def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
-    """Whether a pool's free GPUs lie on too many nodes for the jobs that it is used for."""
+    """Whether a pool's free GPUs are spread over too many nodes for its usual jobs."""
     pool, here = subject.pool, subject.workloads
     wanted, is_waited_for = _wanted(subject, here)
     if wanted <= 1:

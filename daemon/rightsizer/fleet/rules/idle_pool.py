@@ -47,7 +47,7 @@ class IdlePoolSettings:
 
 
 def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
-    """Whether a pool has GPUs that were needed at no moment."""
+    """Whether a pool has GPUs that were never needed."""
     pool, size = subject.pool, subject.size
     waiting = may_wait_for(subject.view, pool)
     if (early := subject.early(settings, waiting, ", so it is not too large.")) is not None:

@@ -63,7 +63,7 @@ class PackingSettings:
 
 
 def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
-    """Whether small workloads of a pool would do with fewer GPUs between them."""
+    """Whether the small workloads of a pool would fit on fewer GPUs together."""
     pool, here = subject.pool, subject.workloads
     waiting = waiting_gpus(subject.view, pool)
     if (early := subject.early(settings, waiting, "; what is there stays as it is.")) is not None:

@@ -103,7 +103,7 @@ class _Outlook:
 
 
 def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
-    """Whether a pool would do with fewer nodes at some hours of every day."""
+    """Whether a pool needs fewer nodes at some hours of every day."""
     pool = subject.pool
     waiting = may_wait_for(subject.view, pool)
     if (early := subject.early(settings, waiting, "; none is to go.")) is not None:

@@ -37,7 +37,7 @@ class PoolExhaustionSettings:
 
 
 def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
-    """Whether what is held of a pool grows to its size within the horizon."""
+    """Whether the allocated GPUs of a pool grow to its size within the horizon."""
     growth = growth_of(subject.pool, settings.growth, settings.on_ratio)
     if growth is None or subject.known_seconds < settings.minimum_known_seconds:
         return subject.abstain("too few days of who held its GPUs to tell a trend")

@@ -73,7 +73,7 @@ def least_certain(factors: Iterable[dict[str, float]]) -> dict[str, float]:
 covered: Final = partial(
     setting,
     6 * DAY_SECONDS,
-    help="Known time under which the rule abstains; every hour of a week must be seen too.",
+    help="Known time, with every hour of a week, below which the rule abstains.",
     unit="seconds",
     within=(DAY_SECONDS, None),
     source="docs/definitions.md, conduct: not before the history covers the load's cycle",
@@ -82,7 +82,7 @@ covered: Final = partial(
 mostly_covered: Final = partial(
     setting,
     0.8,
-    help="Part of the span that must be known; what was not seen may have been a peak.",
+    help="Share of the span that must be known, since an unseen time may hold a peak.",
     unit="ratio",
     within=(0.1, 1),
     source="assumed; a day a week may be missing",

@@ -46,7 +46,7 @@ class ScatteredPlacementSettings:
 def judge(
     view: FleetView, settings: ScatteredPlacementSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
-    """Whether a job lies on more nodes than it needs while fewer have room for it."""
+    """Whether a job runs on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
     subjects = ((CaseSubject(NAME, each.case, market), each) for each in view.workloads)
     return tuple(

@@ -49,7 +49,7 @@ class StragglersSettings:
 
 
 def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
-    """Whether a node of a pool is the slow one of several jobs."""
+    """Whether a node of a pool is the slow one in several jobs."""
     if not subject.pool.devices:
         return subject.abstain("it has no GPU now")
     odd = _odd(subject, settings)

@@ -65,7 +65,7 @@ class _Wanted(NamedTuple):
 def judge(
     view: FleetView, settings: WrongGpuTypeSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
-    """Whether a workload would fit a cheaper board of which some stand empty."""
+    """Whether a workload would fit on a cheaper board that has free GPUs."""
     room = _spare(view, settings, market)
     wanted: list[_Wanted] = []
     verdicts: dict[str, Finding] = {}

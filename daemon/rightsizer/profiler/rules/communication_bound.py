@@ -20,7 +20,7 @@ _INSTRUCTIONS: Final = "overlap_collectives", "find_late_rank"
 def judge(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict:
-    """Whether a device sends and receives while it computes nothing."""
+    """Whether a device communicates without computing at the same time."""
     if not rule.members_of(profiles):
         found = host_steps.of_collectives(profiles, settings)
         if found is not None and found.culprits:

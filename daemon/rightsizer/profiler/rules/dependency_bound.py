@@ -11,7 +11,7 @@ from rightsizer.profiler.settings import ProfileDependencyBoundSettings
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileDependencyBoundSettings) -> ProfileVerdict:
-    """Whether a device is idle while kernels that were launched wait for others."""
+    """Whether a device is idle while launched kernels wait for others."""
     known = rule.at_work(profiles, settings.steady)
     members = [each for each in known if each.matched_ratio >= settings.matched_minimum_ratio]
     if not members:

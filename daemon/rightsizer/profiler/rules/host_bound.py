@@ -16,7 +16,7 @@ _LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for its loader, or for a host that has other things to do."""
+    """Whether a device waits for its data loader, or for a host that is busy otherwise."""
     if not rule.members_of(profiles):
         pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
         for judge_steps in (host_steps.of_loader, host_steps.of_pauses, host_steps.of_read_backs):

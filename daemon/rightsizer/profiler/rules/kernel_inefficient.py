@@ -65,7 +65,7 @@ class _JudgedKernel:
 def judge(
     profiles: Sequence[Profile], settings: ProfileKernelInefficientSettings
 ) -> ProfileVerdict:
-    """Whether kernels wait for memory, for each other or for room where the board has more."""
+    """Whether kernels use less of their board than they could, by hardware counters."""
     judged = [
         found
         for profile in profiles

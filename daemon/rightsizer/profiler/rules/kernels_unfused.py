@@ -14,7 +14,7 @@ _SMALL: Final = frozenset({KernelFamily.ELEMENTWISE, KernelFamily.COPY})
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) -> ProfileVerdict:
-    """Whether a device mostly reads and writes what the operator before has just written."""
+    """Whether a device mostly reads and writes what the previous operator wrote."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
         members, lambda each: each.share(each.time.kernel_seconds * _part(each)), settings.on_ratio

@@ -15,7 +15,7 @@ _GRAPH_KERNELS: Final = 2.0
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for launches of short kernels, and for nothing that has a name."""
+    """Whether a device waits for launches of short kernels without another known cause."""
     if not rule.members_of(profiles):
         found = host_steps.of_dispatch(profiles, settings)
         if found is not None and found.culprits:

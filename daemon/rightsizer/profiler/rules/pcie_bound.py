@@ -13,7 +13,7 @@ _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
 
 
 def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for copies, and from what memory they come."""
+    """Whether a device waits for copies, and which memory they come from."""
     worst, ratio, culprits = rule.over(
         rule.at_work(profiles, settings.steady, needs_launches=False),
         lambda each: each.share(_exposed_seconds(each, each.time)),

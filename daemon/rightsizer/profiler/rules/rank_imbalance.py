@@ -22,7 +22,7 @@ class _Lag(NamedTuple):
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -> ProfileVerdict:
-    """Whether one rank is waited for, step after step."""
+    """Whether one rank delays the others, step after step."""
     if not (every := rule.members_of(profiles)):
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_timeline(profiles))
     members = [each for each in every if each.device.steps]

@@ -11,7 +11,7 @@ from rightsizer.profiler.settings import ProfileStorageBoundSettings
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileStorageBoundSettings) -> ProfileVerdict:
-    """Whether a device is idle while the host is at a checkpoint."""
+    """Whether a device is idle while the host writes or reads a checkpoint."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
         members, lambda each: each.share(each.time.checkpoint_wait_seconds), settings.on_ratio

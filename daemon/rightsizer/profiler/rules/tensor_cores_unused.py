@@ -24,7 +24,7 @@ _WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNO
 def judge(
     profiles: Sequence[Profile], settings: ProfileTensorCoresUnusedSettings
 ) -> ProfileVerdict:
-    """Whether products of matrices run on the ordinary units."""
+    """Whether matrix products run without tensor cores."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     if not (able := [each for each in members if not _WITHOUT.search(each.device.device.name)]):
         why = f"a {members[0].device.device.name} has no tensor cores"
