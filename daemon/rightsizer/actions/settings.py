@@ -48,26 +48,25 @@ class ActionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionTerms:
-    """When an action is done, whatever it is.
+    """Conditions and limits of an action.
 
     Raises:
         ValueError: it has no name that a metric can bear, or is for no reason.
 
     Attributes:
-        name: Name in log, metrics and audit log; small letters, digits, - _.
-        reasons: Reasons of recommendations that it handles; at least one.
+        name: Name in log, metrics and audit log: lower-case letters, digits, - and _.
+        reasons: Reasons of recommendations that it acts on; at least one.
         mode: `dry_run` reports what would be done, `approve` waits for `rightsizer claim`,
-            `automatic` waits for no approval.
-        minimum_confidence_ratio: Confidence of a recommendation below which nothing is done.
+            `automatic` needs no approval.
+        minimum_confidence_ratio: Minimum confidence of a recommendation to act on.
             Source: docs/benchmarks.md, advice on simulated nodes: seldom wrong above it
-        maximum_risk: The highest risk that is acted on; Unknown is above High.
-        cool_down_seconds: How long nothing is done on a workload after an action.
+        maximum_risk: Maximum risk of a recommendation to act on; Unknown is above High.
+        cool_down_seconds: Time after an action during which nothing is done on the same workload.
             Source: a day shows the effect at every hour
-        at_most_per_day: How often it is done within any 24 hours.
-        at_most_per_workload_per_day: How often any action is done on one workload within any 24
-            hours.
-        at_most_share_of_gpus: Part of the machine's GPUs that actions may be about within any 24
-            hours, all together; one GPU always may.
+        at_most_per_day: Maximum runs of this action in any 24 hours.
+        at_most_per_workload_per_day: Maximum actions of any kind on one workload in any 24 hours.
+        at_most_share_of_gpus: Maximum share of the machine's GPUs affected by all actions together
+            in any 24 hours; one GPU is always allowed.
     """
 
     name: str = setting("")
@@ -92,15 +91,15 @@ class ActionTerms:
 
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
-    """What all actions of a machine keep to together, and when one is suspended.
+    """Limits for all actions of a machine together, and suspension after failures.
 
     Attributes:
-        pause_seconds: Time between two actions, whichever they are.
-        at_most_per_day: Actions of all kinds within any 24 hours.
-        suspended_above_ratio: Part of an action's results that may be failures before it is
+        pause_seconds: Minimum time between two actions of any kind.
+        at_most_per_day: Maximum actions of all kinds in any 24 hours.
+        suspended_above_ratio: Share of failures among an action's results above which it is
             suspended.
             Source: more than one of three
-        minimum_results: Results of an action below which it is not suspended.
+        minimum_results: Minimum number of an action's results for it to be suspended.
         results_within_seconds: How long a result counts; a suspension ends once its failures are
             older.
             Source: as long as the history
@@ -155,7 +154,7 @@ def _check(name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ActionWebhookSettings(ServerSettings):
-    """A receiver that takes JSON over HTTP and does it.
+    """Receiver of JSON over HTTP that performs the action.
 
     Attributes:
         ca_file: A PEM file with the authorities to trust; empty for the system's own.
@@ -166,14 +165,14 @@ class ActionWebhookSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True)
 class ActionSettings(ActionTerms):
-    """One action: on which advice, what, and within which bounds.
+    """One action: its recommendations, command or webhook, and limits.
 
     Raises:
         ValueError: there is nothing to do, or two things, or a word in braces means nothing.
 
     Attributes:
-        timeout: Time limit, after which a program and all that it started are killed; over HTTP a
-            minute at most.
+        timeout: Time limit after which a program and all processes it started are killed; over HTTP
+            at most a minute.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -213,14 +212,14 @@ class ActionSettings(ActionTerms):
 
 @dataclass(frozen=True, slots=True)
 class ActionsSettings:
-    """What all actions of this machine share.
+    """Settings common to all actions of this machine.
 
     Attributes:
-        interval: Time between two passes; a claim waits at most as long.
-        audit_file: Absolute path of a file with a JSON line for each action done, dry run or
-            refused; empty: history only.
-        approvers: Users whose claim approves an action, beside root and the agent's: names on the
-            local socket, `user:ana` or `certificate:ana` over HTTP.
+        interval: Time between two passes; the longest a claim waits.
+        audit_file: Absolute path of a file with one JSON line per action, whether done, dry run or
+            refused; empty to keep only the history.
+        approvers: Users whose claim approves an action, besides root and the agent's user: names on
+            the local socket, `user:ana` or `certificate:ana` over HTTP.
     """
 
     interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FreeSettings:
-    """When a seat counts as free.
+    """Conditions under which a GPU takes further work.
 
     Attributes:
-        empty_memory_bytes: Memory in use below which a GPU without a known state and without a
-            known holder is taken for empty.
+        empty_memory_bytes: Memory in use below which a GPU without a known state or holder counts
+            as empty.
             Source: docs/definitions.md, idle_empty
-        empty_memory_ratio: The same as a part of the GPU's memory; the larger of the two counts.
+        empty_memory_ratio: The same as a share of the GPU's memory; the larger of the two applies.
             Source: docs/definitions.md, idle_empty
-        shared_memory_reserve_bytes: Memory of a shared GPU that is kept free.
+        shared_memory_reserve_bytes: Memory kept free on a shared GPU.
             Source: assumed: a further context of CUDA and its libraries takes some 500 MiB, and
             allocators fragment
-        shared_compute_ratio: Measured demand for compute up to which a GPU takes further work.
+        shared_compute_ratio: Measured compute demand up to which a GPU takes further work.
             Source: advice/rules/sharing: half a GPU is what another workload can use
-        shared_bandwidth_ratio: Measured demand for memory bandwidth up to which a GPU takes further
+        shared_bandwidth_ratio: Measured memory bandwidth demand up to which a GPU takes further
             work.
             Source: advice/rules/sharing: half a GPU is what another workload can use
     """
@@ -45,12 +45,12 @@ class FreeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """What the criteria weigh by.
+    """Weights of the placement criteria.
 
     Attributes:
-        power_step_watts: Differences in power headroom below this do not matter.
+        power_step_watts: Difference in power headroom below which GPUs rank equal.
             Source: assumed: boards of one kind draw some 20 W more or less at rest
-        temperature_step_celsius: Differences in thermal headroom below this do not matter.
+        temperature_step_celsius: Difference in thermal headroom below which GPUs rank equal.
             Source: assumed: places in a chassis differ by some degrees at rest
     """
 
@@ -61,15 +61,15 @@ class ScoringSettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How far is looked.
+    """Limits of the search for GPUs.
 
     Attributes:
-        sets_maximum: Sets of free seats up to which the search is exact; beyond it only the best
+        sets_maximum: Number of GPU sets up to which the search is exact; beyond it only the best
             partial sets are extended.
             Source: the sets of eight of sixteen GPUs; of sixteen there are no more of any size
-        beginnings: Partial sets followed where there are too many sets.
+        beginnings: Number of partial sets extended when the search is not exact.
             Source: assumed; more are slower and find more
-        rejected_maximum: Next best sets shown at most.
+        rejected_maximum: Maximum number of next best sets shown.
             Source: what fits on a screen
     """
 
@@ -80,7 +80,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class GpuPlacementSettings:
-    """When a seat is free, and which set of free seats is best."""
+    """Placement: which GPUs are free, and which set of them is best."""
 
     free: FreeSettings = field(default_factory=FreeSettings)
     scoring: ScoringSettings = field(default_factory=ScoringSettings)
@@ -89,84 +89,83 @@ class GpuPlacementSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How GPUs of this node are lent, and to whom.
+    """Leases of this node's GPUs: queue, limits, users.
 
     Attributes:
-        enabled: Lend GPUs to `rightsizer run` over the local socket.
-        path: The file of leases, tickets and reservations, which outlive the agent.
-        users: Users who may request GPUs; with `groups` empty too, all who can open the socket.
+        enabled: Lease GPUs to `rightsizer run` over the local socket.
+        path: File of leases, tickets and reservations, which survive a restart of the agent.
+        users: Users who may request GPUs. If `groups` is empty too, everyone who can open the
+            socket may.
         groups: Groups whose members may request GPUs.
-        tell_webhooks: Whether JSON webhooks get the holders' notices: idle, over memory, time up,
+        tell_webhooks: Whether JSON webhooks receive notices to holders: idle, over memory, time up,
             lost GPU, reservation at risk.
-        processes_maximum: Processes of one lease, and new ones of the node, examined in one pass;
-            while more are left, a lease counts as alive.
+        processes_maximum: Maximum processes of one lease, and new processes of the node, examined
+            per pass; while more remain, a lease counts as alive.
             Source: about 15 ms of processor time at 15 us for a file of procfs
-        maximum_tickets: Tickets that may wait at the same time; beyond it requests are refused.
+        maximum_tickets: Maximum number of waiting tickets; beyond it requests are rejected.
             Source: Slurm's MaxJobCount is 10,000, for a cluster
-        maximum_tickets_per_user: Tickets of one user that may wait at the same time.
+        maximum_tickets_per_user: Maximum number of waiting tickets per user.
             Source: a starting point: a fifth of the queue
-        maximum_leases_per_user: Leases that one user may hold at the same time; further tickets
-            wait, and no waits for them.
+        maximum_leases_per_user: Maximum number of active leases per user; further tickets wait
+            without holding up others.
             Source: a starting point: eight shared GPUs, eight leases on each
-        default_limit_seconds: Time limit of a lease without a given one; then its holder is
-            notified.
+        default_limit_seconds: Time limit of a lease requested without one; when it is reached, the
+            holder is notified.
             Source: Slurm's DefaultTime, which sites set; a day and a night
-        longest_limit_seconds: The longest time that a lease may be asked for.
+        longest_limit_seconds: Maximum time limit of a lease.
             Source: Slurm's MaxTime, which sites set; a week
-        fair_share_half_life_seconds: Time after which used GPU time counts half as much against its
-            user.
+        fair_share_half_life_seconds: Half-life of a user's past GPU time in the fair share.
             Source: Slurm's PriorityDecayHalfLife, 7-0 by default
-        fair_share_weight: Weight of fair share in the queue, in steps of priority.
+        fair_share_weight: Weight of the fair share in the queue, in steps of priority.
             Source: no more than one step: priority goes before fair share
-        aging_seconds: Waiting time worth one step of priority.
+        aging_seconds: Waiting time that counts as one step of priority.
             Source: docs/benchmarks.md, the node broker: against a day it halves the wait for eight
             GPUs, at no cost to others; less gains no more
-        lowest_priority: The lowest priority that may be asked for.
+        lowest_priority: Minimum priority of a request.
             Source: a starting point: the half of nice(1)'s range below
-        highest_priority: The highest priority that everybody may ask for.
+        highest_priority: Maximum priority of a request by ordinary users.
             Source: nice(1): only the superuser goes before others
-        operator_priority: The highest priority that operators may ask for.
+        operator_priority: Maximum priority of a request by operators.
             Source: a starting point: the half of nice(1)'s range above
         operators: Users who may raise priorities, reserve for others, and cancel others' leases.
             Source: root
-        operator_groups: Groups whose members may do what `operators` may; does not include the
-            socket's group unless named.
-        backfill: Whether a ticket may go ahead if the first in the queue is not delayed, by the
-            known limits.
+        operator_groups: Groups whose members have the rights of `operators`; the socket's group is
+            not included unless named.
+        backfill: Whether a later ticket may start first if, by the known limits, it does not delay
+            the first one.
             Source: EASY backfill: Lifka, JSSPP 1995; Slurm's sched/backfill, its default
-        backfill_depth: Tickets considered behind the first waiting one.
+        backfill_depth: Number of tickets considered behind the first waiting one.
             Source: Slurm's bf_max_job_test is 500, for a cluster
-        unknown_patience_seconds: Delay of the first waiting ticket that is accepted where an end is
-            unknown, so that GPUs are not idle; 0: none.
+        unknown_patience_seconds: Delay of the first waiting ticket accepted for backfill when an
+            end is unknown, so that GPUs are not idle; 0 for none.
             Source: a starting point: what a person who waits for a process without a limit would
             hardly notice
-        settling_seconds: Time that a shared lease is alone on a GPU before another joins, to
-            measure its load.
+        settling_seconds: Time a shared lease has a GPU to itself, to measure its load, before
+            another joins.
             Source: docs/definitions.md: demand is not told under 600 s of work
-        start_grace_seconds: Time for which a lease outlives the requesting process, for programs
-            that use the GPUs in another one.
+        start_grace_seconds: How long a lease outlives its requesting process, for programs that use
+            the GPUs in another one.
             Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
-        idle_grace_seconds: Time without work on its GPUs after which a holder is notified.
+        idle_grace_seconds: Idle time on all GPUs of a lease after which its holder is notified.
             Source: a starting point: the hour that notebooks get of reapers
-        over_memory_grace_seconds: Time within its memory after which a holder may be notified
+        over_memory_grace_seconds: Time within the memory limit after which a holder may be notified
             again.
             Source: a starting point: a training step or an evaluation that takes memory and gives
             it back comes round within minutes
-        lost_grace_seconds: Time that a GPU of a lease must be gone before its holder is notified:
-            off the bus, or no longer listed by the driver.
+        lost_grace_seconds: How long a GPU of a lease must be gone, off the bus or no longer listed
+            by the driver, before its holder is notified.
             Source: a starting point: a driver that is loaded again, or lists its GPUs one by one,
             has them back within seconds
-        replacement_hold_seconds: How long replacement GPUs are reserved for the holder of a lost
-            GPU; 0: none.
+        replacement_hold_seconds: How long replacement GPUs stay reserved for the holder of a lost
+            GPU; 0 for none.
             Source: a starting point: a holder at work reads it, and starts from the last checkpoint
-        maximum_reservations_per_user: Reservations that one user may have at the same time; 0
-            leaves them to operators.
+        maximum_reservations_per_user: Maximum number of reservations per user; 0 restricts them to
+            operators.
             Source: Slurm's reservations, which operators alone make; 2 are one that runs and the
             next
-        longest_reservation_seconds: The longest time that may be reserved in one piece; operators
-            may take more.
+        longest_reservation_seconds: Maximum length of a reservation; operators may exceed it.
             Source: a starting point: a weekend
-        furthest_reservation_seconds: How far ahead a reservation may begin.
+        furthest_reservation_seconds: Maximum time in advance at which a reservation may begin.
             Source: a starting point: twice the longest lease, so that all of them can end before
     """
 

@@ -27,17 +27,16 @@ from rightsizer.web.settings import WebTree
 
 @dataclass(frozen=True, slots=True)
 class AgentSourceSettings:
-    """What the probe of our agents' metrics finds worth a warning.
+    """Thresholds for warnings about the agents' metrics.
 
     Attributes:
-        clock_skew_seconds: Clock difference between node and store that is reported.
+        clock_skew_seconds: Clock difference between node and store from which it is reported.
             Source: one scrape at the longest usual interval
-        stale_seconds: Age of a device's last reading that is reported.
+        stale_seconds: Age of a device's last reading from which it is reported.
             Source: docs/alerts.md: RightsizerDeviceDown fires after 5 min
-        sizing_days: Days of samples below which sizing waits.
+        sizing_days: Days of samples required for sizing.
             Source: docs/definitions.md, conduct: a week has one of each day
-        fine_resolution_seconds: Time between two samples up to which a day is worth reading by five
-            minutes.
+        fine_resolution_seconds: Maximum sample spacing at which a day is read in five-minute steps.
             Source: increase needs two samples in a range of five minutes, and one may be missing
     """
 
@@ -49,11 +48,11 @@ class AgentSourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class DemandSettings:
-    """How a distribution is made up where only means and peaks are known.
+    """Estimated demand distributions where only means and peaks are known.
 
     Attributes:
-        peak_share_ratio: Part of a stretch's active time that is taken to be spent at its peak,
-            where no distribution is exported.
+        peak_share_ratio: Share of an interval's active time assumed at its peak, where no
+            distribution is exported.
             Source: its P99 is then the P90 of the peaks; single spikes are ignored
     """
 
@@ -62,31 +61,32 @@ class DemandSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The store's address, credentials, and how gently it is asked.
+    """The store's address, credentials, and query limits.
 
     Attributes:
-        url: Address of Prometheus, Thanos Query, Mimir or VictoriaMetrics, up to what comes before
-            `/api/v1`; empty for none.
-        tenant: Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for, and as `THANOS-TENANT`.
-        token_file: A file that holds a bearer token; read at each request.
-        username: User of basic authentication.
-        password_file: A file that holds that user's password.
-        ca_file: PEM file of authorities to trust; the system's without.
-        certificate_file: PEM file of the certificate to show.
-        key_file: PEM file of that certificate's key.
-        timeout_seconds: How long one query may take; the store gets it as `timeout`.
+        url: Base URL of Prometheus, Thanos Query, Mimir or VictoriaMetrics, without `/api/v1`;
+            empty for none.
+        tenant: Tenant, sent as `X-Scope-OrgID` for Mimir and Cortex, and as `THANOS-TENANT`.
+        token_file: File with a bearer token; read at each request.
+        username: User name for basic authentication.
+        password_file: File with that user's password.
+        ca_file: PEM file with the certificate authorities to trust; empty for the system's.
+        certificate_file: PEM file with the client certificate.
+        key_file: PEM file with the client certificate's key.
+        timeout_seconds: Time limit of one query, passed to the store as `timeout`.
             Source: half of Prometheus's --query.timeout of 2 min
-        concurrency: Queries that run at the same time.
+        concurrency: Maximum number of concurrent queries.
             Source: a fifth of Prometheus's --query.max-concurrency of 20
-        series_maximum: Series that one query should bring at most.
+        series_maximum: Target maximum of series per query; more are split over several queries.
             Source: 2000 series of 288 samples are a tenth of Prometheus's --query.max-samples
-        response_maximum_bytes: The largest answer that is read; beyond it less is asked for.
-        tries: How often a query is sent at least before the run gives up, however short its
+        response_maximum_bytes: Maximum size of a response; a larger one is split into smaller
+            queries.
+        tries: Minimum number of attempts of a query before the run fails, however short the
             patience.
-        patience_seconds: How long to wait for a store that is down or busy and has answered before.
+        patience_seconds: How long to wait for a store that answered before and is down or busy.
             Source: a Prometheus of some million series replays its log for minutes as it restarts
-        backoff_seconds: Delay before the second attempt; it doubles each time.
-        retry_after_maximum_seconds: The longest wait before a try that the store may ask for.
+        backoff_seconds: Delay before the second attempt; doubles with each further one.
+        retry_after_maximum_seconds: Maximum delay before a retry that the store may request.
     """
 
     url: str = setting("")
@@ -152,39 +152,43 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """The `fleet` section of the configuration.
+    """Cluster-wide recommendations from a metrics store.
 
     Attributes:
-        lookback_seconds: How far back to look.
+        lookback_seconds: Length of the history to read.
             Source: docs/definitions.md, conduct: sizing rests on 14 days
-        matchers: Label matchers that every query carries, as in `cluster="paris"`; empty for all.
-        cluster_label: Label that tells clusters apart, where there are several in the store; empty
-            for the first that a series has of `cluster`, `k8s_cluster`, `cluster_name`,
-            `k8s_cluster_name` and `kubernetes_cluster`. Mimir's tenants are distinguished anyway.
-        shard: Part of the clusters to read, as `3/16`, by their names; counted from 0 or 1 (16/16
-            is 0/16). Each part has its own cache and ledger. Empty for all.
-        pool_labels: Labels that name a node's pool, the first that exists; else the board.
-        team_labels: Labels that name a workload's team, the first that exists; else its namespace.
-        sources: Sources to read, of `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`
-            and `serving`; empty for all that are found.
-        samples_maximum: Samples of a first run within which days are read by five minutes, newest
-            first; older ones by the hour.
+        matchers: Label matchers added to every query, such as `cluster="paris"`; empty for all
+            series.
+        cluster_label: Label that distinguishes the clusters of a store; empty for the first of
+            `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` and `kubernetes_cluster`
+            that a series has. Mimir's tenants are always distinguished.
+        shard: Part of the clusters to read, by their names, such as `3/16`; counted from 0 or 1
+            (16/16 is 0/16). Each part has its own cache and ledger. Empty for all.
+        pool_labels: Labels that name a node's pool, in order of precedence; without any, the board
+            does.
+        team_labels: Labels that name a workload's team, in order of precedence; without any, the
+            namespace does.
+        sources: Sources to read: `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm` and
+            `serving`; empty for all that are found.
+        samples_maximum: Samples of a first run up to which days are read in five-minute steps,
+            newest first; older days are read by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
-        fine_seconds: How far back days are always read by five minutes; a UTC day is read by one
+        fine_seconds: Recent history that is always read in five-minute steps; each UTC day has one
             step.
             Source: docs/definitions.md, conduct: bottlenecks are looked for in six hours
-        late_seconds: How long after its end a day is read once more, for late samples.
+        late_seconds: How long after its end a day is read once more, to include late samples.
             Source: a receiver that was down, and recording rules that lag
-        absent_seconds: How long a device may be silent before it is taken to be gone.
+        absent_seconds: How long a device may be silent before it counts as gone.
             Source: longer than a node's restart
-        workers: Processes that read and judge; 0 for one a core and 1,000 GPUs, at most 8.
-        path: Cache of days, with the ledger beside it; empty: `fleet.db` in the folder of
-            `history.path`, else in the user's cache.
-        api_socket: Socket for commands on this machine while `rightsizer fleet --serve` runs, for
-            its own user and group alone; empty for none. Not the agent's socket.
-        exported_maximum: Pools, and teams, in `/metrics` at most, the largest first.
+        workers: Worker processes that read and judge; 0 for one per core and 1,000 GPUs, at most 8.
+        path: Cache of days, next to the ledger; empty for `fleet.db` in the directory of
+            `history.path`, or else in the user's cache.
+        api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, accessible only
+            to its user and group; empty for none. Must differ from the agent's socket.
+        exported_maximum: Maximum number of pools, and of teams, in `/metrics`, largest first.
             Source: 2,000 series for both; a team is whatever a label of a workload says
-        most_records: Recommendations kept at most, in place of recommender.ledger.most_records.
+        most_records: Maximum number of recommendations kept, in place of
+            recommender.ledger.most_records.
             Source: a recommendation for each GPU of a large fleet, some 60 MB
         interval_seconds: Time between two runs of `rightsizer fleet --serve`.
     """

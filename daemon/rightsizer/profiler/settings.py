@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSteadySettings:
-    """What a profile must show before anything is said of its idle time.
+    """Requirements for judging a profile's idle time.
 
     Attributes:
-        kernels_minimum: Kernels of a device below which a phase is not steady.
+        kernels_minimum: Minimum number of kernels of a device for a phase to be steady.
             Source: one pass of a small network launches some hundred
-        launch_maximum_seconds: Mean time of a launch, beyond which kernels are still being loaded:
+        launch_maximum_seconds: Mean launch time above which kernels are still being loaded, as at
             start-up.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
-        matched_minimum_ratio: Kernels whose launch must be known, to tell why a device was idle.
+        matched_minimum_ratio: Share of kernels whose launch must be known to explain idle time.
             Source: the greater part
-        unseen_ratio: Part that is left of the confidence in what operators of a host tell of a GPU
+        unseen_ratio: Factor on the confidence in conclusions from a host's operators about a GPU
             that is not in the profile.
             Source: their order is the same, their lengths are not; its queue may hide a part
     """
@@ -38,23 +38,23 @@ class ProfileSteadySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLaunchBoundSettings:
-    """When launches are the limit.
+    """Thresholds for launch-bound devices.
 
     Attributes:
-        on_ratio: Share of a device's span in which it waits for the host, from which it counts.
+        on_ratio: Share of a device's span spent waiting for the host.
             Source: SageMaker: a GPU is held up by its host below 70% of use
-        kernel_maximum_seconds: Mean time of a kernel up to which its launch is what counts.
+        kernel_maximum_seconds: Mean kernel time up to which launches dominate.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        removed_low_ratio: Part of the wait that CUDA graphs remove at least, where steps can be
+        removed_low_ratio: Minimum share of the wait that CUDA graphs remove, where steps can be
             captured.
             Source: a cautious half: inputs still are copied, and graphs launched
-        own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs already.
+        own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are already in use.
             Source: the greater part: a graph's many kernels come by one launch
-        dispatch_on_ratio: Share of a host's steps in operators that are shorter than a launch, and
-            between them, from which it counts where no GPU is in the profile.
+        dispatch_on_ratio: Share of a host's steps in and between operators shorter than a launch,
+            where no GPU is in the profile.
             Source: the greater part
-        outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
-            left aside.
+        outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
+            reported and excluded.
             Source: the greater part: what happened once is no rate
     """
 
@@ -69,36 +69,34 @@ class ProfileLaunchBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileHostBoundSettings:
-    """When the host is the limit.
+    """Thresholds for host-bound devices.
 
     Attributes:
-        loader_on_ratio: Share of a device's span that it may wait for the loader, from which it
-            counts.
+        loader_on_ratio: Share of a device's span spent waiting for the data loader.
             Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
-        on_ratio: Share of a device's span that it waits for the host, whatever that does.
+        on_ratio: Share of a device's span spent waiting for the host, whatever the host does.
             Source: SageMaker: a GPU is held up by its host below 70% of use
-        kernel_maximum_seconds: Mean time of a kernel up to which launches are what it waits for,
-            not the host.
+        kernel_maximum_seconds: Mean kernel time up to which a device waits for launches, not for
+            the host.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs, and launches
-            are not what it waits for.
+        own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are in use, and
+            launches are not the cause.
             Source: the greater part: a graph's many kernels come by one launch
-        synchronization_on_ratio: Share of a device's span idle after the host waited for it, from
-            which it counts.
+        synchronization_on_ratio: Share of a device's span idle after the host synchronized with it.
             Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
-        synchronization_removed_low_ratio: Part of that idle time which goes at least, once the host
-            does not wait.
+        synchronization_removed_low_ratio: Minimum share of that idle time removed by not
+            synchronizing.
             Source: a cautious fifth: what the host does then is its own time still
-        held_minimum_ratio: Part of the waits for the host, or of its pauses, in one frame or range
-            from which that is named.
+        held_minimum_ratio: Share of the waits for the host, or of its pauses, in one frame or range
+            for it to be named.
             Source: a tenth: three names cover most of a step
-        read_backs_per_step_minimum: Values that a step asks for, from which it counts where no GPU
-            is in the profile.
+        read_backs_per_step_minimum: Values read back per step from which it counts, where no GPU is
+            in the profile.
             Source: PyTorch, performance tuning guide: none within a step
-        removed_low_ratio: Part of the wait for a loader that more workers remove at least.
+        removed_low_ratio: Minimum share of the wait for a loader that more workers remove.
             Source: ResNet-50 on a V100: 0.7 of it went with four workers
-        outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
-            left aside.
+        outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
+            reported and excluded.
             Source: the greater part: what happened once is no rate
     """
 
@@ -117,12 +115,12 @@ class ProfileHostBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePcieBoundSettings:
-    """When copies are the limit.
+    """Thresholds for devices that wait for copies.
 
     Attributes:
-        on_ratio: Share of a device's span with a copy over PCIe and no kernel that counts.
+        on_ratio: Share of a device's span with a copy over PCIe and no kernel.
             Source: a tenth of the time; what is copied beside kernels costs nothing
-        removed_low_ratio: Part of it that goes at least, once memory is pinned and copies overlap.
+        removed_low_ratio: Minimum share of it removed by pinned memory and overlapped copies.
             Source: pageable copies reach about half of the link or more (NVIDIA, CUDA best
             practices)
     """
@@ -134,12 +132,12 @@ class ProfilePcieBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileCommunicationBoundSettings:
-    """When collectives are the limit.
+    """Thresholds for devices that wait for collectives.
 
     Attributes:
-        on_ratio: Share of a device's span with a collective and no other kernel that counts.
+        on_ratio: Share of a device's span with a collective and no other kernel.
             Source: a tenth of the time; what is sent beside kernels costs nothing
-        removed_low_ratio: Part of it that goes at least, once collectives run beside kernels.
+        removed_low_ratio: Minimum share of it removed by overlapping collectives with kernels.
             Source: a cautious fifth: the last buckets of a step have nothing to hide behind
     """
 
@@ -150,13 +148,12 @@ class ProfileCommunicationBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStorageBoundSettings:
-    """When checkpoints are the limit.
+    """Thresholds for devices that wait for checkpoints.
 
     Attributes:
-        on_ratio: Share of a device's span that may be spent idle beside a checkpoint that counts.
+        on_ratio: Share of a device's span idle during a checkpoint.
             Source: training at scale aims at less than 5% for checkpoints
-        removed_low_ratio: Part of it that goes at least, once checkpoints are written beside the
-            training.
+        removed_low_ratio: Minimum share of it removed by writing checkpoints asynchronously.
             Source: a cautious half: the copy off the GPU stays
     """
 
@@ -167,14 +164,14 @@ class ProfileStorageBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileTensorCoresUnusedSettings:
-    """When it counts that tensor cores are left aside.
+    """Thresholds for unused tensor cores.
 
     Attributes:
-        on_ratio: Share of a device's span in products of matrices without tensor cores that counts.
+        on_ratio: Share of a device's span in matrix products without tensor cores.
             Source: less than a tenth of the time is not worth a change of precision
-        speedup_low_ratio: How many times as fast such a kernel gets at least.
+        speedup_low_ratio: Minimum speedup of such a kernel.
             Source: products of small matrices are limited by memory, not by arithmetic
-        speedup_high_ratio: How many times as fast such a kernel gets at most.
+        speedup_high_ratio: Maximum speedup of such a kernel.
             Source: A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)
     """
 
@@ -186,15 +183,15 @@ class ProfileTensorCoresUnusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelsUnfusedSettings:
-    """When small operators that each go through memory are worth fusing.
+    """Thresholds for memory-bound operators worth fusing.
 
     Attributes:
-        on_ratio: Share of a device's span in elementwise operators and copies that counts.
+        on_ratio: Share of a device's span in elementwise operators and copies.
             Source: a fifth of the time; ResNet-50 in eager mode spends a tenth, a language model
             half
-        removed_low_ratio: Part of it that goes at least, once neighbors are fused.
+        removed_low_ratio: Minimum share of it removed by fusing neighbors.
             Source: two operators fused read and write memory once in place of twice, casts aside
-        removed_high_ratio: Part of it that goes at most, once neighbors are fused.
+        removed_high_ratio: Maximum share of it removed by fusing neighbors.
             Source: five in a row, as of rotary embeddings or SwiGLU, become one
     """
 
@@ -206,28 +203,26 @@ class ProfileKernelsUnfusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelInefficientSettings:
-    """When a kernel falls short of its board, by hardware counters.
+    """Thresholds for inefficient kernels, by hardware counters.
 
     Attributes:
-        on_ratio: Share of the kernels' time in kernels that fall short which counts.
+        on_ratio: Share of the kernel time in inefficient kernels.
             Source: less than a tenth of the time is not worth a change of a kernel
-        bound_minimum_ratio: Throughput of arithmetic or memory from which a kernel is limited by
-            it.
+        bound_minimum_ratio: Throughput of arithmetic or memory from which it limits a kernel.
             Source: Nsight Compute, Speed Of Light: below 60% of either it is latency
-        excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which access is called
+        excess_sectors_minimum_ratio: Share of needlessly moved sectors from which access is
             uncoalesced.
             Source: a quarter: 8 of the 32 bytes of a sector
-        occupancy_maximum_ratio: Occupancy that a kernel's resources leave room for, up to which
-            they limit it.
+        occupancy_maximum_ratio: Theoretical occupancy up to which a kernel's resources limit it.
             Source: half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)
-        tail_minimum_ratio: Part of the time that the last, partial wave of blocks may take which
-            counts.
+        tail_minimum_ratio: Share of the time in the last, partial wave of blocks from which it is
+            reported.
             Source: Nsight Compute, Launch Statistics: one wave in so many; four full waves and a
             part
-        stall_minimum_ratio: Cycles between two instructions of a warp for one reason, of all, from
-            which it is named.
+        stall_minimum_ratio: Share of a warp's cycles between instructions stalled for one reason
+            from which it is named.
             Source: a third: three times an even share of ten reasons
-        threads_maximum: Threads of a warp at work up to which its branches are called divergent.
+        threads_maximum: Active threads per warp up to which branches are divergent.
             Source: three quarters of the 32 threads of a warp
     """
 
@@ -242,13 +237,13 @@ class ProfileKernelInefficientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileDependencyBoundSettings:
-    """When kernels that wait for others on the device are the limit.
+    """Thresholds for kernels that wait for other kernels of the device.
 
     Attributes:
-        on_ratio: Share of a device's span idle with the next kernel launched already that counts.
+        on_ratio: Share of a device's span idle although the next kernel is launched.
             Source: as much as a wait for the host must take
-        matched_minimum_ratio: Kernels whose launch must be known: one of an unknown launch may have
-            been late.
+        matched_minimum_ratio: Share of kernels whose launch must be known, since an unknown one may
+            have been late.
             Source: nearly all
     """
 
@@ -259,13 +254,13 @@ class ProfileDependencyBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRankImbalanceSettings:
-    """When a rank is a straggler.
+    """Thresholds for stragglers.
 
     Attributes:
-        on_ratio: Mean part of a step by which a rank is behind the first one that counts.
+        on_ratio: Mean delay of a rank behind the first one, as a share of the step.
             Source: half of what ByteDance calls a straggling job
-        same_rank_ratio: Steps in which the same rank must be the latest; else it is the load that
-            varies.
+        same_rank_ratio: Share of steps in which the same rank must be last; with less the load
+            varies instead.
             Source: the greater part
     """
 
@@ -290,25 +285,23 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ProfileComparisonSettings:
-    """From when on a profile and telemetry contradict each other.
+    """Thresholds for contradictions between a profile and telemetry.
 
     Attributes:
-        difference_minimum_ratio: By how much two shares of the same time must differ to contradict
-            each other.
+        difference_minimum_ratio: Difference between two shares of the same time from which they
+            contradict.
             Source: as much as a wait for the host must take to be called a limit
-        tensor_maximum_ratio: Share of the time of kernels up to which tensor cores count as unused.
+        tensor_maximum_ratio: Share of the kernel time up to which tensor cores count as unused.
             Source: the part of a collective's own arithmetic
-        memory_tolerance_ratio: By how much a profile's peak of memory may be above what telemetry
-            saw.
+        memory_tolerance_ratio: Tolerated excess of a profile's peak memory over that of telemetry.
             Source: memory is read once a second, and its shares are kept in steps of 1%
-        tick_seconds: Work that may fall between two readings of a GPU that was active now and then.
+        tick_seconds: Work that may go unseen between two readings of an intermittently active GPU.
             Source: two readings at the default interval
-        idle_tolerance_seconds: Work that may stay unseen on a GPU that telemetry saw idle all the
-            time.
+        idle_tolerance_seconds: Work that may go unseen on a GPU that telemetry always saw idle.
             Source: docs/definitions.md: idle is below 1%, and a driver's sample is of a second at
             most
-        contradicted_ratio: Part that is left of a finding's confidence where telemetry measured the
-            same thing and contradicts it, or saw no activity on the GPU then.
+        contradicted_ratio: Factor on a finding's confidence if telemetry measured the same thing
+            and contradicts it, or saw no activity on the GPU then.
             Source: a profile is the closer look, but may be of another time or GPU
     """
 
@@ -328,12 +321,12 @@ ProfileRuleTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
-    """How what profilers wrote is read and judged, and how long that counts.
+    """Reading and judging of profiles, and validity of their findings.
 
     Attributes:
-        valid_for: How long a profile's findings hold for an unchanged workload.
+        valid_for: How long a profile's findings are valid for an unchanged workload.
             Source: two weeks between releases
-        kept_maximum: Verdicts of profiles kept; the oldest are dropped.
+        kept_maximum: Maximum number of profile verdicts kept; the oldest are dropped.
             Source: 8 KiB each: half a MiB of memory and of the history
     """
 

@@ -11,12 +11,12 @@ from rightsizer.model.window import Provisioning
 
 @dataclass(frozen=True, slots=True)
 class FreshnessSettings:
-    """How long a device's last reading stands for the present.
+    """Validity of a device's last reading.
 
     Attributes:
-        stale_intervals: Sampling intervals after which a reading is stale.
+        stale_intervals: Number of sampling intervals after which a reading is stale.
             Source: the same as for the state `unknown`
-        stale_minimum_seconds: Age below which no reading is stale, however short the interval.
+        stale_minimum_seconds: Age below which no reading is stale, regardless of the interval.
             Source: the same as for the state `unknown`
     """
 

@@ -19,7 +19,7 @@ MOST_CANDIDATES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class LinkScores:
-    """What each way between two GPUs is worth.
+    """Score of each connection between two GPUs; a higher score is preferred.
 
     Attributes:
         nvlink: Each NVLink between two GPUs, or to the switch that joins them.

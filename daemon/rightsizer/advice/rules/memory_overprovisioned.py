@@ -42,7 +42,7 @@ class MemoryOverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
-    """Whether an equally fast board with less memory would suffice for every GPU."""
+    """Whether a board with less memory, and no slower, would suffice for every GPU."""
     if (early := _early(subject, settings)) is not None:
         return early
     case, fits = subject.case, subject.case.provisioning

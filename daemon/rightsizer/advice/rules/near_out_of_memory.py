@@ -36,7 +36,7 @@ class NearOutOfMemorySettings:
 
 
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
-    """Whether a GPU of the workload is nearly out of memory, unless preallocated."""
+    """Whether a GPU of the workload is nearly out of memory that it does not preallocate."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little

@@ -69,10 +69,10 @@ _PLACES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class SpareSettings:
-    """How much room is left to a pool.
+    """Spare capacity of a pool.
 
     Attributes:
-        margin_ratio: GPUs to keep beyond the most that were ever held at once, of these.
+        margin_ratio: GPUs to keep beyond the maximum held at once, as a share of that maximum.
             Source: a node that fails in a pool of ten
     """
 
@@ -115,12 +115,13 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
 
 @dataclass(frozen=True, slots=True)
 class GrowthSettings:
-    """How far ahead it is looked, and what a trend rests on.
+    """Horizon and requirements of growth forecasts.
 
     Attributes:
-        horizon_days: How far ahead the end must lie at most.
+        horizon_days: How far ahead exhaustion is forecast.
             Source: procurement time, and twice the history it rests on
-        least_growth_ratio: Part of the pool by which the line must have grown over the days seen.
+        least_growth_ratio: Minimum growth of the trend line over the days seen, as a share of the
+            pool.
             Source: assumed; less is what a week's end does to a line
     """
 

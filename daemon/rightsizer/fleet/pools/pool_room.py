@@ -24,14 +24,14 @@ _PACKING_PLACES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class PackingLimits:
-    """What workloads may take of one GPU together.
+    """Limits for several workloads on one GPU.
 
     Attributes:
-        compute_ratio: Compute that workloads on one GPU may need at the same hour, at most.
+        compute_ratio: Maximum compute that workloads on one GPU need in the same hour.
             Source: a tenth beyond the worst hour that was seen
-        memory_ratio: Memory that workloads on one GPU may hold at the same hour, at most.
+        memory_ratio: Maximum memory that workloads on one GPU hold in the same hour.
             Source: a context each, and growth of a tenth
-        most_together: Workloads on one GPU, at most; a fault of one may end them all.
+        most_together: Maximum workloads on one GPU; a fault of one may end them all.
             Source: assumed; MPS serves 48 clients
     """
 

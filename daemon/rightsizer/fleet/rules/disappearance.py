@@ -50,12 +50,12 @@ dcgm-exporter --version; grep DCGM_FI_PROF_ /etc/dcgm-exporter/*.csv
 
 @dataclass(frozen=True, slots=True)
 class DisappearanceSettings:
-    """When what is not seen counts as lost.
+    """Thresholds for lost nodes, GPUs and profiling.
 
     Attributes:
-        on_ratio: Part of a node's GPUs that must be gone.
+        on_ratio: Share of a node's GPUs that must be gone.
             Source: one GPU of a node is worth reporting
-        minimum_known_seconds: Known time under which the rule abstains.
+        minimum_known_seconds: Known time below which the rule abstains.
             Source: silence needs no telemetry
         silent_seconds: How long a GPU or a node must be silent.
             Source: assumed; a node reboots in less, and so does a rollout of an exporter

@@ -40,12 +40,12 @@ _WHOLE: Final = 1.0 - 1e-6
 
 @dataclass(frozen=True, slots=True)
 class EmptyGpusSettings:
-    """When GPUs that nothing holds are worth a word.
+    """Thresholds for GPUs that nothing holds.
 
     Attributes:
-        on_ratio: Part of a pool's GPUs that must be empty.
+        on_ratio: Share of a pool's GPUs that must be empty.
             Source: one GPU of a hundred is worth reporting
-        minimum_known_seconds: Known time under which the rule abstains.
+        minimum_known_seconds: Known time below which the rule abstains.
             Source: emptiness is what was seen
         empty_seconds: How long a GPU must have been empty.
             Source: assumed; a night is no reason to return a node

@@ -27,15 +27,15 @@ NAME: Final = "fragmentation"
 
 @dataclass(frozen=True, slots=True)
 class FragmentationSettings:
-    """When free GPUs count as scattered.
+    """Thresholds for scattered free GPUs.
 
     Attributes:
-        on_ratio: Part of the hours with enough free GPUs for a job, but no node.
+        on_ratio: Share of the hours with enough free GPUs for a job, but not on one node.
             Source: assumed; a night in which no job starts
-        minimum_known_seconds: Known time of the nodes under which the rule abstains.
+        minimum_known_seconds: Known time of the nodes required to judge.
             Source: half of the short span
-        spare_ratio: Part of a pool's GPUs that were never needed, from which fragmentation is
-            ignored, unless work waits.
+        spare_ratio: Share of a pool's GPUs never needed from which fragmentation is ignored, unless
+            work waits.
             Source: as for a pool that is too large
     """
 

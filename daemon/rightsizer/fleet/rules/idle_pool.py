@@ -31,10 +31,10 @@ _STEPS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class IdlePoolSettings:
-    """When GPUs of a pool count as spare.
+    """Thresholds for spare GPUs of a pool.
 
     Attributes:
-        on_ratio: Part of a pool's GPUs that must be spare.
+        on_ratio: Share of a pool's GPUs that must be spare.
             Source: a node in ten; less is what a pool keeps for a busy day
     """
 

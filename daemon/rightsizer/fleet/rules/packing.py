@@ -41,15 +41,14 @@ _WAYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PackingSettings:
-    """When putting small workloads together is worth it.
+    """Thresholds for packing small workloads.
 
     Attributes:
-        on_ratio: Part of the GPUs of all small workloads of a pool that must become free.
+        on_ratio: Share of the GPUs of all small workloads of a pool that must become free.
             Source: assumed; less does not pay for moving them
-        busy_ratio: Busy share of an hour from which a workload was at work.
+        busy_ratio: Utilization over an hour from which a workload was at work.
             Source: docs/definitions.md, sources: busy from 1% on
-        alternating_ratio: Part of the hours in which two may be at work, for workloads to take
-            turns.
+        alternating_ratio: Maximum share of the hours that two are at work for them to alternate.
             Source: as for two workloads of a node
     """
 

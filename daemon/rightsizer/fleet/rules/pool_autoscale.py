@@ -73,13 +73,12 @@ def _nodes(gpus: float, each: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolAutoscaleSettings:
-    """When it is worth to let nodes come and go.
+    """Thresholds for scaling the nodes of a pool.
 
     Attributes:
-        on_ratio: Part of the nodes' time that a schedule made of the other days must save.
+        on_ratio: Share of the node time that a schedule made from the other days must save.
             Source: as for a service's replicas
-        most_short_ratio: Part of the time in which a node would have been missing, beyond which the
-            load is too irregular.
+        most_short_ratio: Share of the time short of a node beyond which the load is too irregular.
             Source: as for a service's replicas
     """
 

@@ -21,12 +21,12 @@ _SOON_DAYS: Final = 14.0
 
 @dataclass(frozen=True, slots=True)
 class PoolExhaustionSettings:
-    """How far ahead it is looked, and what a trend rests on.
+    """Horizon and requirements of the forecast.
 
     Attributes:
-        on_ratio: Part of the pool's GPUs that the trend must reach within the horizon.
+        on_ratio: Share of the pool's GPUs that the trend must reach within the horizon.
             Source: all of it
-        minimum_known_seconds: Known time under which the rule abstains.
+        minimum_known_seconds: Known time below which the rule abstains.
             Source: a week of days makes a trend; a day of it may be missing
     """
 

@@ -77,10 +77,10 @@ def replicated(
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConsolidationSettings:
-    """When replicas of several services are worth putting together.
+    """Thresholds for consolidating replicas of several services.
 
     Attributes:
-        on_ratio: Part of the GPUs of a pool's services with replicas that must become free.
+        on_ratio: Share of the GPUs of a pool's replicated services that must become free.
             Source: assumed; less does not pay for moving them
     """
 

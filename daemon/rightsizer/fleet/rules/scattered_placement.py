@@ -23,13 +23,12 @@ NAME: Final = "scattered_placement"
 
 @dataclass(frozen=True, slots=True)
 class ScatteredPlacementSettings:
-    """When a job counts as scattered.
+    """Thresholds for scattered jobs.
 
     Attributes:
-        on_ratio: Part of a job's nodes that it would do without.
+        on_ratio: Share of a job's nodes that it does not need.
             Source: assumed; one node of three
-        exchange_ratio: Confidence that GPUs of one batch job exchange data where it is not
-            measured.
+        exchange_ratio: Confidence that GPUs of one batch job exchange data if it is not measured.
             Source: as for GPUs of one node that talk over the host
     """
 

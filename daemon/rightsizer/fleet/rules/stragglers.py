@@ -25,12 +25,12 @@ dcgmi diag -r 2
 
 @dataclass(frozen=True, slots=True)
 class StragglersSettings:
-    """When a node counts as a slow one.
+    """Thresholds for slow nodes.
 
     Attributes:
-        on_ratio: Share of the span for which each of the jobs must be out of balance.
+        on_ratio: Share of the span that each of the jobs must be out of balance.
             Source: as for one job
-        minimum_jobs: Jobs in which the node must differ.
+        minimum_jobs: Minimum number of jobs in which the node must be slow.
             Source: one is enough for rank_imbalance
     """
 

@@ -33,10 +33,10 @@ _MOST_BOARDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class WrongGpuTypeSettings:
-    """When a workload is on too dear a board.
+    """Thresholds for workloads on boards that are too expensive.
 
     Attributes:
-        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+        on_ratio: Share of the GPU that stays free at the highest need plus margin.
             Source: as for a GPU that is too large
     """
 

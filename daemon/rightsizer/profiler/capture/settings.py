@@ -25,27 +25,27 @@ _NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 @dataclass(frozen=True, slots=True)
 class CaptureTimingSettings:
-    """Which findings a profile is taken for, and when.
+    """Findings that trigger a capture, and its timing.
 
     Attributes:
-        reasons: Reasons of findings that a profile would settle.
+        reasons: Reasons of findings that trigger a capture.
             Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
-        minimum_confidence_ratio: Confidence of a finding below which nothing is captured.
+        minimum_confidence_ratio: Minimum confidence of a finding to trigger a capture.
             Source: docs/definitions.md, conduct: the least confidence of advice
-        maximum_confidence_ratio: Confidence above which nothing is captured; 1: no limit, since
-            telemetry does not know the line of code.
-        minimum_age_seconds: How long its processes must have been there, and have been at work:
-            past start-up, compilation and warming up.
+        maximum_confidence_ratio: Maximum confidence of a finding to trigger a capture; 1 for no
+            limit, since telemetry does not know the line of code.
+        minimum_age_seconds: Time for which the processes must have run and been at work: past
+            start-up, compilation and warm-up.
             Source: compilation and autotuning of large models take minutes
-        steady_seconds: Time at the end of which a workload must have been steady and at work.
+        steady_seconds: Preceding time for which a workload must have been steady and at work.
             Source: one block of the accounts
-        unsteadiness_maximum_ratio: By how much the shares of states may differ from one look to the
-            next, as total variation: a checkpoint, a validation or a restart differs by more.
-        minimum_active_ratio: Part of that time that it must have been at work.
-        cool_down_seconds: Time between captures of a workload.
+        unsteadiness_maximum_ratio: Maximum change of the state shares between checks, as total
+            variation; a checkpoint, a validation or a restart exceeds it.
+        minimum_active_ratio: Minimum active share of that time.
+        cool_down_seconds: Minimum time between captures of a workload.
             Source: a profile holds until the code changes, daily at the soonest
         retry_after_seconds: The same after a failed capture.
-        maximum_a_day: Captures on this node in any 24 hours.
+        maximum_a_day: Maximum number of captures on this node in any 24 hours.
     """
 
     reasons: tuple[Reason, ...] = setting(
@@ -82,13 +82,13 @@ class CaptureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DynologSettings:
-    """Dynolog, which has programs under PyTorch profile themselves.
+    """Dynolog, which triggers profiles in PyTorch programs.
 
     Attributes:
-        program: Its command, a name on PATH or a whole path.
-        port: Where its daemon listens on this node.
+        program: Command name on PATH, or an absolute path.
+        port: Local port of the dynolog daemon.
             Source: dynolog: DYNO_PORT
-        arguments: Further arguments of `dyno gputrace`, like --with-stacks.
+        arguments: Additional arguments of `dyno gputrace`, such as --with-stacks.
     """
 
     program: str = setting("dyno")
@@ -98,22 +98,22 @@ class DynologSettings:
 
 @dataclass(frozen=True, slots=True)
 class CaptureWebhookSettings(ServerSettings):
-    """A receiver that takes JSON over HTTP and has a profile taken."""
+    """Receiver of JSON over HTTP that captures a profile."""
 
     http: HttpSettings = field(default_factory=HttpSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureStorageSettings:
-    """What the profiles that the agent had taken may fill of the disk; no others are deleted.
+    """Disk space for captured profiles; other files are never deleted.
 
     Attributes:
-        quota_bytes: What they may take together; the oldest go first, and none is taken while those
-            that are still to be read take as much.
+        quota_bytes: Maximum total size; the oldest are deleted first. No profile is captured while
+            unread ones alone fill it.
             Source: four profiles of some 300 MB a day, of eight GPUs each a few
-        kept_for: How long they are kept.
+        kept_for: How long captured profiles are kept.
             Source: as long as the history
-        minimum_free_ratio: Part of the file system that must be free, or none is taken.
+        minimum_free_ratio: Share of the file system that must be free for a capture.
     """
 
     quota_bytes: int = setting(4 * 2**30, within=(2**20, None))
@@ -123,21 +123,21 @@ class CaptureStorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """A profile taken when a finding asks for one; off unless `kind` names who is called.
+    """Profiles captured on findings; disabled unless `kind` is set.
 
     Raises:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
 
     Attributes:
-        kind: How profiles are captured: none, dynolog, command, webhook.
-        seconds: How long a profile records.
+        kind: Capture method: none, dynolog, command, webhook.
+        seconds: Recording time of a profile.
             Source: some ten steps of training; a rule over profiles asks for 50 kernels
-        timeout: Further time, after which the call and all that it started are killed.
+        timeout: Additional time, after which the call and all processes it started are killed.
             Source: writing a trace takes longer than recording it
-        margin: How long the profiling counters stay released beyond a recording that is only asked
-            for: programs take a while to hear of it.
+        margin: How long the profiling counters stay released after a recording that is only
+            requested, since programs notice the request late.
             Source: a program under Kineto hears of it when it next asks the daemon
-        landing: How long a profile may take to land before the capture counts as empty.
+        landing: How long to wait for a profile before the capture counts as empty.
     """
 
     kind: CaptureKind = setting(CaptureKind.NONE)
@@ -174,16 +174,16 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class DropFolderSettings:
-    """A folder whose profiles are read as they land, the agent's own captures among them.
+    """Directory whose profiles are read as they arrive, including the agent's own captures.
 
     Attributes:
-        path: The folder, as a whole path; empty for none. What lands there is left there.
-        interval: Time between two looks; a file that both found the same is read.
-        files_maximum: Files that are looked at; of more, the newest.
-        read_timeout: How long reading one file may take, in a process of its own.
+        path: Absolute path of the directory; empty for none. Files are left in place.
+        interval: Time between two scans; a file unchanged since the previous scan is read.
+        files_maximum: Maximum number of files considered, newest first.
+        read_timeout: Time limit for reading one file, in a separate process.
             Source: docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit
             allows
-        read_memory_bytes: What that process may take of memory.
+        read_memory_bytes: Memory limit of that process.
             Source: 7 million kernels of 40 bytes each, and the program itself
     """
 

@@ -6,21 +6,21 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class TimeSettings:
-    """Thresholds of where a device's time went.
+    """Thresholds of the time analysis.
 
     Attributes:
-        timeline_moments: Moments that a timeline is divided into.
+        timeline_moments: Number of points of a timeline.
             Source: a part of a fifth still fills a page of 900 pixels
-        adjacent_maximum_nanoseconds: Kernels no further apart than this follow each other directly.
+        adjacent_maximum_nanoseconds: Maximum gap between kernels that follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
-        long_collective_minimum_ratio: Part of its step that a collective takes at least, for its
-            start to tell a straggler.
+        long_collective_minimum_ratio: Minimum share of its step that a collective takes for its
+            start to identify a straggler.
             Source: HolisticTraceAnalysis, straggler analysis
-        launch_maximum_nanoseconds: An operator of a CPU that takes no longer is shorter on a GPU
-            than its launch.
+        launch_maximum_nanoseconds: CPU time up to which an operator would be shorter on a GPU than
+            its launch.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        pause_minimum_nanoseconds: Time without an operator of the host from which it is the
-            program's own, not the dispatch of the next one.
+        pause_minimum_nanoseconds: Time without a host operator from which it is the program's own,
+            not the dispatch of the next operator.
             Source: ten launches
     """
 
@@ -33,31 +33,32 @@ class TimeSettings:
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What a file may ask of this program.
+    """Limits on profile files.
 
     Attributes:
-        unpacked_maximum_bytes: Size of a file once it is unpacked, beyond which it is refused.
+        unpacked_maximum_bytes: Maximum unpacked size of a file; a larger one is rejected.
             Source: the longest traces that people open are a few GB
-        expansion_maximum_ratio: By how much a packed file may grow as it is unpacked.
+        expansion_maximum_ratio: Maximum ratio of unpacked to packed size.
             Source: JSON of traces packs 10 to 60 times; deflate's limit is 1032
-        event_maximum_bytes: Size of a single event or line, beyond which it is passed over and
+        event_maximum_bytes: Maximum size of a single event or line; a larger one is skipped and
             counted.
-        events_maximum: Events beyond which a file is refused.
+        events_maximum: Maximum number of events; a file with more is rejected.
             Source: a kernel takes 40 bytes here; 300 MB hold 7 million of them
-        faulty_events_maximum: Events that cannot be understood at all, beyond which no more of a
-            file is read.
+        faulty_events_maximum: Number of unreadable events after which the rest of a file is not
+            read.
             Source: each may take a millisecond to find the end of
-        kernel_names_maximum: Kernel names that are kept; the kernels of others are counted as one.
-        frames_maximum: Frames of the host that kernels' time is attributed to; beyond, it counts
-            for the frame around.
+        kernel_names_maximum: Maximum number of kernel names kept; kernels with other names are
+            counted together.
+        frames_maximum: Maximum number of host frames that kernel time is attributed to; beyond it,
+            time counts for the enclosing frame.
             Source: a step of a transformer has some 500
-        name_maximum_characters: Length of a kernel's or span's name, beyond which it is cut.
+        name_maximum_characters: Length at which names of kernels and spans are truncated.
             Source: the longest names of C++ templates in real traces have some 2,000
-        files_maximum: Files of a folder, beyond which it is refused.
+        files_maximum: Maximum number of files in a directory; one with more is rejected.
             Source: a rank or a host writes one file each
-        devices_maximum: Devices that are kept; the rest are shown as one.
-        steps_maximum: Steps that are kept; the rest are counted as not read.
-        export_maximum_seconds: How long a vendor's program may take to turn its own report into a
+        devices_maximum: Maximum number of devices kept; the rest are shown as one.
+        steps_maximum: Maximum number of steps kept; the rest are counted as unread.
+        export_maximum_seconds: Time limit for a vendor's program to convert its own report into a
             readable file.
             Source: `nsys export` wrote two minutes of training of two GPUs in 20 seconds
     """
