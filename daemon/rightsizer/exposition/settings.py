@@ -25,7 +25,7 @@ _SWITCHES: Final = (
     for collector, sentence in COLLECTORS.items()
 )
 CollectorSwitches: Any = settings_class(
-    "CollectorSwitches", __name__, "Which collectors are on.", _SWITCHES
+    "CollectorSwitches", __name__, "Enabled metric collectors.", _SWITCHES
 )
 
 

@@ -21,42 +21,41 @@ _FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Figures of the software around a model; a site that has measured its own sets them.
+    """Memory overheads of the software around a model; override with measured values.
 
     Attributes:
-        context_bytes: What a process takes on a GPU before it does anything: context, kernels,
-            handles.
+        context_bytes: GPU memory of a process before it does any work: context, kernels, handles.
             Source: 0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)
-        driver_reserved_bytes: What of the memory that NVML reports no process can have.
+        driver_reserved_bytes: Memory reported by NVML that no process can use.
             Source: H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported
         communication_pair_bytes: NCCL's buffers on each GPU of a group of two.
             Source: aiconfigurator's system files (Apache-2.0)
         communication_group_bytes: NCCL's buffers on each GPU of a larger group.
             Source: aiconfigurator's system files (Apache-2.0)
-        graph_bytes: What a CUDA graph of one batch size takes for one layer.
+        graph_bytes: Memory of a CUDA graph of one batch size, per layer.
             Source: 0.3 GiB for 32 layers and 1.3 GiB for 126, each with 67 batch sizes; assumed
-        graph_batch_maximum: The largest batch that a serving engine captures a graph of.
+        graph_batch_maximum: Maximum batch size for which a serving engine captures a graph.
             Source: vLLM's default
-        batched_tokens: Tokens that a serving engine runs through a model at a time.
+        batched_tokens: Maximum tokens per pass of a serving engine.
             Source: vLLM's max_num_batched_tokens on data center GPUs
-        sampled_rows: Requests that a serving engine chooses a token for at a time.
+        sampled_rows: Maximum requests per sampling step of a serving engine.
             Source: vLLM's max_num_seqs
-        fragmentation_ratio: What training's allocator holds beyond activations and gradients, of
-            these.
+        fragmentation_ratio: Extra memory of the training allocator, as a share of activations and
+            gradients.
             Source: reserved by allocated is 1.03-1.10 in PyTorch's steady state
-        convolution_workspace_bytes: The most that cuDNN takes for one convolution.
+        convolution_workspace_bytes: Maximum workspace of one cuDNN convolution.
             Source: PyTorch's default limit on cuDNN's workspace
-        inference_headroom_ratio: What of a GPU's memory serving should leave free.
+        inference_headroom_ratio: Share of a GPU's memory that serving should leave free.
             Source: vLLM's gpu_memory_utilization is 0.90
-        training_headroom_ratio: What of a GPU's memory training should leave free.
+        training_headroom_ratio: Share of a GPU's memory that training should leave free.
             Source: assumed; never less than headroom_minimum
-        headroom_minimum_bytes: The least that training should leave free.
+        headroom_minimum_bytes: Minimum memory that training should leave free.
             Source: assumed
-        several_gpus_error_factor: How far off what training needs may be either way with a
-            probability of 90%, beside the error on one GPU, where several share it: frameworks
-            differ in what they gather and keep.
+        several_gpus_error_factor: Further error factor of training memory, either way with a
+            probability of 90%, where several GPUs share it: frameworks differ in what they gather
+            and keep.
             Source: published peaks of torchtitan and FSDP with LoRA and QLoRA
-        unpacked_error_factor: Beside that, of weights that are unpacked (QLoRA).
+        unpacked_error_factor: Further error factor for weights that are unpacked (QLoRA).
             Source: published peaks of torchtune
     """
 
@@ -79,49 +78,52 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ServingErrorSettings:
-    """Factors within which what is measured of a server lies with a probability of 90%.
+    """Error factors of serving estimates, each covering 90%.
 
     What applies adds in squares. The evaluation prints what each covers of what is known, and what
     the rest of it says with a model, board or source left out.
 
     Attributes:
-        step_factor: Of times between tokens and of rates, for dense models on boards with measured
-            efficiencies.
+        step_factor: Error of times between tokens and of rates, for dense models on boards with
+            measured efficiencies.
             Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
-        prompts_factor: How much less prompts beside a step may cost: engines keep what they share.
+        prompts_factor: How much less prompts computed beside a step may cost: engines reuse shared
+            ones.
             Source: 21 rows of a server that cannot have computed all its prompts
-        first_token_factor: Of times to the first token, whose prompts arrive together or apart.
+        first_token_factor: Error of times to first token, for prompts that arrive together or
+            apart.
             Source: 159 rows of vLLM
-        assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
+        assumed_board_factor: Further error if a board's efficiencies are those of similar boards.
             Source: eight kinds of boards in MLPerf; RTX 4090, A40, H20, MI300X in published figures
-        other_vendor_factor: How much slower, beside that, boards of other vendors than NVIDIA may
-            be, whose kernels are tuned for fewer models.
+        other_vendor_factor: How much slower boards of vendors other than NVIDIA may further be,
+            whose kernels are tuned for fewer models.
             Source: MI300X and MI325X in vLLM and SGLang, 1.3 to 2.8 times as long; none in MLPerf
-        slow_link_factor: Beside that, where GPUs of a tensor parallel group have no links.
+        slow_link_factor: Further error if GPUs of a tensor parallel group have no direct links.
             Source: sums over four boards in PCIe 4 and 5 slots, of 5.6 and 26 GB/s
-        unpacked_factor: Beside that, of weights that are unpacked to 16 bits: kernels differ.
+        unpacked_factor: Further error for weights that are unpacked to 16 bits, since kernels
+            differ.
             Source: published figures of int4
-        small_model_factor: Beside that, of models below `small_model_parameters`, whose steps take
-            as long as the host does.
+        small_model_factor: Further error for models below `small_model_parameters`, whose step time
+            is the host's.
             Source: published figures of 0.5 to 1.7 billion parameters
-        small_model_parameters: Below which a model is small.
+        small_model_parameters: Parameters below which a model is small.
             Source: between the models of those figures and the next, of 3.8 billion
-        encoder_decoder_factor: How much slower, beside that, models with an encoder and a decoder
-            may be, in libraries that start kernels one by one and wait for the sound.
+        encoder_decoder_factor: How much slower encoder-decoder models may further be, in libraries
+            that launch kernels one by one and wait for the audio.
             Source: Whisper in faster-whisper and transformers, 2 to 8 times as long
-        experts_below_factor: Beside that, of mixtures of experts: how much faster they may be.
+        experts_below_factor: How much faster mixtures of experts may further be.
             Source: 116 rows of mixtures in TensorRT-LLM, vLLM and SGLang
-        experts_above_factor: How much slower, where kernels are not tuned for their shapes.
+        experts_above_factor: How much slower they may be, if kernels are not tuned for their
+            shapes.
             Source: the same
-        experts_first_token_factor: How much later their first token.
+        experts_first_token_factor: How much later their first token may be.
             Source: 33 rows of the same
-        servers_factor: Beside that, where one model is spread over several servers, by its experts
-            or by stages.
+        servers_factor: Further error if one model spans several servers, by experts or stages.
             Source: assumed
-        other_kind_factor: Beside that, of models that nobody measured here: encoders, recurrent
-            mixers, attention over picked tokens.
+        other_kind_factor: Further error for kinds of models without measurements: encoders,
+            recurrent mixers, sparse attention.
             Source: assumed; BERT in TensorRT's own figures lies within
-        assumed_shape_factor: Beside that, where layers or widths were taken as is usual.
+        assumed_shape_factor: Further error if layers or widths are assumed.
             Source: assumed
     """
 
@@ -145,71 +147,67 @@ class ServingErrorSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServingModelSettings:
-    """Figures of serving engines; a site that has measured its own sets them.
+    """Performance of serving engines; override with measured values.
 
     Attributes:
-        layer_seconds: What one layer takes of every pass beyond its reads and products: starting
-            kernels.
+        layer_seconds: Time per layer and pass beyond its reads and products: launching kernels.
             Source: fitted on measured TPOT (vLLM, Hopper)
-        step_seconds: What every step takes on the host: scheduling, sampling.
+        step_seconds: Host time per step: scheduling, sampling.
             Source: of 0 to 2 ms what predicts the model best that is left out of that fit: x1.04
             off, x1.05 with 0
-        unpacking_layer_seconds: What one layer takes beyond that where weights are unpacked to 16
-            bits.
+        unpacking_layer_seconds: Further time per layer if weights are unpacked to 16 bits.
             Source: four products that begin 10 us later (kernels of TensorRT-LLM 1.0 on A100 with
             int4 weights take 14 us and as long as reading takes, with bf16 weights 5 us;
             aiconfigurator-core 0.12.0)
-        encoder_decoder_ratio: What models with an encoder and a decoder reach of the speed that
-            these figures give.
+        encoder_decoder_ratio: Speed of encoder-decoder models, relative to the estimate.
             Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
-        request_layer_seconds: What each request in flight adds to each layer of a step: scheduling,
-            attention's tiles, cache writes.
+        request_layer_seconds: Time per request in flight and layer of a step: scheduling, attention
+            tiles, cache writes.
             Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
-        expert_layer_seconds: The same of a layer's experts: sorting tokens by them, starting
+        expert_layer_seconds: The same per layer with experts: sorting tokens by expert, launching
             kernels.
-        expert_compute_ratio: What products with experts reach of the speed of large matrix
-            products.
-        unpacked_expert_compute_ratio: The same of weights that are unpacked to 16 bits on the way.
+        expert_compute_ratio: Speed of products with experts, relative to large matrix products.
+        unpacked_expert_compute_ratio: The same for weights that are unpacked to 16 bits in the
+            kernel.
             Source: fitted on kernels with int4 and mxfp4 weights of vLLM, SGLang and TensorRT-LLM
             on seven boards (aiconfigurator-core 0.12.0); 0.26 to 0.33 with a board left out, x1.33
             off on the middle one, x1.42 by the other ratio
-        expert_passes: How often a layer's experts move the vector of each token that each of them
-            gets: handing out, between products, summing up.
-        expert_choice_ratio: What part of a batch's tokens chooses experts anew; the others want
-            those that are chosen already.
+        expert_passes: How often a layer's experts move the vector of each of their tokens:
+            dispatch, between products, combine.
+        expert_choice_ratio: Share of a batch's tokens that choose experts independently; the others
+            choose experts already in use.
             Source: fitted on kernels of vLLM, SGLang and TensorRT-LLM with uneven tokens on seven
             boards (aiconfigurator-core 0.12.0): x1.14 off for 4 to 256 tokens on the middle board
             that is left out, x1.18 without it; 0.61 to 0.69 with a board left out
-        other_vendor_experts_ratio: What mixtures of experts reach, on boards of other vendors than
-            NVIDIA, of the speed that these figures give.
+        other_vendor_experts_ratio: Speed of mixtures of experts on boards of vendors other than
+            NVIDIA, relative to the estimate.
             Source: DeepSeek-R1 in SGLang on eight MI325X and gpt-oss-120b in vLLM on an MI300X,
             0.73 and 0.66 by one alone: x1.12 off on the board that is left out, x1.50 without it
-        expert_imbalance_ratio: What the fullest GPU gets of the tokens of experts that replicas
-            share, of the mean: all wait for it.
+        expert_imbalance_ratio: Tokens of the fullest GPU relative to the mean, if replicas share
+            experts: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
-        network_bytes_per_second: What each GPU sends at most to GPUs of other servers, where
-            replicas on several servers share experts.
+        network_bytes_per_second: Maximum send rate of each GPU to other servers, if replicas on
+            several servers share experts.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
-        attention_compute_ratio: What attention over a prompt reaches of the speed of large matrix
+        attention_compute_ratio: Speed of attention over a prompt, relative to large matrix
             products.
             Source: half of the dense peak, FlashAttention 2 and 3 (arXiv:2307.08691, 2407.08608)
-        bunching_ratio: How far prompts arrive together: 0 for alone, 1 for the root of those in
-            flight.
+        bunching_ratio: How far prompts arrive together: 0 for alone, 1 for the square root of those
+            in flight.
             Source: measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05
-        burstiness: The squared coefficient of variation of the times between requests, of loads
-            that are a rate and say nothing of it: 1 for Poisson, 0 for a steady pace.
+        burstiness: Squared coefficient of variation of request intervals, for loads given only as a
+            rate: 1 for Poisson, 0 for a steady pace.
             Source: assumed: people and programs that call in bursts, twice Poisson's deviation
-        latency_headroom_ratio: What is kept free of each latency that a plan may take.
+        latency_headroom_ratio: Share of each latency target that a plan keeps free.
             Source: assumed
-        chunk_tokens: Tokens of prompts that an engine runs through a model at a time; the engine's
-            own without it: of vLLM 8192 on GPUs of 70 GiB and more but A100 and 2048 elsewhere,
-            2048 to 16384 of SGLang by memory, 8192 of TensorRT-LLM.
+        chunk_tokens: Prompt tokens per pass of an engine. Unset, the engine's default: for vLLM
+            8192 on GPUs of 70 GiB and more except A100 and 2048 elsewhere, for SGLang 2048 to 16384
+            by memory, for TensorRT-LLM 8192.
             Source: max_num_batched_tokens, max_num_tokens, chunked_prefill_size
-        requests_maximum: Requests that one replica of an engine runs at a time, at most; the
-            engine's own without it: of vLLM 1024 on GPUs of 70 GiB and more but A100 and 256
-            elsewhere, 2048 of others.
+        requests_maximum: Maximum concurrent requests of one replica. Unset, the engine's default:
+            for vLLM 1024 on GPUs of 70 GiB and more except A100 and 256 elsewhere, for others 2048.
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
@@ -237,39 +235,40 @@ class ServingModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """Figures of models of images and of tables; a site that has measured its own sets them.
+    """Performance of image and table models; override with measured values.
 
     Attributes:
-        convolution_ratio: What convolutions reach of the dense peak.
+        convolution_ratio: Speed of convolutions, as a share of the dense peak.
             Source: with the traffic below, ResNet-50 in int8 (MLPerf, Offline) comes out 5 to 21%
             low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S
-        product_ratio: What products of denoisers and transformers reach of the speed of large ones.
+        product_ratio: Speed of products in denoisers and transformers, relative to large ones.
             Source: assumed
-        table_product_ratio: The same of recommenders.
+        table_product_ratio: The same for recommenders.
             Source: assumed
-        table_read_ratio: What reads of rows of tables reach of the memory bandwidth.
+        table_read_ratio: Bandwidth of table row reads, as a share of the memory bandwidth.
             Source: assumed
-        inference_traffic_ratio: What fused kernels of convolutions write and read of memory, of
-            what training keeps.
+        inference_traffic_ratio: Memory traffic of fused convolution kernels, relative to the
+            activations that training keeps.
             Source: counted; the same runs of MLPerf
-        training_traffic_ratio: The same of a step.
+        training_traffic_ratio: The same for a training step.
             Source: counted: of each of the four copies that are kept four passes, as convolution,
             norm and ReLU read and write 6 times forward and 10 times backward
-        cached_bytes: L2 cache beyond which more of it spares traffic, with the root of its size.
+        cached_bytes: L2 cache size beyond which more cache saves traffic, by the square root of its
+            size.
             Source: Ampere's 40 MB beside Ada's 48 to 128 MB in MLPerf
-        element_traffic: Bytes moved for each element of a layer's width and each token, forward,
-            kernels fused.
+        element_traffic: Bytes moved per element of a layer's width and token, forward, with fused
+            kernels.
             Source: counted
-        decoder_pixel_flops: Of one pixel that latents are decoded to.
+        decoder_pixel_flops: Operations per pixel decoded from latents.
             Source: about 2.5 TFLOP for 512 by 512 pixels
-        pass_seconds: What one pass takes beside what it computes and moves: starting its kernels.
+        pass_seconds: Time per pass beyond computation and traffic: launching its kernels.
             Source: assumed
-        denoiser_step_seconds: The same of a step of a diffusion model.
+        denoiser_step_seconds: The same per step of a diffusion model.
             Source: counted: 600 kernels of 4 us, by the blocks of Stable Diffusion 1.5 (22 residual
             ones of 9, 16 transformers of 25)
-        exposed_ratio: The part of sums over replicas that does not hide behind computing.
+        exposed_ratio: Share of sums over replicas not hidden behind computation.
             Source: as of transformers
-        error_factor: How far off rates are either way, with a probability of 90%.
+        error_factor: Error factor of rates, either way, with a probability of 90%.
             Source: assumed: a shape's kernels are known by their operations alone
     """
 
@@ -290,60 +289,59 @@ class SampleSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """Figures of training frameworks; a site that has measured its own sets them.
+    """Performance of training frameworks; override with measured values.
 
     Attributes:
-        linear_ratio: What a layer's products reach of the speed of large matrix products.
-        hopper_ratio: What long runs on Hopper hold of short products: its clocks fall at the power
-            limit.
+        linear_ratio: Speed of a layer's products, relative to large matrix products.
+        hopper_ratio: Sustained speed of long runs on Hopper, relative to short products, since
+            clocks fall at the power limit.
             Source: published median MFU of FSDP in bf16: 0.41 on H100 SXM, 0.565 on A100 80 GB
-        attention_ratio: The same of attention, counted as if nothing were masked.
-        element_traffic: Bytes moved for each element of a layer's width and each token: norms,
-            activations, residuals, casts, forward and backward.
-        fused_traffic_ratio: What is left of that traffic where kernels are fused, as in Megatron.
+        attention_ratio: Speed of attention, relative to large matrix products, counted without
+            masking.
+        element_traffic: Bytes moved per element of a layer's width and token: norms, activations,
+            residuals, casts, forward and backward.
+        fused_traffic_ratio: Share of that traffic that remains with fused kernels, as in Megatron.
             Source: published MFU of Megatron runs in fp8, half again as much as that of FSDP
-        host_bytes_per_second: What of the memory bandwidth of its server an update gets that runs
-            on the host, for each GPU.
+        host_bytes_per_second: Server memory bandwidth per GPU for an update on the host.
             Source: assumed: two sockets of 100 GB/s and more, shared by eight GPUs
-        recompute_ratio: What full recomputation adds to a step; less than the third of a forward
-            pass, as it leaves room for larger micro batches.
-        fused_recompute_ratio: The same where kernels are fused, and beside adapters: the forward
-            pass once more.
+        recompute_ratio: Additional step time of full recomputation; less than the third of a
+            forward pass, as it leaves room for larger micro batches.
+        fused_recompute_ratio: The same with fused kernels, and with adapters: one more forward
+            pass.
             Source: counted; 29 to 32% over selective recomputation in arXiv:2205.05198, table 5
-        selective_ratio: The same of selective recomputation.
+        selective_ratio: The same for selective recomputation.
             Source: arXiv:2205.05198, table 4: 4% over no recomputation
-        score_traffic: Bytes moved for each score of attention that is written out, forward and
-            backward: without flash attention.
+        score_traffic: Bytes moved per attention score that is materialized, forward and backward:
+            without flash attention.
             Source: counted: products, softmax and dropout each read and write 16 bits
-        chunk_layers: Layers of a chunk of a pipeline whose stages take turns (interleaved); as many
-            as there are for one that is not.
+        chunk_layers: Layers per chunk of an interleaved pipeline; as many as there are without
+            interleaving.
             Source: 1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783
-        exposed_ratio: The part of what replicas tell each other that does not hide behind
-            computation.
-        node_gpus: GPUs of a usual server, which its own links join.
-        network_ratio: Bandwidth of sums beyond a server, of those within.
+        exposed_ratio: Share of the communication between replicas not hidden behind computation.
+        node_gpus: GPUs of a usual server, connected by its own links.
+        network_ratio: Bandwidth of sums across servers, relative to those within.
             Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
-        expert_ratio: What products with experts reach of plain ones: each sees few tokens.
+        expert_ratio: Speed of products with experts relative to plain ones: each sees few tokens.
             Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
-        layer_seconds: The least that one layer takes forward and backward: starting its kernels.
+        layer_seconds: Minimum time per layer, forward and backward: launching its kernels.
             Source: about a hundred kernels of 4 us; assumed
-        unpacking_traffic: Bytes moved for each weight of 4 bits to unpack it, in each pass (QLoRA);
-            to read it and write it once would be 2.5.
+        unpacking_traffic: Bytes moved per 4-bit weight to unpack it, in each pass (QLoRA); a single
+            read and write would be 2.5.
             Source: Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro
             batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)
-        known_error_factor: How far off runs like the fitted ones are either way, with a probability
-            of 90%.
+        known_error_factor: Error factor of runs similar to the fitted ones, either way, with a
+            probability of 90%.
             Source: rows of other models and of the other GPU left out of the fit
-        error_factor: How far off all others are either way, with a probability of 90%. What follows
-            adds in squares.
+        error_factor: Error factor of all other runs, either way, with a probability of 90%. What
+            follows adds in squares.
             Source: published MFU by GPU and format, whose medians are within a fifth; published
             figures of NeMo, torchtitan and FSDP with QLoRA
-        assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
+        assumed_board_factor: Further error if a board's efficiencies are those of similar boards.
             Source: A5000, RTX 4090 and RTX 6000 Ada in published figures
-        slow_link_factor: Beside that, where GPUs that exchange have no links.
+        slow_link_factor: Further error if communicating GPUs have no direct links.
             Source: the same
-        convolution_factor: Beside that, of convolutional networks: depthwise and concatenating ones
-            are far from the speed of others.
+        convolution_factor: Further error for convolutional networks: depthwise and concatenating
+            ones differ widely from others.
             Source: four networks on an RTX 3090 (timm), 1.2 to 2.8 times too fast
     """
 
@@ -373,19 +371,19 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class CostSettings:
-    """Figures of energy; prices have files of their own.
+    """Energy and carbon; prices have files of their own.
 
     Attributes:
-        carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents of a kilowatt-hour where the GPUs
-            stand; without it no carbon is given.
-        serving_power_ratio: What serving draws above idle, of the limit above idle.
+        carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents of a kilowatt-hour at the GPUs'
+            site; unset for no carbon estimate.
+        serving_power_ratio: Power of serving, as a share of the range from idle to limit.
             Source: decoding waits for memory and stays below the limit, prompts reach it; assumed
-        training_power_ratio: The same of training.
+        training_power_ratio: The same for training.
             Source: large products run at the limit, steps end in communication; assumed
-        power_error_factor: How far off that draw may be either way, with a probability of 90%;
-            never above the limit.
+        power_error_factor: Error factor of that power, either way, with a probability of 90%; never
+            above the limit.
             Source: assumed
-        hours_per_month: Hours of a month, in which GPUs that are rented or owned stand ready.
+        hours_per_month: Hours per month that rented or owned GPUs are available.
     """
 
     carbon_grams_per_kilowatt_hour: float | None = setting(None, within=(0.0, 3000.0))
@@ -397,17 +395,16 @@ class CostSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """How far a plan looks.
+    """Limits of a plan's search.
 
     Attributes:
-        gpu_maximum: The most GPUs of a candidate that a search proposes; a layout given may have
+        gpu_maximum: Maximum GPUs of a candidate proposed by the search; a given layout may have
             more.
-        layouts_per_gpu: Of the layouts that fit on a kind of GPU, how many are compared.
-        alternatives: For how many of the best candidates other formats and slices are looked at.
-        growth_candidates: How many of the best candidates are looked at again for each month of
-            growth.
-        switch_saving_ratio: What another kind of GPU has to save of the rest of the growth, that
-            changing over to it is advised.
+        layouts_per_gpu: Number of fitting layouts compared per kind of GPU.
+        alternatives: Number of best candidates for which other formats and slices are tried.
+        growth_candidates: Number of best candidates evaluated again for each month of growth.
+        switch_saving_ratio: Minimum saving over the remaining growth, as a share of its cost, to
+            recommend a change to another kind of GPU.
             Source: assumed: what moving a service takes
     """
 
@@ -420,7 +417,7 @@ class PlanSettings:
 
 @dataclass(frozen=True, slots=True)
 class SizingSettings:
-    """What plans and projections rest on beside facts and prices."""
+    """Assumptions of plans and projections besides facts and prices."""
 
     plan: PlanSettings = field(default_factory=PlanSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

@@ -39,7 +39,7 @@ class DiurnalAutoscaleSettings:
     Attributes:
         on_ratio: Share of the GPU time that following the load must save.
             Source: half of what the serving fleet of docs/definitions.md, sources, would have saved
-        minimum_known_seconds: Known time under which the rule abstains.
+        minimum_known_seconds: Known time below which the rule abstains.
             Source: most of a day: 20 h
         most_short_ratio: Share of the time short of a replica beyond which the load is too
             irregular.

@@ -31,7 +31,7 @@ class ExhaustionForecastSettings:
     Attributes:
         on_ratio: Share of the capacity that the trend must reach within the horizon.
             Source: all of it
-        minimum_known_seconds: Known time under which the rule abstains.
+        minimum_known_seconds: Known time below which the rule abstains.
             Source: a week of days makes a trend
         horizon_days: How far ahead exhaustion is forecast.
             Source: as long as the history it rests on

@@ -59,7 +59,7 @@ class DisappearanceSettings:
             Source: silence needs no telemetry
         silent_seconds: How long a GPU or a node must be silent.
             Source: assumed; a node reboots in less, and so does a rollout of an exporter
-        unprofiled_seconds: How long a GPU that had profiling must be seen without it.
+        unprofiled_seconds: How long a GPU that had profiling must lack it.
             Source: assumed; a profiler holds the counters for less
     """
 
