@@ -1,4 +1,4 @@
-"""The jobs over real accounts and a real database: recommend, flush, prune, annotate."""
+"""The jobs on real accounts and a real database: recommend, flush, prune, annotate."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -23,19 +23,19 @@ __all__ = ["advice_node"]
 
 
 def of_devices(windows: Iterable[Window]) -> Nanoseconds:
-    """The time that the devices' own windows account for."""
+    """Total time accounted for by the devices' own windows."""
     return sum(window.accounted for window in windows if window.workload_key is None)
 
 
 def break_table(path: Path, name: str, other: str) -> None:
-    """Take a table away from under the agent, or give it back."""
+    """Rename a table while the agent uses it, or restore it."""
     connection = sqlite3.connect(path)
     connection.execute(f"ALTER TABLE {name} RENAME TO {other}")
     connection.close()
 
 
 def test_a_run_opens_advice_and_shows_it(advice_node: AdviceNode) -> None:
-    """An hour of a held and idle GPU is advice, and one line of the log sums the run up."""
+    """An hour of a held and idle GPU gives advice; one log line summarizes the run."""
     advice_node.hold_idle(0, 91)
     with capture_logs() as logs:
         advice_node.advice_service.recommend()
@@ -49,7 +49,7 @@ def test_a_run_opens_advice_and_shows_it(advice_node: AdviceNode) -> None:
 
 
 def test_the_ledger_is_on_disk_before_anybody_is_told(advice_node: AdviceNode) -> None:
-    """A crash between the two must not make a second region after the restart."""
+    """A crash between the two must not create a second region after the restart."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
 
@@ -58,7 +58,7 @@ def test_the_ledger_is_on_disk_before_anybody_is_told(advice_node: AdviceNode) -
 
 
 def test_event_that_could_not_be_saved_is_sent_after_the_next_save(advice_node: AdviceNode) -> None:
-    """No event is lost to a full disk, and none is told twice."""
+    """A full disk neither loses nor duplicates events."""
     advice_node.hold_idle(0, 91)
     break_table(advice_node.path, "advice", "away")
     with pytest.raises(HistoryError):
@@ -85,7 +85,7 @@ def test_a_restart_tells_nothing_again(advice_node: AdviceNode) -> None:
 
 
 def test_advice_that_ends_is_counted_by_its_reason_and_its_end(advice_node: AdviceNode) -> None:
-    """What is still open has no outcome yet, and one that is closed counts once."""
+    """Open advice has no outcome yet, and closed advice counts once."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
     while_open = dict(advice_node.advice_service.outcomes)
@@ -102,7 +102,7 @@ def test_advice_that_ends_is_counted_by_its_reason_and_its_end(advice_node: Advi
 
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
-    """Neither Grafana nor a disk is needed for advice."""
+    """Advice needs neither Grafana nor a disk."""
     service, storage = AccountingService(AccountingSettings()), Storage("")
     empty = NodeServices(service, storage, FastClock(EPOCH))
     empty.advice_service.recommend()
@@ -115,7 +115,7 @@ def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
 
 
 def test_a_flush_keeps_what_is_closed_and_what_runs(advice_node: AdviceNode) -> None:
-    """Nothing of the hour is missing on disk."""
+    """The whole hour is on disk."""
     advice_node.hold_idle(0, 61)
     advice_node.history_writer.flush()
     assert advice_node.storage.history is not None
@@ -129,7 +129,7 @@ def test_a_flush_keeps_what_is_closed_and_what_runs(advice_node: AdviceNode) -> 
 
 
 def test_a_flush_that_fails_loses_nothing(advice_node: AdviceNode) -> None:
-    """It is counted, raised for the scheduler to log, and made up for by the next one."""
+    """It is counted and raised for the scheduler's log; the next flush writes everything."""
     advice_node.hold_idle(0, 31)
     break_table(advice_node.path, "window", "away")
     with pytest.raises(HistoryError):
@@ -147,7 +147,7 @@ def test_a_flush_that_fails_loses_nothing(advice_node: AdviceNode) -> None:
 
 
 def test_old_windows_become_hourly_and_then_nothing(advice_node: AdviceNode) -> None:
-    """The time they account for stays the same until the retention is over."""
+    """Their accounted time stays the same until the retention ends."""
     advice_node.hold_idle(0, 121)
     advice_node.history_writer.flush()
     assert advice_node.storage.history is not None
@@ -166,17 +166,17 @@ def test_old_windows_become_hourly_and_then_nothing(advice_node: AdviceNode) -> 
 
 
 class SetClock(FastClock):
-    """A clock that someone sets."""
+    """A clock with a settable wall time."""
 
     ahead: Nanoseconds = 0
 
     def wall_time(self) -> Nanoseconds:
-        """What it was set to."""
+        """The wall time that was set."""
         return super().wall_time() + self.ahead
 
 
 def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNode) -> None:
-    """It may be put right soon; one that stays there is believed."""
+    """A brief leap may be corrected; a lasting one is accepted."""
     advice_node.hold_idle(0, 121)
     advice_node.history_writer.flush()
     history, clock = advice_node.storage.history, SetClock(EPOCH + 2 * HOUR)
@@ -198,7 +198,7 @@ def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNo
 
 
 def test_annotating_is_delivering(advice_node: AdviceNode) -> None:
-    """What was offered before goes out in a job of its own."""
+    """Events offered earlier are sent in a job of their own."""
     advice_node.advice_service.deliver()
 
     assert advice_node.sink.deliveries == 1

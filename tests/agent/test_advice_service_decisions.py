@@ -1,4 +1,4 @@
-"""Decisions, policies, and who is told: from any thread and over a crash."""
+"""Decisions, policies and notifications: from any thread and across a crash."""
 
 import threading
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ __all__ = ["advice_node"]
 
 
 def test_somebody_s_decision_holds_at_once_and_lasts(advice_node: AdviceNode) -> None:
-    """Shown, on disk and told before the answer; the next run knows of it."""
+    """Visible, on disk and announced before the response; the next run uses it."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
     (advice,) = advice_node.advice_service.advice
@@ -48,7 +48,7 @@ def test_somebody_s_decision_holds_at_once_and_lasts(advice_node: AdviceNode) ->
 def test_decision_does_not_wait_for_a_run_and_outlasts_it(
     advice_node: AdviceNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An update of many workloads takes seconds; a claim answers meanwhile and is on disk."""
+    """Runs over many workloads take seconds; a claim is answered and saved meanwhile."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
     (advice,) = advice_node.advice_service.advice
@@ -99,7 +99,7 @@ def test_advice_that_a_full_ledger_refuses_is_reported(advice_node: AdviceNode) 
 
 
 def test_decisions_may_come_from_many_threads_during_a_run(advice_node: AdviceNode) -> None:
-    """One of them is the last, and the ledger on disk is the one that is shown."""
+    """The last one wins, and the ledger on disk equals the visible one."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
     (advice,) = advice_node.advice_service.advice
@@ -122,7 +122,7 @@ def test_decisions_may_come_from_many_threads_during_a_run(advice_node: AdviceNo
 
 
 def test_event_saved_before_a_crash_is_sent_after_it(advice_node: AdviceNode) -> None:
-    """A sink that ends the program leaves the event on disk, and the next program tells it."""
+    """A sink that ends the program leaves the event on disk for the next start."""
     advice_node.hold_idle(0, 91)
 
     class Crash(Sink):
@@ -144,7 +144,7 @@ def test_event_saved_before_a_crash_is_sent_after_it(advice_node: AdviceNode) ->
 
 
 def test_everybody_who_wants_to_know_is_told(advice_node: AdviceNode) -> None:
-    """And each delivers when it is time to."""
+    """Each delivers at its own time."""
     others = (Sink(advice_node.path), Sink(advice_node.path))
     advice_node.hold_idle(0, 91)
     both = NodeServices(
@@ -158,7 +158,7 @@ def test_everybody_who_wants_to_know_is_told(advice_node: AdviceNode) -> None:
 
 
 def test_policies_guide_what_is_said(advice_node: AdviceNode) -> None:
-    """What an operator ignores is judged and never opened."""
+    """Excluded findings are judged and never opened."""
     launch = Policy(ignore=(Exclusion(why="launch"),))
     advice_node.hold_idle(0, 91)
     guided = NodeServices(

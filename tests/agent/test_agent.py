@@ -1,4 +1,4 @@
-"""The wired agent, in this process and in fast motion: what it publishes of itself, how it ends."""
+"""The complete agent, in this process at high speed: self-monitoring and shutdown."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ LOOPBACK: Final = "127.0.0.1:0"
 
 
 class Minutes:
-    """A source of an empty GPU, a reading a minute; a number of minutes without any device."""
+    """A source of an empty GPU, a reading a minute; some minutes have no device."""
 
     name = "minutes"
 
@@ -62,7 +62,7 @@ class Minutes:
         self.is_closed = False
 
     def read(self) -> Snapshot | None:
-        """The next minute."""
+        """Read the next minute."""
         minute, self._minute = self._minute, self._minute + 1
         if minute == self._count:
             return None
@@ -73,14 +73,14 @@ class Minutes:
         return snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
 
     def close(self) -> None:
-        """Note that nothing will be asked any more."""
+        """Record that the source was closed."""
         self.is_closed = True
 
 
 class Session:
-    """A source of a GPU that a notebook holds, idle unless told, for 90 minutes and gives back.
+    """A source of a GPU that a notebook holds for 90 minutes, idle by default, then releases.
 
-    It has no more to read at the end of each part, and goes on when it is asked again.
+    Each part ends with no more readings; the next call continues with the next part.
     """
 
     name = "session"
@@ -91,7 +91,7 @@ class Session:
         self._parts = [[next(minutes) for _ in range(part)] for part in parts]
 
     def read(self) -> Snapshot | None:
-        """The next minute of the part."""
+        """Read the next minute of the part."""
         if not self._parts[0]:
             self._parts.pop(0)
             return None
@@ -111,7 +111,7 @@ class Session:
 
 @contextmanager
 def running(source: Minutes | Session, path: str = "", **parts: Any) -> Iterator[Agent]:
-    """An agent on loopback in fast motion; the one who uses it lets it run and stop."""
+    """An agent on loopback at high speed; the caller runs and stops it."""
     settings = replace(
         Settings(),
         web=replace(Settings().web, listen_addresses=(LOOPBACK,)),
@@ -133,7 +133,7 @@ def running(source: Minutes | Session, path: str = "", **parts: Any) -> Iterator
 
 
 def lived_through(source: Minutes, path: str = "", **parts: Any) -> Agent:
-    """An agent that has run until its source had no more."""
+    """An agent after the end of its source."""
     with running(source, path, **parts) as agent:
         agent.start()
         agent.run(threading.Event())
@@ -153,7 +153,7 @@ def test_it_samples_until_there_is_no_more_and_closes_everything() -> None:
 
 
 def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> None:
-    """The job is there without one too, for a reload to name it."""
+    """The job exists without a path too, so that a reload can set it."""
     file = tmp_path / "rightsizer"
     with running(Minutes(3)) as agent:
         agent.start()
@@ -190,7 +190,7 @@ def test_it_tells_of_itself_in_counters_and_gauges() -> None:
 
 
 def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: Path) -> None:
-    """Over a real connection, as anyone asks; the next report has the counts."""
+    """Over a real connection; the next report has the counts."""
     file = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
     agents: list[Agent] = []
 
@@ -220,7 +220,7 @@ def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: 
 
 
 def test_stopping_flushes(tmp_path: Path) -> None:
-    """Nothing of what was sampled is lost to an orderly end."""
+    """An orderly shutdown loses no sample."""
     path = str(tmp_path / "history.db")
     lived_through(Minutes(21), path)
     storage = Storage(path, read_only=True)
@@ -231,7 +231,7 @@ def test_stopping_flushes(tmp_path: Path) -> None:
 
 
 def test_devices_of_the_history_are_expected(tmp_path: Path) -> None:
-    """So that one which the driver does not offer is down, and no alert has to do without it."""
+    """So a device missing from the driver is down, and alerts need no other source."""
     path = str(tmp_path / "history.db")
     lived_through(Minutes(21), path)
     expected: list[Device] = []
@@ -243,7 +243,7 @@ def test_devices_of_the_history_are_expected(tmp_path: Path) -> None:
 
 
 def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
-    """What the first agent flushed is part of what the second one judges."""
+    """The second agent judges with the data flushed by the first."""
     path = str(tmp_path / "history.db")
     lived_through(Minutes(61), path)
     with running(Minutes(1), path) as agent, capture_logs() as logs:
@@ -256,7 +256,7 @@ def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
 
 
 def test_windows_of_a_clock_that_was_years_ahead_take_nothing_with_them(tmp_path: Path) -> None:
-    """Beside them everything else would be too old to be remembered."""
+    """Otherwise all other windows would be too old to be loaded."""
     path = str(tmp_path / "history.db")
     lived_through(Minutes(61), path)
     with contextlib.closing(Storage(path)) as storage:
@@ -282,7 +282,7 @@ def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
 
 
 def test_a_driver_that_hangs_ever_longer_is_told_once() -> None:
-    """How long it has hung by now is no other trouble."""
+    """A longer hang is the same trouble."""
 
     class Hanging(Minutes):
         def read(self) -> Snapshot | None:
@@ -320,7 +320,7 @@ def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path:
 
 
 def test_a_history_that_was_broken_is_told(tmp_path: Path) -> None:
-    """With the place where the broken one lies."""
+    """With the path of the damaged file."""
     path = tmp_path / "history.db"
     path.write_bytes(b"no database" * 1000)
     with running(Minutes(1), str(path)) as agent, capture_logs() as logs:
@@ -332,7 +332,7 @@ def test_a_history_that_was_broken_is_told(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_in_use_is_named() -> None:
-    """With who could be there, and with the flag that chooses another."""
+    """With possible owners, and the flag for another port."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -353,7 +353,7 @@ def test_a_port_that_is_in_use_is_named() -> None:
 def test_a_start_that_fails_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No thread, no port, no history that is held: another agent starts at once."""
+    """No thread, no port, no locked history: another agent can start at once."""
     path, source = str(tmp_path / "history.db"), Minutes(1)
     before = set(threading.enumerate())
     with running(source, path) as agent:
@@ -369,7 +369,7 @@ def test_a_start_that_fails_leaves_nothing_behind(
 def test_a_part_that_cannot_be_closed_keeps_no_other_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told which; what was sampled is on disk, and closing twice does no harm."""
+    """It is reported; samples are on disk, and a second close is harmless."""
     path, source = str(tmp_path / "history.db"), Minutes(3)
     for kind in (Jobs, WebServer, Reloader):
         monkeypatch.setattr(kind, "stop", _raise)
@@ -395,7 +395,7 @@ def _raise(*_: object) -> None:
 
 
 def test_every_rule_judges() -> None:
-    """An hour's run has a verdict of each on the only device."""
+    """After an hour's run each has a verdict on the only device."""
     with running(Minutes(61)) as agent:
         agent.start()
         agent.coordinator.run(threading.Event())
@@ -407,7 +407,7 @@ def test_every_rule_judges() -> None:
 
 
 def test_the_outcome_of_advice_is_told() -> None:
-    """A counter by reason and outcome, in the first report after the advice was closed."""
+    """A counter by reason and outcome, in the first report after the advice closed."""
     with running(Session(91, 120, 1)) as agent:
         agent.start()
         for _ in range(2):

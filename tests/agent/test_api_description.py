@@ -1,4 +1,4 @@
-"""The API's description, held both ways: against the routes, and against what is answered."""
+"""The API's description against the routes and against real responses, in both directions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "t
 
 
 def site_of(report: Report | None) -> Router:
-    """A site with all the routes that an agent serves."""
+    """A router with all the routes of an agent."""
     clock = FastClock(EPOCH)
     routes = (
         *ROUTES,
@@ -67,19 +67,19 @@ def site_of(report: Report | None) -> Router:
 
 
 def fleet_routes() -> list[Route]:
-    """What a fleet's service answers and an agent does not."""
+    """The routes of a fleet service that an agent lacks."""
     whole = FleetApi(lambda: None, lambda: None, 3600.0, lambda: NOW).routes
     known = {route.path for route in ROUTES}
     return [route for route in whole if route.path not in known]
 
 
 def answered(report: Report | None, path: str, **query: list[str]) -> WebResponse:
-    """The answer to a GET."""
+    """The response to a GET."""
     return site_of(report).answer(WebRequest("GET", path, query))
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
-    """What is served is written, and what is written is served."""
+    """The description and the routes match in both directions."""
     described = {
         (method.upper(), path)
         for path, item in openapi_document()["paths"].items()
@@ -90,7 +90,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
 
 
 def test_local_routes_are_marked_as_local() -> None:
-    """Who reads the description knows what he may not ask over TCP."""
+    """Readers of the description see which routes TCP does not offer."""
     paths = openapi_document()["paths"]
     local = {
         (method.upper(), path)
@@ -106,7 +106,7 @@ def test_local_routes_are_marked_as_local() -> None:
 
 
 def test_the_document_holds_together() -> None:
-    """References lead somewhere, ids are unique, and schemas use no word that is not checked."""
+    """References resolve, ids are unique, and all schema keywords are checked."""
     document = openapi_document()
     assert document["openapi"].startswith("3.1")
     operations = [
@@ -125,7 +125,7 @@ def test_the_document_holds_together() -> None:
 
 
 def test_examples_are_as_their_schemas_say() -> None:
-    """The one who copies one gets something true."""
+    """A copied example is valid."""
 
     def examples(part: Any) -> Iterator[Mapping[str, Any]]:
         if isinstance(part, dict):
@@ -149,7 +149,7 @@ def test_examples_are_as_their_schemas_say() -> None:
 )
 @pytest.mark.parametrize("name", ["summary", "strip", "report", "advice"])
 def test_answers_are_as_described(name: str, report: Report | None) -> None:
-    """Strictly: nothing is missing, and nothing is there that is not written."""
+    """Strictly: no key is missing, and none is undocumented."""
     path = f"/api/v1/{name}"
     answer = answered(report, path)
     assert answer.status == HTTPStatus.OK
@@ -158,7 +158,7 @@ def test_answers_are_as_described(name: str, report: Report | None) -> None:
 
 
 def test_an_explanation_is_as_described() -> None:
-    """One piece of advice with the reasoning behind it."""
+    """One item with its reasoning."""
     answer = answered(None, f"/api/v1/advice/{OPEN.id}")
     schema = json_schema_of("GET", "/api/v1/advice/{id}")
     assert list(faults(json.loads(answer.body), schema)) == []
@@ -196,7 +196,7 @@ def test_places_are_as_described(gpus: str, report: Report) -> None:
 
 @pytest.mark.parametrize("name", ["summary", "strip"])
 def test_a_span_that_there_is_not_is_refused_by_name(name: str) -> None:
-    """The answer says which there are."""
+    """The response lists the valid ones."""
     answer = answered(node_report(), f"/api/v1/{name}", span=["2h"])
     assert answer.status == HTTPStatus.BAD_REQUEST
     assert answer.body.decode() == "span: there is no '2h'; choose from 1h, 6h, 24h, 7d, 30d\n"
@@ -206,7 +206,7 @@ def test_a_span_that_there_is_not_is_refused_by_name(name: str) -> None:
 
 
 def test_strips_are_of_the_devices_asked_for() -> None:
-    """By patterns of their uuids; a divided GPU has none of its own."""
+    """By patterns of their uuids; a partitioned GPU has no strip of its own."""
     report = node_report()
     wanted = report.devices[3].device.uuid
     alone = json.loads(answered(report, "/api/v1/strip", gpu=[f"{wanted[:-2]}*"]).body)
@@ -236,5 +236,5 @@ def test_strips_are_of_the_devices_asked_for() -> None:
     ],
 )
 def test_mismatch_with_the_description_is_found(value: Any, schema: Mapping[str, Any]) -> None:
-    """The check itself works."""
+    """The checker itself works."""
     assert list(faults(value, schema))

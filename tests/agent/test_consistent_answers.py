@@ -1,4 +1,4 @@
-"""Replay, advise and report say the same of one recording."""
+"""Replay, advise and report agree on one recording."""
 
 import json
 import os
@@ -27,7 +27,7 @@ RECORDINGS: Final = Path(__file__).parents[1] / "recordings" / "data"
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command prints."""
+    """The printed output of a command."""
     assert main(list(arguments)) == 0
     return capsys.readouterr().out
 
@@ -36,7 +36,7 @@ FIELDS: Final = ("rule", "id", "finding", "reasons", "action", "workload", "summ
 
 
 def found(findings: list[dict[str, Any]], labels: Mapping[str, str]) -> dict[str, Any]:
-    """What is said of each complaint, by its id; a report calls devices by their labels."""
+    """Each finding's content by id; a report names devices by their labels."""
     quiet = ("optimized", "unknown")
     return {
         each["id"]: [
@@ -51,7 +51,7 @@ def found(findings: list[dict[str, Any]], labels: Mapping[str, str]) -> dict[str
 
 
 def abstained(document: dict[str, Any]) -> set[tuple[str, ...]]:
-    """Rule and devices of every verdict that is not given, and why."""
+    """Rule, devices and reason of every abstention."""
     return {
         (each["rule"], each["abstained"], *each["devices"])
         for each in document["findings"]
@@ -62,7 +62,7 @@ def abstained(document: dict[str, Any]) -> set[tuple[str, ...]]:
 def assert_agreement(
     files: Sequence[Path], flags: Sequence[str], history: str, capsys: pytest.CaptureFixture[str]
 ) -> set[str]:
-    """The same findings, advice, span and coverage from all three; the ids of the findings."""
+    """All three have the same findings with their ids, advice, span and coverage."""
     into = (*map(str, files), *flags, "--into", history)
     replayed = json.loads(answer(capsys, "replay", *into, "--json"))
     advised = json.loads(answer(capsys, "advise", "--history.path", history, "--json"))
@@ -101,7 +101,7 @@ def assert_agreement(
 def test_replay_advise_and_report_agree(
     recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was over before the end is a finding still, and what was never read gets no verdict."""
+    """A past condition is still a finding, and an unread signal gives no verdict."""
     log = write_states(tmp_path / "log.csv", *RECORDED_STATES[recorded], interval_seconds=10)
     complaints = assert_agreement([log], ("--board", BOARD), str(tmp_path / "history.db"), capsys)
     assert bool(complaints) is (recorded not in {"at work", "less at its end"})
@@ -111,7 +111,7 @@ def test_replay_advise_and_report_agree(
 def test_they_agree_on_logs_of_every_format(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several devices that begin and end apart, parts of GPUs, what is there only once."""
+    """Devices with different starts and ends, parts of GPUs, and isolated readings."""
     assert_agreement([RECORDINGS / name], (), str(tmp_path / "history.db"), capsys)
 
 
@@ -119,7 +119,7 @@ def test_they_agree_on_logs_of_every_format(
 def test_they_agree_on_a_production_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of which most pods do not last to its end."""
+    """Most of its pods end before the trace does."""
     folder = Path(os.environ.get("RIGHTSIZER_TRUTH", ""), "alibaba_genai_2026")
     files = [folder / "gpu_duty_cycle_pct.csv.gz", folder / "gpu_memory_used_bytes.csv.gz"]
     if not all(each.exists() for each in files):
@@ -131,7 +131,7 @@ def test_they_agree_on_a_production_trace(
 def test_a_recording_that_begins_and_ends_in_the_middle_of_hours_is_the_whole_span(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing before its beginning is missing, although hours are what a report is made of."""
+    """Nothing at its start is missing, although a report consists of hours."""
     rows = "".join(f"{1_767_229_190 + at},GPU-0,0.6\n" for at in range(181))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
     history = str(tmp_path / "history.db")

@@ -1,4 +1,4 @@
-"""Requests to let the GPUs go: what is taken, what is refused, what is told of it."""
+"""Requests to release the GPUs: what is accepted, refused and reported."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ GET_RELEASES: Final = "/api/v1/releases"
 
 
 class Steady(FastClock):
-    """A fast clock whose wall clock runs a minute ahead of the steady one."""
+    """A fast clock with the wall clock a minute ahead of the monotonic one."""
 
     def wall_time(self) -> int:
         """A minute later."""
@@ -38,7 +38,7 @@ class Steady(FastClock):
 
 
 class ControlFixture:
-    """Control routes with everything that they are about, and a source that lets go when told."""
+    """Control routes with their dependencies, and a source that releases on request."""
 
     def __init__(self) -> None:
         self.clock = Steady(EPOCH)
@@ -58,34 +58,34 @@ class ControlFixture:
         return None if release.held in self.let_go else f"2 handles of the {release.held}"
 
     def answer(self, path: str, body: bytes) -> WebResponse:
-        """The answer to a request over the local socket."""
+        """The response to a request over the local socket."""
         method = "GET" if path == GET_RELEASES else "POST"
         return self._site.answer(WebRequest(method, path, body=body, peer=PEER))
 
     def ask(self, path: str, **fields: Any) -> Any:
-        """What an answer says that is none of refusal."""
+        """The content of a successful response."""
         response = self.answer(path, json.dumps(fields).encode())
         assert response.status == HTTPStatus.OK
         return json.loads(response.body)
 
     def releases(self) -> list[dict[str, Any]]:
-        """What is let go."""
+        """The current releases."""
         found: list[dict[str, Any]] = self.ask(GET_RELEASES)["releases"]
         return found
 
     def pass_time(self, duration: int) -> None:
-        """Let time go by."""
+        """Let time pass."""
         self.clock.wait_until(self.clock.time() + duration, threading.Event())
 
 
 @pytest.fixture
 def control() -> ControlFixture:
-    """Nothing is released yet."""
+    """Controls without a release."""
     return ControlFixture()
 
 
 def test_all_of_them_are_for_the_local_socket_alone(control: ControlFixture) -> None:
-    """Over TCP no one changes anything, nor learns who asked for what."""
+    """Over TCP no one may change anything, or learn who made a request."""
     assert all(route.is_local for route in control.routes)
 
 
@@ -107,7 +107,7 @@ def test_a_release_reaches_the_source_and_is_told(control: ControlFixture) -> No
 
 
 def test_it_is_done_when_the_source_says_so(control: ControlFixture) -> None:
-    """Each for itself: counters that are let go say nothing of the GPUs."""
+    """Separately: released counters say nothing about the GPUs."""
     control.ask(POST_RELEASE, held="counters")
     control.ask(POST_RELEASE, held="gpus")
     control.let_go.add(ReleasableResource.COUNTERS)
@@ -129,7 +129,7 @@ def test_a_release_without_a_time_stays_until_it_is_taken_back(control: ControlF
 
 
 def test_a_release_whose_time_is_up_is_gone(control: ControlFixture) -> None:
-    """No one has to come back for it."""
+    """No request is needed to end it."""
     control.ask(POST_RELEASE, **{"held": "counters", "for": "5m"})
     control.pass_time(5 * MINUTE)
 
@@ -139,7 +139,7 @@ def test_a_release_whose_time_is_up_is_gone(control: ControlFixture) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"held": null}'])
 def test_resuming_without_a_name_takes_all_back(control: ControlFixture, body: bytes) -> None:
-    """As someone in a hurry does."""
+    """Convenient in a hurry."""
     for held in ReleasableResource:
         control.ask(POST_RELEASE, held=held)
 
@@ -148,7 +148,7 @@ def test_resuming_without_a_name_takes_all_back(control: ControlFixture, body: b
 
 
 def test_whoever_changes_something_is_in_the_log(control: ControlFixture) -> None:
-    """With user and process as the kernel told them; looking leaves no line."""
+    """With user and process as reported by the kernel; reading leaves no line."""
     with capture_logs() as logs:
         control.ask(POST_RELEASE, **{"held": "gpus", "for": "90s"})
         control.releases()
@@ -209,7 +209,7 @@ def test_invalid_request_is_named_and_changes_nothing(
 
 
 def test_the_source_obeys_the_controls_that_the_socket_has() -> None:
-    """New ones, that ask for nothing."""
+    """New controls request nothing."""
     own = live_source(Settings(), FastClock(EPOCH))
     own.source.close()
 
@@ -232,7 +232,7 @@ JSON: Final = st.recursive(
 
 @given(JSON.map(json.dumps).map(str.encode) | st.binary(max_size=100))
 def test_arbitrary_request_is_answered_or_refused(body: bytes) -> None:
-    """With a release that can be told, or with a reason, and never otherwise."""
+    """With a valid release or with a reason, and never otherwise."""
     control = ControlFixture()
     response = control.answer(POST_RELEASE, body)
 

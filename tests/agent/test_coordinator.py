@@ -1,4 +1,4 @@
-"""The heartbeat: on time whatever its source does, and over when there is no more."""
+"""The heartbeat: on time whatever its source does, and over at the end of the source."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MINUTE: Final = 60 * SECOND
 
 
 class Script:
-    """A source that does what it is told, tick by tick, and then has no more."""
+    """A source that follows a script, tick by tick, and then ends."""
 
     name = "script"
 
@@ -26,7 +26,7 @@ class Script:
         self.reads = 0
 
     def read(self) -> Snapshot | None:
-        """Do the next thing."""
+        """Run the next step."""
         if self.reads == len(self._ticks):
             return None
         self.reads += 1
@@ -38,10 +38,10 @@ class Script:
 
 
 class StepsBack(FastClock):
-    """A clock whose wall time someone sets back by an hour after three seconds."""
+    """A clock with a wall time set back by an hour after three seconds."""
 
     def wall_time(self) -> Nanoseconds:
-        """An hour early, later on."""
+        """An hour earlier from then on."""
         is_late = self.time() >= EPOCH + 3 * SECOND
         return self.time() - (60 * MINUTE if is_late else 0)
 
@@ -51,12 +51,12 @@ def nothing() -> None:
 
 
 def fail() -> None:
-    """A source with a fault that no one foresaw."""
+    """Raise an unexpected error."""
     raise RuntimeError("the driver made something up")
 
 
 def times_of(source: Script, clock: FastClock) -> tuple[Coordinator, list[float]]:
-    """Run a script to its end; when its snapshots came, in seconds since the start."""
+    """Run a script to its end; return its snapshots' times in seconds since the start."""
     times: list[float] = []
     coordinator = Coordinator(
         source, clock, SECOND, lambda _: times.append((clock.time() - EPOCH) / SECOND)
@@ -66,7 +66,7 @@ def times_of(source: Script, clock: FastClock) -> tuple[Coordinator, list[float]
 
 
 def test_ticks_every_interval_until_its_source_has_no_more() -> None:
-    """The end of a recording is the end of the run."""
+    """The end of a recording ends the run."""
     coordinator, times = times_of(Script(*[nothing] * 4), FastClock(EPOCH))
 
     assert times == [0.0, 1.0, 2.0, 3.0]
@@ -74,7 +74,7 @@ def test_ticks_every_interval_until_its_source_has_no_more() -> None:
 
 
 def test_goes_by_the_steady_clock() -> None:
-    """Someone who sets the wall clock neither stops nor hurries the heartbeat."""
+    """Setting the wall clock neither stops nor speeds up the heartbeat."""
     _, times = times_of(Script(*[nothing] * 6), StepsBack(EPOCH))
 
     assert times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -92,7 +92,7 @@ def test_goes_by_the_steady_clock() -> None:
 def test_ticks_that_a_slow_one_overran_are_left_out(
     slow_seconds: float, expected: list[float]
 ) -> None:
-    """It neither makes up for lost ticks nor loses its rhythm."""
+    """Lost ticks are not made up for, and the rhythm stays."""
     clock = FastClock(EPOCH)
 
     def hang() -> None:
@@ -105,7 +105,7 @@ def test_ticks_that_a_slow_one_overran_are_left_out(
 
 
 def test_a_tick_that_fails_ends_nothing() -> None:
-    """The next tick comes on time, and what happened is counted and said."""
+    """The next tick is on time, and the error is counted and logged."""
     with capture_logs() as logs:
         coordinator, times = times_of(Script(nothing, fail, nothing), FastClock(EPOCH))
 
@@ -124,7 +124,7 @@ def test_a_fault_that_stays_is_said_once_a_minute() -> None:
 
 
 def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
-    """The one who takes the snapshots may fail as the source may."""
+    """The consumer of snapshots may fail like the source."""
     source = Script(*[nothing] * 3)
 
     def refuse(_: Snapshot) -> None:
@@ -138,7 +138,7 @@ def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
 
 
 def test_a_stop_ends_it_before_the_next_tick() -> None:
-    """A signal is not kept waiting for the source."""
+    """A signal does not wait for the source."""
     stop = threading.Event()
     source = Script(nothing, stop.set, nothing)
     coordinator = Coordinator(source, FastClock(EPOCH), SECOND, lambda _: None)

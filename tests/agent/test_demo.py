@@ -1,4 +1,4 @@
-"""The demonstration: its clock, its memory, and where it tells people to look."""
+"""The demonstration: its clock, its memory, and the addresses it prints."""
 
 import socket
 import sys
@@ -27,12 +27,12 @@ TELLER: Final = AgentReport("0", "test", EPOCH, 10.0)
 
 
 class Silent:
-    """A source that has nothing to read."""
+    """A source without readings."""
 
     name = "silent"
 
     def read(self) -> None:
-        """No more."""
+        """Read nothing."""
 
     def close(self) -> None:
         """Nothing is held."""
@@ -47,9 +47,9 @@ def agent() -> Iterator[Agent]:
 
 
 def test_the_clock_is_fast_until_it_has_caught_up_with_the_world() -> None:
-    """So the demonstration shows a day in minutes, and its samples are of now afterwards.
+    """The demonstration shows a day in minutes, and its samples are current afterwards.
 
-    A clock that stayed behind would have it alert that it no longer samples.
+    A clock that stayed behind would raise the alert on missing samples.
     """
     world = EPOCH + DAY + SECOND // 100
     clock = DemoClock(EPOCH, 1e9, lambda: world)
@@ -67,7 +67,7 @@ def test_the_clock_is_fast_until_it_has_caught_up_with_the_world() -> None:
 
 
 def test_the_days_before_are_remembered(agent: Agent) -> None:
-    """Rules have a past to judge by, and the page begins empty all the same."""
+    """Rules have a past to judge, and the page still begins empty."""
     # The scenario trains from eight to eight and is empty at night.
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
@@ -83,7 +83,7 @@ def test_the_days_before_are_remembered(agent: Agent) -> None:
 
 
 def test_memory_and_first_tick_meet(agent: Agent) -> None:
-    """No time between the two is unaccounted for, which the page would show as a gap."""
+    """A gap between the two would appear on the page."""
     until = DEFAULT_START + 12 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=0.125, memory_tick_seconds=300.0)
     catalogue = built_in()
@@ -117,7 +117,7 @@ def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
 
 
 def test_people_are_told_where_to_look() -> None:
-    """Three addresses that a terminal makes clickable, and how to end it."""
+    """Three clickable addresses, and how to end it."""
     text = pages_text("127.0.0.1:19400")
 
     assert "http://127.0.0.1:19400/\n" in text
@@ -129,7 +129,7 @@ def test_people_are_told_where_to_look() -> None:
 def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is printed can be typed in the folder that `make run` was called in."""
+    """The printed command works in the folder where `make run` was called."""
     folder = tmp_path / ".venv" / "bin"
     folder.mkdir(parents=True)
     program = folder / "rightsizer"
@@ -144,7 +144,7 @@ def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
 
 
 def test_port_in_use_is_told_before_the_days_before_are_simulated() -> None:
-    """The refusal comes at once, and names the port."""
+    """The error is immediate, and names the port."""
     lines: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""What the doctor says of machines that lack one thing or another."""
+"""The doctor's checks of machines that lack something."""
 
 import os
 import socket
@@ -61,7 +61,7 @@ ANSWERED: Final = replace(
 
 @pytest.fixture
 def place(tmp_path: Path) -> CheckContext:
-    """An empty machine with one GPU that is read."""
+    """An empty machine with one readable GPU."""
     settings = Settings()
     path = replace(
         settings.path,
@@ -76,7 +76,7 @@ def place(tmp_path: Path) -> CheckContext:
 
 
 def seen(*readings: Any, **facts: Any) -> Snapshot:
-    """What the source reads."""
+    """A reading of the source."""
     return replace(
         snapshot(0.0, [GPU], {}),
         readings={each.uuid: each for each in readings},
@@ -85,7 +85,7 @@ def seen(*readings: Any, **facts: Any) -> Snapshot:
 
 
 def write(path: Path, text: str = "") -> Path:
-    """A file with its folders."""
+    """Write a file and its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -104,7 +104,7 @@ def configured(place: CheckContext, **sources: Any) -> CheckContext:
 
 
 def verdict(check: Check) -> str:
-    """What a check comes to; whatever is not as it should be says what that costs."""
+    """The verdict of a check; any fault states its consequence."""
     if check.verdict in {Verdict.LIMITED, Verdict.MISSING}:
         assert check.lost
     else:
@@ -116,7 +116,7 @@ PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
 
 
 def test_device_files(place: CheckContext) -> None:
-    """There, absent, or made up by the simulator."""
+    """Present, absent, or simulated."""
     assert verdict(check_device_files(place)) == "missing"
     write(place.devices / "nvidiactl")
     write(place.devices / "nvidia0")
@@ -127,7 +127,7 @@ def test_device_files(place: CheckContext) -> None:
 
 
 def test_driver(place: CheckContext) -> None:
-    """Open, in trouble, or with a device that is down."""
+    """Open, failing, or with a device that is down."""
     assert verdict(check_driver(place)) == "ok"
     broken = check_driver(replace(place, snapshot=seen(trouble="the module is not loaded")))
     assert (verdict(broken), broken.found) == ("missing", "the module is not loaded")
@@ -147,7 +147,7 @@ def test_driver(place: CheckContext) -> None:
     ],
 )
 def test_profiling_counters(place: CheckContext, why: Missing, remedy: str) -> None:
-    """Without them the tier is told, why, and what helps."""
+    """Without them the tier, the reason and the remedy are reported."""
     assert verdict(check_counters(place)) == "ok"
     limited = check_counters(replace(place, snapshot=seen(without(PROFILING, why))))
     assert verdict(limited) == "limited"
@@ -158,7 +158,7 @@ def test_profiling_counters(place: CheckContext, why: Missing, remedy: str) -> N
 
 
 def test_processes_on_gpus(place: CheckContext) -> None:
-    """Told by the driver and shown by procfs, which shows none of the host's in a container."""
+    """Reported by the driver and visible in procfs, where a container hides the host's."""
     hidden = check_gpu_processes(place)
     assert (verdict(hidden), hidden.found[-6:]) == ("limited", "2 of 2")
     for pid in ("1", "4000000"):
@@ -169,7 +169,7 @@ def test_processes_on_gpus(place: CheckContext) -> None:
 
 
 def test_host(place: CheckContext) -> None:
-    """Each file that is not there costs what is read from it."""
+    """Each missing file costs the values read from it."""
     checks = (check_processes, check_pressure, check_topology, check_control_groups)
     assert [verdict(check(place)) for check in checks] == ["missing"] * 4
     write(place.procfs / "1/cgroup", "0::/init.scope\n")
@@ -182,7 +182,7 @@ def test_host(place: CheckContext) -> None:
 
 
 def test_memory_placement(place: CheckContext) -> None:
-    """It is of no use on one node, and takes a drop-in on several."""
+    """It is useless on one node, and needs a drop-in on several."""
     nodes = place.sysfs / "devices/system/node"
     (nodes / "node0").mkdir(parents=True)
     assert verdict(check_memory_placement(place)) == "unused"
@@ -215,7 +215,7 @@ def test_clock(place: CheckContext) -> None:
 def test_memory_limit(
     place: CheckContext, group: str, limits: dict[str, str], expected: str
 ) -> None:
-    """The tightest of all groups above counts, in either version."""
+    """The tightest of all parent groups, in either cgroup version."""
     write(place.procfs / "self/cgroup", f"{group}\n")
     for path, limit in limits.items():
         write(place.sysfs / "fs/cgroup" / path, f"{limit}\n")
@@ -223,7 +223,7 @@ def test_memory_limit(
 
 
 def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
-    """Absent it is not missed; deaf it is; asked it tells of its pods."""
+    """An absent one is optional; an unresponsive one is a fault; else it lists its pods."""
     path = tmp_path / "kubelet.sock"
     asked = configured(place, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
     assert verdict(check_kubelet(asked)) == "unused"
@@ -240,7 +240,7 @@ def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
 
 
 def test_container_engine(place: CheckContext, tmp_path: Path) -> None:
-    """It is asked only where it is configured."""
+    """It is queried only if configured."""
     assert verdict(check_container_engine(place)) == "unused"
     path = str(tmp_path / "docker.sock")
     asked = configured(place, owners=OwnerSettings(container_socket=path))
@@ -260,7 +260,7 @@ def test_dcgm(place: CheckContext) -> None:
 
 
 def test_grafana(place: CheckContext, tmp_path: Path) -> None:
-    """A right token, a wrong one, one that cannot be read, and no one there."""
+    """A valid token, an invalid one, an unreadable one, and no server."""
     assert verdict(check_grafana(place)) == "unused"
     token = write(tmp_path / "token", TOKEN)
 
@@ -282,7 +282,7 @@ def test_grafana(place: CheckContext, tmp_path: Path) -> None:
 
 
 def test_history(place: CheckContext, tmp_path: Path) -> None:
-    """Its folder, and room for as much as it may take."""
+    """Its folder, and room for its maximum size."""
     assert verdict(check_history(place)) == "ok"
 
     def history(**changes: Any) -> Check:
@@ -299,7 +299,7 @@ def test_history(place: CheckContext, tmp_path: Path) -> None:
 
 
 def test_broker(place: CheckContext, tmp_path: Path) -> None:
-    """Off; then its folder, its door, room, and whether those who are named exist."""
+    """Off; then its folder, socket, disk space, and the existence of named users."""
 
     def broker(api_socket: str = "/run/api.sock", **changes: Any) -> Check:
         settings = place.settings
@@ -324,7 +324,7 @@ def test_broker(place: CheckContext, tmp_path: Path) -> None:
 
 
 def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
-    """An agent that answers, none, and no room for one."""
+    """A running agent, none, and no room for a socket."""
     assert check_local_socket(place).found.startswith("no agent runs")
     with listening(place.settings.path.api_socket):
         assert check_local_socket(place).found.startswith("an agent answers")
@@ -346,7 +346,7 @@ def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
 
 
 def test_web_port(place: CheckContext) -> None:
-    """Free, taken, not this machine's, or systemd's."""
+    """Free, in use, not of this machine, or passed by systemd."""
 
     def web(**changes: Any) -> Check:
         settings = place.settings
@@ -362,7 +362,7 @@ def test_web_port(place: CheckContext) -> None:
 
 
 def test_a_machine_without_a_driver_is_examined(place: CheckContext) -> None:
-    """Every check has an answer, in their order; the driver's says what to do."""
+    """Every check has an answer, in order; the driver's has the remedy."""
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver):
@@ -373,7 +373,7 @@ def test_a_machine_without_a_driver_is_examined(place: CheckContext) -> None:
 
 
 def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckContext) -> None:
-    """The second sample of the profiling counters is waited for, by the agent's own source."""
+    """The agent's own source waits for their second sample."""
     simulated = configured(place, simulated=SimulatedSettings("single-h100")).settings
     waits: list[float] = []
 
@@ -388,13 +388,13 @@ def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckCont
 
 @pytest.fixture(autouse=True)
 def _library_as_it_was() -> Iterator[None]:
-    """A simulated scenario puts its library below the bindings."""
+    """Restore the library, since a simulated scenario replaces it below the bindings."""
     with installed(FakeDriver()):
         yield
 
 
 class listening:  # noqa: N801 - it reads as what it does.
-    """A socket with someone behind it."""
+    """A socket with a listener."""
 
     def __init__(self, path: str) -> None:
         self._path, self._socket = Path(path), socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""The settings of the C library's heap."""
+"""Settings of the C library's heap."""
 
 from types import SimpleNamespace
 
@@ -6,13 +6,13 @@ from rightsizer.agent.service import keep_compact
 
 
 class _Library:
-    """A C library with `mallopt`, which notes what it is asked for."""
+    """A C library with `mallopt` that records its calls."""
 
     def __init__(self, answer: int) -> None:
         self.answer, self.asked = answer, dict[int, int]()
 
     def mallopt(self, name: int, value: int) -> int:
-        """Take a setting."""
+        """Record a setting."""
         self.asked[name] = value
         return self.answer
 
@@ -25,12 +25,12 @@ def test_there_is_one_arena_and_thresholds_that_stay() -> None:
 
 
 def test_a_c_library_that_refuses_is_told_apart() -> None:
-    """Each is asked for all the same."""
+    """Each setting is still attempted."""
     library = _Library(0)
     assert not keep_compact(library)
     assert len(library.asked) == 3
 
 
 def test_a_c_library_without_such_settings_is_left_alone() -> None:
-    """As musl."""
+    """Such as musl."""
     assert not keep_compact(SimpleNamespace())

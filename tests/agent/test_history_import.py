@@ -1,4 +1,4 @@
-"""A history filled from a recording: wholly, beside whatever was in it, or not at all."""
+"""Import of a recording into a history: completely, beside existing data, or not at all."""
 
 import contextlib
 import resource
@@ -18,7 +18,7 @@ from rightsizer.model.window import Window
 
 
 def windows(count: int, first: int = 0) -> list[Window]:
-    """Five-minute windows, one after the other."""
+    """Consecutive five-minute windows."""
     return [
         window(
             {State.PRODUCTIVE: 1 / 12},
@@ -30,7 +30,7 @@ def windows(count: int, first: int = 0) -> list[Window]:
 
 
 def stored_windows(path: Path) -> list[Window]:
-    """What a history holds."""
+    """The windows stored in a history."""
     storage = Storage(str(path), read_only=True)
     assert storage.history is not None
     found = list(storage.history.load())
@@ -39,13 +39,13 @@ def stored_windows(path: Path) -> list[Window]:
 
 
 def history_of(storage: Storage) -> HistoryRepository:
-    """Where a filled history keeps its windows."""
+    """The path of an imported history."""
     assert storage.history is not None
     return storage.history
 
 
 def names(folder: Path) -> set[str]:
-    """The files of a folder, locks apart."""
+    """The files of a folder without locks."""
     return {file.name for file in folder.iterdir() if file.suffix != ".lock"}
 
 
@@ -57,7 +57,7 @@ def fill(path: Path, *parts: list[Window]) -> None:
 
 
 def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
-    """Until then its name is free."""
+    """Until then the path does not exist."""
     path = tmp_path / "history.db"
     with filled_history(path) as filling:
         history_of(filling).save(windows(3), [DeviceRecord(gpu())])
@@ -68,7 +68,7 @@ def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
-    """And an agent may go on with it afterwards."""
+    """An agent may continue with it afterwards."""
     path = tmp_path / "history.db"
     fill(path, windows(2))
     fill(path, windows(600, first=2), windows(3, first=602))
@@ -79,7 +79,7 @@ def test_a_history_that_exists_keeps_what_it_has(tmp_path: Path) -> None:
 
 
 def test_recording_replayed_again_is_counted_once(tmp_path: Path) -> None:
-    """An hour that its recording lived twice comes twice, however often it is replayed."""
+    """An hour that its recording lived twice stays double, however often it is replayed."""
     path = tmp_path / "history.db"
     twice = [*windows(12), *windows(12)]
     for _ in range(3):
@@ -97,7 +97,7 @@ def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
 def test_failed_replay_changes_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
-    """A recording that is torn in its middle leaves no half of itself."""
+    """A truncated recording leaves no partial data."""
     path = tmp_path / "history.db"
     if is_there:
         fill(path, windows(2))
@@ -114,7 +114,7 @@ def test_failed_replay_changes_nothing(tmp_path: Path, is_there: bool) -> None: 
 
 
 def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
-    """It is refused at once, not after an hour of replay."""
+    """It is refused immediately, not after an hour of replay."""
     path = tmp_path / "history.db"
     agent = Storage(str(path))
     agent.save_windows(windows(1), [], [])
@@ -126,7 +126,7 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> None:
-    """It may once the recording is in its place."""
+    """It may once the recording is in place."""
     path = tmp_path / "history.db"
     with filled_history(path) as filling:
         history_of(filling).save(windows(3))
@@ -139,7 +139,7 @@ def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> Non
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file where a folder should be is no place for a history."""
+    """A file in place of a folder cannot hold a history."""
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be read: Not a directory; name another"):
         filled_history(tmp_path / "file" / "history.db").__enter__()
@@ -147,7 +147,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
 def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
-    """A disk without room: the history is named as it was asked for, and given back."""
+    """On a full disk, the error names the requested path, and the lock is released."""
     path = tmp_path / "history.db"
     if is_there:
         fill(path, windows(2))
@@ -168,14 +168,14 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
 
 
 def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
-    """The name beside it is longer still."""
+    """The temporary name beside it is longer still."""
     with pytest.raises(HistoryError, match="file name too long"):
         filled_history(tmp_path / ("h" * 250)).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_something_else_stays_what_it_is(tmp_path: Path) -> None:
-    """An agent sets a broken history aside; here the name is more likely to be wrong."""
+    """An agent sets a damaged history aside; here the path is more likely to be wrong."""
     path = tmp_path / "notes.txt"
     path.write_text("not a history")
     with pytest.raises(HistoryError, match="is there and is no history; name another file"):

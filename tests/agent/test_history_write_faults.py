@@ -1,4 +1,4 @@
-"""The flush and a disk that is slow, breaks or is too small: told once, never waited for."""
+"""Flushing to a slow, failing or full disk: reported once, never waited for."""
 
 import sqlite3
 import threading
@@ -27,7 +27,7 @@ AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
 
 class SteppedClock:
-    """Time that passes while it is waited for and at no other moment."""
+    """A clock that advances only while it is waited for."""
 
     speed = 1.0
 
@@ -35,15 +35,15 @@ class SteppedClock:
         self._now: Nanoseconds = 0
 
     def time(self) -> Nanoseconds:
-        """Since the start."""
+        """Time since the start."""
         return self._now
 
     def wall_time(self) -> Nanoseconds:
-        """Since the epoch."""
+        """Time since the epoch."""
         return EPOCH + self._now
 
     def wait_until(self, time: Nanoseconds, stop: threading.Event) -> bool:
-        """Be there at once."""
+        """Jump to the moment."""
         self._now = max(self._now, time)
         return stop.is_set()
 
@@ -57,18 +57,18 @@ class Seconds:
         self._seconds = iter(range(first, last))
 
     def read(self) -> Snapshot | None:
-        """The next second."""
+        """Read the next second."""
         second = next(self._seconds, None)
         if second is None:
             return None
         return snapshot(float(second), [gpu()], {gpu(): HELD}, holders={gpu(): workload()})
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing is held."""
 
 
 class HistoryNode:
-    """A coordinator and a history writer over a database of their own."""
+    """A coordinator and a history writer on a database of their own."""
 
     def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class HistoryNode:
         self.history_writer = HistoryWriter(self.accountant, self.storage, FastClock(EPOCH))
 
     def tick(self, first: int, last: int) -> Coordinator:
-        """Sample for so many seconds, and tell the size of the history with each."""
+        """Sample for some seconds, and report the size of the history with each."""
 
         def report() -> AgentReport:
             assert self.storage.history is not None
@@ -94,7 +94,7 @@ class HistoryNode:
         return coordinator
 
     def accounted(self) -> Nanoseconds:
-        """What the history holds."""
+        """Time held by the history."""
         assert self.storage.history is not None
         windows = self.storage.history.load()
         return sum(window.accounted for window in windows if window.workload_key is None)
@@ -102,14 +102,14 @@ class HistoryNode:
 
 @pytest.fixture
 def history_node(tmp_path: Path) -> Iterator[HistoryNode]:
-    """An empty one."""
+    """An empty node."""
     made = HistoryNode(tmp_path / "history.db")
     yield made
     made.storage.close()
 
 
 def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> None:
-    """A flush waits for its disk as long as it takes, and ticks go on beside it."""
+    """A flush waits for its disk, and ticks continue meanwhile."""
     history_node.tick(0, 10)
     history_node.history_writer.flush()
     disk = sqlite3.connect(history_node.path, isolation_level=None)
@@ -131,7 +131,7 @@ def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> N
 
 
 def damage(path: Path) -> None:
-    """Cut an open history down to its header."""
+    """Truncate an open history to its header."""
     other = sqlite3.connect(path)
     other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
     other.commit()
@@ -144,7 +144,7 @@ def damage(path: Path) -> None:
 
 
 def test_a_history_that_breaks_is_told_once_and_counted(history_node: HistoryNode) -> None:
-    """Where it was moved to, and that it goes on in a new one."""
+    """With its new path, and that a new history was begun."""
     history_node.tick(0, 100)
     history_node.history_writer.flush()
     damage(history_node.path)
@@ -173,7 +173,7 @@ HARM: Final = {
 
 
 def lived_after(path: Path, how: str) -> Counter[str]:
-    """What a start finds after a life of two days whose history was harmed, by subject."""
+    """Data found by a start after two days with a damaged history, by subject."""
     history_node = HistoryNode(path)
     for hour in range(55):
         history_node.tick(hour * 3600, hour * 3600 + 2)
@@ -203,7 +203,7 @@ def lived_after(path: Path, how: str) -> Counter[str]:
 
 
 def test_a_history_that_is_lost_is_written_again_from_memory(tmp_path: Path) -> None:
-    """The next start finds what it would have, each second once; it is told and counted."""
+    """The next start finds the same data, each second once; the loss is logged and counted."""
     lives = [lived_after(tmp_path / how / "history.db", how) for how in HARM]
     assert lives[0] == lives[1] == lives[2]
     assert len(lives[0]) == 4  # The GPU and its workload.
@@ -212,7 +212,7 @@ def test_a_history_that_is_lost_is_written_again_from_memory(tmp_path: Path) -> 
 def test_writing_that_works_again_is_told(
     history_node: HistoryNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a full disk, once, with how many flushes had failed."""
+    """Once after a full disk, with the number of failed flushes."""
     history_node.tick(0, 10)
     with monkeypatch.context() as full, capture_logs() as logs:
         full.setattr(Storage, "save_windows", _refuse)
@@ -233,7 +233,7 @@ def _refuse(*_: object) -> bool:
 
 
 def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
-    """A history that was set aside on opening is one that broke."""
+    """A history set aside on opening counts as damaged."""
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
     history_node = HistoryNode(tmp_path / "history.db")
     with capture_logs() as logs:
@@ -241,11 +241,11 @@ def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
     history_node.storage.close()
 
     assert history_node.history_writer.counts["history_breaks"] == 1
-    assert logs == []  # The agent has told it when it started.
+    assert logs == []  # The agent logged it at its start.
 
 
 def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
-    """With what to do about it, and how many windows had to go."""
+    """With the remedy, and the number of windows removed."""
     history_node = HistoryNode(tmp_path / "history.db", maximum_bytes=2**17)
     with capture_logs() as logs:
         for hour in range(60):

@@ -1,4 +1,4 @@
-"""When a job runs next, whatever the wall clock does in between."""
+"""The next run of a job, whatever the wall clock does in between."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -13,12 +13,12 @@ MINUTE: Final = timedelta(minutes=1)
 
 
 def late(_: float, most: float) -> float:
-    """As late as may be."""
+    """The maximum delay."""
     return most
 
 
 def test_the_first_run_comes_after_an_interval() -> None:
-    """And each further one an interval later, on the beat though the run itself came late."""
+    """Each further one follows an interval later, in rhythm even after a late run."""
     every = IntervalTrigger(60.0)
     first = every.get_next_fire_time(None, START)
     second = every.get_next_fire_time(first, first + timedelta(seconds=2))
@@ -27,7 +27,7 @@ def test_the_first_run_comes_after_an_interval() -> None:
 
 
 def test_a_shifted_run_shifts_no_other() -> None:
-    """Jitter keeps a fleet apart and does not add up."""
+    """Jitter spreads a fleet and does not add up."""
     every = IntervalTrigger(60.0, 10.0, late)
     first = every.get_next_fire_time(None, START)
     second = every.get_next_fire_time(first, first)
@@ -37,7 +37,7 @@ def test_a_shifted_run_shifts_no_other() -> None:
 
 
 def test_a_leap_of_decades_misses_one_run() -> None:
-    """The clock of a node that booted in 1970 is set: one run makes up for all."""
+    """When the clock of a node booted in 1970 is set, one run makes up for all."""
     every = IntervalTrigger(60.0)
     first = every.get_next_fire_time(None, datetime(1970, 1, 1, tzinfo=UTC))
     after = every.get_next_fire_time(first, START)
@@ -51,7 +51,7 @@ def test_a_leap_of_decades_misses_one_run() -> None:
     steps=st.lists(st.floats(-1e9, 1e9), max_size=6),
 )
 def test_the_next_run_is_always_near(interval: float, jitter: float, steps: list[float]) -> None:
-    """Ahead, and never further than an interval and its jitter, through any steps."""
+    """In the future, at most an interval and its jitter away, through any clock steps."""
     every, now = IntervalTrigger(interval, jitter * interval), START
     due = every.get_next_fire_time(None, now)
     for step in steps:

@@ -1,4 +1,4 @@
-"""Jobs on the real scheduler: each for itself, one run at a time, and back after a step."""
+"""Jobs on the real scheduler: isolated, one run at a time, rescheduled after a clock step."""
 
 import threading
 from dataclasses import replace
@@ -15,16 +15,16 @@ from rightsizer.model.errors import HistoryError
 
 
 def nothing() -> None:
-    """A job that is done at once."""
+    """A job that returns at once."""
 
 
 def fail() -> None:
-    """A job that cannot be done."""
+    """A job that fails."""
     raise OSError("no space left")
 
 
 def test_a_run_is_counted_and_timed_on_the_agents_clock() -> None:
-    """Simulated time shows in the report, so that a fast agent's jobs look right."""
+    """The report shows simulated time, so that an accelerated agent's jobs look right."""
     clock = FastClock(EPOCH)
 
     def work() -> None:
@@ -39,7 +39,7 @@ def test_a_run_is_counted_and_timed_on_the_agents_clock() -> None:
 
 
 def test_a_failure_is_counted_and_told_and_never_raised() -> None:
-    """The next run that succeeds takes the error back, not the count."""
+    """The next successful run clears the error, not the count."""
     outcomes = iter([fail, nothing])
 
     def work() -> None:
@@ -60,7 +60,7 @@ def test_a_failure_is_counted_and_told_and_never_raised() -> None:
 
 
 def test_operator_error_of_a_job_is_logged_without_a_traceback() -> None:
-    """One line a failure; a fault of the program itself comes with its place."""
+    """One line per failure; a program error has its traceback."""
 
     def cannot_write() -> None:
         raise HistoryError("history '/h.db': database or disk is full")
@@ -75,14 +75,14 @@ def test_operator_error_of_a_job_is_logged_without_a_traceback() -> None:
 
 
 def test_every_job_has_a_report_before_its_first_run() -> None:
-    """A counter that is not there yet cannot be told from one that never will be."""
+    """A missing counter cannot be told from one that never appears."""
     jobs = Jobs([Job("flush", nothing, 60.0), Job("prune", nothing, 60.0)], SystemClock())
 
     assert [(report.name, report.runs) for report in jobs.reports()] == [("flush", 0), ("prune", 0)]
 
 
 def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
-    """The run that is left out is counted, and others are not held up."""
+    """The skipped run is counted, and other jobs are not delayed."""
     going, may_end, others = threading.Event(), threading.Event(), threading.Event()
     concurrent: list[int] = []
 
@@ -107,7 +107,7 @@ def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
 
 
 def test_a_job_with_a_thread_of_its_own_waits_for_no_other() -> None:
-    """Two that wait for slow peers, or a long run of the rules, do not keep the flush from disk."""
+    """Slow peers, or a long run of the rules, do not delay the flush."""
     may_end, flushed = threading.Event(), threading.Event()
     going = [threading.Event(), threading.Event()]
 
@@ -135,7 +135,7 @@ def test_a_job_with_a_thread_of_its_own_waits_for_no_other() -> None:
 
 
 def test_stopping_waits_for_nobody() -> None:
-    """A peer that is slow to answer does not keep the agent from ending."""
+    """A slow peer does not delay the agent's exit."""
     going, may_end, finished = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -154,12 +154,12 @@ def test_stopping_waits_for_nobody() -> None:
 
 
 def test_jobs_that_never_started_can_be_stopped() -> None:
-    """An agent that could not bind its port ends like any other."""
+    """An agent that cannot bind its port stops normally."""
     Jobs([Job("flush", nothing, 1.0)], SystemClock()).stop()
 
 
 def test_a_job_is_scheduled_anew_after_the_wall_clock_was_set_back() -> None:
-    """A run that now lies hours ahead would come hours late; an hour's step is mended."""
+    """A run hours ahead would be hours late; a step of an hour is corrected."""
     jobs = Jobs(
         [Job("flush", nothing, 60.0)],
         SystemClock(),
@@ -176,7 +176,7 @@ def test_a_job_is_scheduled_anew_after_the_wall_clock_was_set_back() -> None:
 
 
 def test_a_schedule_that_is_right_is_left_alone() -> None:
-    """Supervision has nothing to say on an ordinary day."""
+    """Supervision logs nothing on an ordinary day."""
     jobs = Jobs([Job("flush", nothing, 60.0, jitter_seconds=30.0)], SystemClock())
     jobs.start()
     try:
@@ -189,7 +189,7 @@ def test_a_schedule_that_is_right_is_left_alone() -> None:
 
 
 def test_a_change_of_the_clocks_speed_changes_the_pace() -> None:
-    """What waits for a quarter of an hour runs at once when that passes in a second."""
+    """A wait of a quarter of an hour ends at once when that takes a second."""
     clock, ran = FastClock(EPOCH, speed=1.0), threading.Event()
     jobs = Jobs([Job("recommend", ran.set, 1000.0)], clock)
     jobs.start()
@@ -203,7 +203,7 @@ def test_a_change_of_the_clocks_speed_changes_the_pace() -> None:
 
 
 def test_a_job_that_changes_runs_at_its_new_interval_at_once() -> None:
-    """One that stays as it was keeps its turn; before the start there is nothing to put right."""
+    """An unchanged job keeps its turn; before the start nothing is rescheduled."""
     runs = threading.Semaphore(0)
     job = Job("tick", runs.release, 86400.0)
     jobs = Jobs([job], SystemClock())

@@ -18,7 +18,7 @@ from rightsizer.model.units import nanoseconds
 
 
 class Node:
-    """Eight GPUs, of which one may break, and the file of their labels."""
+    """Eight GPUs, one of which may fail, and the file of their labels."""
 
     def __init__(self, file: Path | str) -> None:
         self.clock = FastClock(start=nanoseconds(1_700_000_000.0))
@@ -37,7 +37,7 @@ class Node:
         return (replace(slots[0], trouble=self.trouble), *slots[1:])
 
     def after(self, minutes: float) -> dict[str, str]:
-        """The labels as they are written some minutes later."""
+        """The labels as written some minutes later."""
         until = self.clock.time() + nanoseconds(minutes * 60)
         self.clock.wait_until(until, threading.Event())
         self.writer.write()
@@ -47,7 +47,7 @@ class Node:
 
 
 def test_labels_are_written_and_hold_for_an_hour(tmp_path: Path) -> None:
-    """An agent that is gone leaves none behind."""
+    """The labels of a stopped agent expire."""
     found = Node(tmp_path / "rightsizer").after(0)
 
     assert found["# +expiry-time"] == "2023-11-14T23:13:20Z"
@@ -56,7 +56,7 @@ def test_labels_are_written_and_hold_for_an_hour(tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_unhealthy_once_it_has_been_so_for_a_while(tmp_path: Path) -> None:
-    """Labels move pods; a reset takes a minute."""
+    """Labels move pods, while a reset takes only a minute."""
     node = Node(tmp_path / "rightsizer")
     node.after(0)
 
@@ -67,7 +67,7 @@ def test_a_gpu_is_unhealthy_once_it_has_been_so_for_a_while(tmp_path: Path) -> N
 
 
 def test_trouble_that_comes_and_goes_changes_nothing(tmp_path: Path) -> None:
-    """Only what lasts is told, and recovery too must last."""
+    """Only lasting trouble changes a label, and only lasting recovery restores it."""
     node = Node(tmp_path / "rightsizer")
     node.after(0)
     for minute in range(30):
@@ -77,7 +77,7 @@ def test_trouble_that_comes_and_goes_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_label_broken_from_the_start_is_broken_at_once(tmp_path: Path) -> None:
-    """There is nothing that it was before."""
+    """It has no previous state."""
     node = Node(tmp_path / "rightsizer")
     node.trouble = "down"
 
@@ -85,7 +85,7 @@ def test_label_broken_from_the_start_is_broken_at_once(tmp_path: Path) -> None:
 
 
 def test_without_devices_what_was_written_stands(tmp_path: Path) -> None:
-    """A driver that is updated moves no pod before the labels expire."""
+    """A driver update moves no pods before the labels expire."""
     node = Node(tmp_path / "rightsizer")
     before = node.after(0)
     assert node.report is not None
@@ -97,7 +97,7 @@ def test_without_devices_what_was_written_stands(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_that_nobody_asked_for(tmp_path: Path) -> None:
-    """No file, no labels."""
+    """Without a path there is no file."""
     node = Node("")
 
     node.writer.write()
@@ -106,7 +106,7 @@ def test_nothing_is_written_that_nobody_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The job fails, and says what to do."""
+    """The job fails with a remedy."""
     node = Node(tmp_path / "features.d" / "rightsizer")
 
     with pytest.raises(RightsizerError, match=r"features\.d/rightsizer' cannot be written"):

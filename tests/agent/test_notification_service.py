@@ -19,7 +19,7 @@ from rightsizer.notify.webhook.settings import WebhookSettings
 def test_raising_grafana_sink_does_not_starve_webhooks(
     monkeypatch: pytest.MonkeyPatch, method: str, arguments: tuple[object, ...]
 ) -> None:
-    """Webhooks are told and deliver too, and the failure is raised after them."""
+    """Webhooks are notified and deliver too, and the failure is raised afterwards."""
     delivered: list[str] = []
 
     def broken(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What `check-config` says of the files and names that settings hold."""
+"""Checks of `check-config` on files and names in settings."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def faults(text: str, environ: dict[str, str] | None = None) -> list[str]:
-    """What is wrong with the things that a configuration names."""
+    """Faults of the things named by a configuration."""
     return list(faults_of(load(Settings, text, "rightsizer.yaml"), environ or {}))
 
 
@@ -53,7 +53,7 @@ def test_the_defaults_name_nothing_that_could_be_wrong() -> None:
     ],
 )
 def test_invalid_reference_is_reported_with_its_key(text: str, said: str) -> None:
-    """One line each, and nothing of what is right."""
+    """One line each, and nothing about valid ones."""
     (fault,) = faults(text)
     assert said in fault
 
@@ -84,7 +84,7 @@ def test_invalid_reference_is_reported_with_its_key(text: str, said: str) -> Non
     ],
 )
 def test_broker_precondition_that_fails_is_reported(text: str, said: str) -> None:
-    """Only where it is on."""
+    """Only if the broker is on."""
     if "/proc/1" in text and os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     (fault,) = faults(text)
@@ -93,7 +93,7 @@ def test_broker_precondition_that_fails_is_reported(text: str, said: str) -> Non
 
 
 def test_a_brokers_folder_need_not_be_there_where_the_agent_can_make_it(tmp_path: Path) -> None:
-    """As the agent does when it starts."""
+    """The agent makes it at startup."""
     path = tmp_path / "new" / "folder" / "broker.db"
     assert faults(f"broker: {{enabled: true, path: {path}}}") == []
     (tmp_path / "new").write_text("no folder")
@@ -102,7 +102,7 @@ def test_a_brokers_folder_need_not_be_there_where_the_agent_can_make_it(tmp_path
 
 
 def test_all_is_told_at_once() -> None:
-    """An operator mends a file once."""
+    """An operator fixes a file once."""
     text = "{catalogue: {boards_file: /a, prices_file: /b}, web: {config_file: /c}}"
     assert [fault.partition(":")[0] for fault in faults(text)] == [
         "catalogue.boards_file",
@@ -112,7 +112,7 @@ def test_all_is_told_at_once() -> None:
 
 
 def test_valid_references_pass(tmp_path: Path) -> None:
-    """Certificates, a token of systemd's, authorities, a scenario."""
+    """Certificates, a systemd credential, authorities, a scenario."""
     authority = Authority.made(tmp_path)
     authority.sign("server", "IP:127.0.0.1")
     (tmp_path / "web.yml").write_text(
@@ -135,7 +135,7 @@ def test_valid_references_pass(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
 def test_a_credential_that_may_not_be_read_is_told(tmp_path: Path) -> None:
-    """As where the file is another user's."""
+    """As when the file belongs to another user."""
     token = tmp_path / "token"
     token.write_text("secret")
     token.chmod(0)
@@ -147,7 +147,7 @@ def test_a_credential_that_may_not_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command_checks_them_unless_told_otherwise(tmp_path: Path, capsys: Captured) -> None:
-    """Each with the file's name; and the environment's faults with the variable's."""
+    """With the file's name, or the variable's for faults of the environment."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text("catalogue: {boards_file: /nowhere.yaml}\n")
 
@@ -163,7 +163,7 @@ def test_the_command_checks_them_unless_told_otherwise(tmp_path: Path, capsys: C
 def test_the_command_checks_the_environment(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is part of what the agent would start with."""
+    """The agent would start with it."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text("")
     monkeypatch.setenv("RIGHTSIZER_RECOMMENDER__INTERVAL", "often")

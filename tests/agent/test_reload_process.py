@@ -1,4 +1,4 @@
-"""A real agent that is told to reload: what changes at once, what waits, what changes nothing."""
+"""Reloading a real agent: immediate changes, deferred changes, and failures."""
 
 import os
 import re
@@ -26,12 +26,12 @@ RELOADS: Final = 40
 
 
 def config(folder: Path) -> str:
-    """The configuration that the agent starts with."""
+    """The configuration at the agent's start."""
     return CONFIG.replace("FOLDER", str(folder))
 
 
 def reload(agent: AgentProcess, folder: Path, text: str) -> None:
-    """Write the file again, signal, and wait until the agent has said how it went."""
+    """Rewrite the file, send a signal, and wait for the logged result."""
     before = state(agent)
     (folder / "rightsizer.yaml").write_text(text)
     agent.process.send_signal(signal.SIGHUP)
@@ -39,18 +39,18 @@ def reload(agent: AgentProcess, folder: Path, text: str) -> None:
 
 
 def state(agent: AgentProcess) -> tuple[float, int]:
-    """When a reload succeeded last, and how many have failed."""
+    """Time of the last successful reload, and the number of failures."""
     return agent.metric(SUCCEEDED), len(agent.events("reload_failed"))
 
 
 def threshold(agent: AgentProcess, id_: str, name: str) -> Any:
-    """What a rule's threshold is, as the agent explains it."""
+    """A rule's threshold, as explained by the agent."""
     found = agent.json(f"/api/v1/advice/{id_}")["thresholds"]
     return next(each["value"] for each in found if each["setting"].endswith(f".{name}"))
 
 
 def test_a_signal_puts_in_force_what_may_change(tmp_path: Path) -> None:
-    """Policy, threshold, interval, level and collectors at once; the rest is named, and stays."""
+    """Policy, threshold, interval, level and collectors at once; the rest is named and stays."""
     id_ = keep_advice(tmp_path / "history.db", now=time.time_ns() - 60 * 10**9)
     changed = config(tmp_path).replace("{interval: 1d, jitter: 0}", "RECOMMENDER") + (
         "policies: [{match: {owner: '*'}, class: standby}]\n"
@@ -88,7 +88,7 @@ def classes_of(agent: AgentProcess) -> set[str]:
 
 
 def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
-    """Not the part of it that is right, either; the log has every fault with its place."""
+    """Nor does its valid part; the log has every fault with its place."""
     broken = config(tmp_path).replace("{interval: 1d, jitter: 0}", "{interval: 10s, jitter: 1x}")
     broken += "web: {metrics: {collectors: {process: false}}}\n"
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
@@ -112,7 +112,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_flags_and_environment_stay_in_force(tmp_path: Path) -> None:
-    """A reload reads the file again, and they go before it still."""
+    """They still override the reloaded file."""
     flags = ("--no-collector.process",)
     variable = "RIGHTSIZER_RECOMMENDER__RULES__IDLE__ON_RATIO"
     id_ = keep_advice(tmp_path / "history.db", now=time.time_ns() - 60 * 10**9)
@@ -151,7 +151,7 @@ def test_many_reloads_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def ask_to_reload(agent: AgentProcess, folder: Path, texts: list[str], count: int) -> None:
-    """Let it read one file after the other, by HTTP, which answers when it is done."""
+    """Reload one file after the other by HTTP, which answers when done."""
     for number in range(count):
         (folder / "rightsizer.yaml").write_text(texts[number % len(texts)])
         with urlopen(Request(f"{agent.url}/-/reload", method="POST"), timeout=10) as answer:
@@ -159,14 +159,14 @@ def ask_to_reload(agent: AgentProcess, folder: Path, texts: list[str], count: in
 
 
 def settled(agent: AgentProcess, before: dict[str, int]) -> dict[str, int] | None:
-    """What it holds, once that is no more than before; each GPU may have got a thread meanwhile."""
+    """Resources held once they stop falling; each GPU may have got a thread meanwhile."""
     now = held(agent)
     few = now["threads"] < before["threads"] + RELOADS and now["files"] <= before["files"]
     return now if few else None
 
 
 def held(agent: AgentProcess) -> dict[str, int]:
-    """What a process holds of the kernel's."""
+    """Kernel resources held by a process."""
     folder = Path(f"/proc/{agent.process.pid}")
     status = dict(
         line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line
@@ -179,7 +179,7 @@ def held(agent: AgentProcess) -> dict[str, int]:
 
 
 def test_the_local_socket_reloads_and_tells_the_faults(tmp_path: Path) -> None:
-    """`check-config` and the reload say the same of the same file."""
+    """`check-config` and the reload report the same faults of a file."""
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         broken = config(tmp_path) + "log: {level: loud}\n"
         (tmp_path / "rightsizer.yaml").write_text(broken)

@@ -1,4 +1,4 @@
-"""Reloading: all parts or none, on request from anywhere, and what is told of it."""
+"""Reloading: all parts or none, on request from anywhere, and its reporting."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ TIME = "rightsizer_config_last_reload_success_timestamp_seconds"
 
 
 class Part:
-    """Something with a number that a file may set, where the file is a field."""
+    """A part with a number set by a file, which is a field here."""
 
     def __init__(self) -> None:
         self.file, self.value = 1, 1
@@ -27,7 +27,7 @@ class Part:
         self.changed = threading.Event()
 
     def prepare(self) -> Callable[[], None]:
-        """Take no negative number."""
+        """Refuse negative numbers."""
         wanted = self.file
         if wanted < 0:
             self.trouble = f"part.yaml:1:1: {wanted} is below 0"
@@ -41,12 +41,12 @@ class Part:
 
 
 def reloader(*parts: Part, now: int = START, notifier: Notifier | None = None) -> Reloader:
-    """A reloader at a time."""
+    """A reloader at a fixed time."""
     return Reloader(parts, started=START, wall_time=lambda: now, notifier=notifier)
 
 
 def test_all_parts_change_or_none() -> None:
-    """Every fault is told, and what was in force stays in all of them."""
+    """Every fault is reported, and all parts keep their settings."""
     good, bad, worse = Part(), Part(), Part()
     good.file, bad.file, worse.file = 2, -2, -3
     subject = reloader(good, bad, worse, now=START + NANOSECONDS_PER_SECOND)
@@ -61,7 +61,7 @@ def test_all_parts_change_or_none() -> None:
 
 
 def test_a_part_that_reloads_itself_is_told_too() -> None:
-    """Its trouble and its success are those of the configuration."""
+    """Its failure and success count for the configuration."""
     part = Part()
     subject = reloader(part)
     part.trouble = "broken"
@@ -71,12 +71,12 @@ def test_a_part_that_reloads_itself_is_told_too() -> None:
 
 
 def test_without_parts_there_is_nothing_to_fail() -> None:
-    """An agent of flags alone has loaded its configuration when it started."""
+    """An agent without a file has loaded its configuration at the start."""
     assert reloader().gauges == {SUCCESSFUL: 1.0, TIME: 100.0}
 
 
 def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:
-    """As a signal handler makes them."""
+    """A signal handler makes such requests."""
     part = Part()
     subject = reloader(part)
     part.file = -1
@@ -93,7 +93,7 @@ def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:
 
 
 def test_the_manager_hears_of_it_once_it_knows_the_service_as_ready(tmp_path: Path) -> None:
-    """RELOADING with the time, then READY, after a fault as well; nothing before the first."""
+    """RELOADING with the time, then READY, also after a fault; nothing before the first READY."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(20)

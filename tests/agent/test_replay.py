@@ -1,4 +1,4 @@
-"""A recording with a known truth through the whole chain, and back as the design's JSON."""
+"""A recording with known truth through the whole chain, and the JSON of the design."""
 
 import csv
 import json
@@ -69,13 +69,13 @@ FINDING_KEYS: Final = {
 
 
 def verdict(result: Replay, rule: str) -> Finding:
-    """What a rule says of the only case."""
+    """A rule's verdict on the only case."""
     (found,) = (finding for finding in result.findings if finding.rule == rule)
     return found
 
 
 def test_every_second_gets_the_state_that_it_was(tmp_path: Path) -> None:
-    """Ten states, a hundred seconds each, none taken for another."""
+    """Ten states of a hundred seconds each; none is mistaken for another."""
     log = write_states(tmp_path / "log.csv", *((state, 100) for state in EVERY))
     (device,) = replayed(log).devices
 
@@ -83,7 +83,7 @@ def test_every_second_gets_the_state_that_it_was(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
-    """The reading after it accounts for five seconds, and no one knows what was before."""
+    """The reading after a gap accounts for five seconds; the time before is unknown."""
     log = write_states(
         tmp_path / "log.csv",
         (State.PRODUCTIVE, 50),
@@ -102,7 +102,7 @@ def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("interval", "between"), [(60, 600), (300, 1800), (1200, 1800)])
 def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, between: int) -> None:
-    """A month of readings far apart: six of them between two runs, and half an hour at most."""
+    """A month of sparse readings: at least six of them between runs, and half an hour at most."""
     log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 6 * HOUR), interval_seconds=interval)
     (advice,) = replayed(log).advice
     since_start = advice.opened // NANOSECONDS_PER_SECOND - START
@@ -119,7 +119,7 @@ def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, be
     )
 )
 def test_states_sum_to_wall_time_exactly(steps: list[tuple[int, State, str]]) -> None:
-    """Whatever the times and whatever is missing: last minus first, to the nanosecond."""
+    """For any times and missing readings: last minus first, to the nanosecond."""
     at_microseconds, rows, times = 0, [], dict[str, list[int]]()
     for step, state, device in steps:
         at_microseconds += step
@@ -135,7 +135,7 @@ def test_states_sum_to_wall_time_exactly(steps: list[tuple[int, State, str]]) ->
 
 
 def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> None:
-    """One stretch ends where the next begins, in the order of the story."""
+    """Each stretch ends where the next begins, in chronological order."""
     log = write_states(tmp_path / "log.csv", *((state, 60) for state in EVERY))
     source = open_recording([log], catalogue=built_in(), board=BOARD)
     with Timeline.open(tmp_path / "out.csv") as timeline:
@@ -151,7 +151,7 @@ def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> Non
 
 
 def test_every_rule_says_something_of_every_device(tmp_path: Path) -> None:
-    """Abstentions included: silence would look like health."""
+    """Abstentions included: silence would look healthy."""
     both = write_recording(
         tmp_path / "log.csv",
         [
@@ -178,9 +178,9 @@ def test_every_rule_says_something_of_every_device(tmp_path: Path) -> None:
 def test_the_verdict_names_what_was_true(
     tmp_path: Path, state: State, rule: str, reason: Reason
 ) -> None:
-    """Without grace or hysteresis: ten minutes of a stall suffice for a finding, not for advice.
+    """Without grace or hysteresis: a ten-minute stall is enough for a finding, not for advice.
 
-    Idleness is a finding, and advice, once it has lasted for as long as the rule is patient.
+    Idleness becomes a finding, and advice, after the rule's minimum idle time.
     """
     lasting = 600 if state is State.HIDDEN_STALL else 110 * 60
     result = replayed(write_states(tmp_path / "log.csv", (state, lasting), interval_seconds=10))
@@ -191,7 +191,7 @@ def test_the_verdict_names_what_was_true(
 
 
 def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
-    """What is told is for how long it has been idle, and when it will be told of."""
+    """The summary has the idle time so far, and when it will be reported."""
     found = verdict(replayed(write_states(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
 
     assert not found.is_actionable
@@ -199,7 +199,7 @@ def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
 
 
 def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
-    """Neither finding nor advice."""
+    """It has neither finding nor advice."""
     log = write_states(tmp_path / "log.csv", (State.COMPUTE_BOUND, 3 * HOUR), interval_seconds=10)
     result = replayed(log)
 
@@ -208,7 +208,7 @@ def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:
 
 
 def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) -> None:
-    """Four idle hours open it after two, work closes it, and the replay tells both."""
+    """Four idle hours open it after two, work closes it, and the replay reports both."""
     log = write_states(
         tmp_path / "log.csv",
         (State.COMPUTE_BOUND, HOUR),
@@ -228,7 +228,7 @@ def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) ->
 
 
 def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
-    """The agent forgets it after a month; the one who replays two months wants to know."""
+    """An agent drops it after a month, but a replay of two months reports it."""
     log = write_states(
         tmp_path / "log.csv",
         (State.IDLE_HELD, 12 * HOUR),
@@ -253,7 +253,7 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
-    """One with the load and one with the memory are one recording."""
+    """A file of load and one of memory form one recording."""
     rows: Mapping[str, tuple[Signal, str]] = {
         "busy.csv": (Signal.GPU_BUSY, "0.6"),
         "memory.csv": (Signal.MEMORY_USED_BYTES, "9000000000"),
@@ -269,7 +269,7 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
 
 
 def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
-    """Nothing is to be scaled or released where nothing is, while another pod goes on."""
+    """Absent pods cannot be scaled or released, although another pod continues."""
     idle, busy = SIGNALS_OF[State.IDLE_HELD], SIGNALS_OF[State.COMPUTE_BOUND]
     rows = [(at, "POD-1", busy) for at in range(0, 12 * HOUR, 60)]
     rows += [(at, "POD-0", idle) for at in range(0, 5 * HOUR, 60)]
@@ -297,7 +297,7 @@ def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
 
 
 def test_energy_is_null_where_power_was_never_read(tmp_path: Path) -> None:
-    """A measured nothing would be 0."""
+    """0 would mean a measured zero."""
     rows = "".join(f"{START + at},pod-a,0.6\n" for at in range(100))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
     (device,) = encode_replay(replayed(tmp_path / "log.csv"))["devices"]
@@ -319,7 +319,7 @@ def test_energy_is_null_where_power_was_never_read(tmp_path: Path) -> None:
 def test_unknown_time_says_why(
     tmp_path: Path, columns: str, cells: str, why: UnknownReason
 ) -> None:
-    """A log of power alone, contradictions, and what would not show a kernel."""
+    """A log of power alone, contradictions, and signals that would not show a kernel."""
     rows = "".join(f"{START + at},pod-a,{cells}\n" for at in (*range(100), *range(200, 250)))
     (tmp_path / "log.csv").write_text(f"timestamp,device,{columns}\n{rows}")
     result = replayed(tmp_path / "log.csv")
@@ -331,7 +331,7 @@ def test_unknown_time_says_why(
 
 
 def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
-    """The index that only orders the devices of a log without one is never told."""
+    """An internal index that orders the devices of a log without indices is never shown."""
     log = write_states(
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
@@ -343,7 +343,7 @@ def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:
-    """It has devices and no length; every rule that judges time abstains."""
+    """It has devices and no length; every rule over time abstains."""
     by_facts = {"rank_imbalance", "gpu_count", "sharing", "exhaustion_forecast"}  # of one free GPU
     result = replayed(
         write_recording(tmp_path / "log.csv", [(0.0, "GPU-0", SIGNALS_OF[State.PRODUCTIVE])])
@@ -356,7 +356,7 @@ def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
-    """The same rules over the same windows, another day, without the recording."""
+    """The same rules over the same windows, later, without the recording."""
     log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     source = open_recording([log], catalogue=built_in(), board=BOARD)
     with filled_history(tmp_path / "history.db") as filling:
@@ -372,7 +372,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
 
 
 def test_productive_is_not_used(tmp_path: Path) -> None:
-    """A saw-tooth of 29% on average is at work nearly all the time, and mostly headroom."""
+    """A saw-tooth of 29% on average is active nearly all the time, and mostly headroom."""
     teeth = (0.06, 0.2, 0.34, 0.56)
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
@@ -388,7 +388,7 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
 
 
 def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) -> None:
-    """Within two looks of the ledger's hour, though others on the node go on."""
+    """Within two runs of the ledger's hour, although other pods on the node continue."""
     ended = 91 * HOUR
     rows = []
     for at in range(0, 96 * HOUR, 300):

@@ -1,4 +1,4 @@
-"""This node as schedulers take it: the real stack over simulated drivers, in no time."""
+"""Documents on this node for schedulers: the real stack over simulated drivers."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ SCHEMA: Final = Path(__file__).parents[1] / "deploy" / "schemas" / "node_resourc
 
 @contextmanager
 def node(tmp_path: Path) -> Iterator[Settings]:
-    """Seven whole GPUs, of which some are held and one is broken, and one that is cut up."""
+    """Seven whole GPUs, some held and one faulty, and one partitioned GPU."""
     settings = replace(Settings(), sources=replace(Settings().sources, nvml=patient_settings()))
     with looked_at(settings, str(scenario_file(tmp_path))) as chosen:
         yield chosen
@@ -42,7 +42,7 @@ def clock() -> FastClock:
 
 
 def test_gres_has_a_line_for_each_gpu_and_names_what_it_cannot_give(tmp_path: Path) -> None:
-    """A simulated node has no files of capabilities, so that its instances cannot be opened."""
+    """A simulated node has no capability files, so its instances cannot be opened."""
     with node(tmp_path) as settings:
         lines = gres_of_node(settings, clock(), "gpu-1").splitlines()
 
@@ -52,7 +52,7 @@ def test_gres_has_a_line_for_each_gpu_and_names_what_it_cannot_give(tmp_path: Pa
 
 
 def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -> None:
-    """Each the GPU's and two capabilities."""
+    """Each uses the GPU's file and two capabilities."""
     with node(tmp_path) as settings:
         procfs = tmp_path / "proc"
         for number in range(16):
@@ -70,7 +70,7 @@ def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -
 
 
 def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None:
-    """What someone holds is no longer available."""
+    """A held GPU is not available."""
     with node(tmp_path) as settings:
         document = resource_topology_of_node(settings, clock(), "gpu-1")
 
@@ -82,7 +82,7 @@ def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None
 
 
 def count(document: dict[str, Any], name: str, key: str) -> int:
-    """How many of a resource all zones have."""
+    """The total of a resource over all zones."""
     return sum(
         int(each[key])
         for zone in document["zones"]
@@ -92,7 +92,7 @@ def count(document: dict[str, Any], name: str, key: str) -> int:
 
 
 def test_labels_tell_what_is_healthy_now(tmp_path: Path) -> None:
-    """One GPU of eight has an error that ends work."""
+    """One of eight GPUs has a fatal error."""
     with node(tmp_path) as settings:
         found = labels_of_node(settings, clock())
 
@@ -102,7 +102,7 @@ def test_labels_tell_what_is_healthy_now(tmp_path: Path) -> None:
 
 
 def test_the_file_says_until_when_its_labels_hold() -> None:
-    """As long as the agent's own would."""
+    """With the agent's own time to live."""
     text = timed_feature_file({"rightsizer.gpu-count": "8"}, Settings(), clock())
 
     first, second = text.splitlines()

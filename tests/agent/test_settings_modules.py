@@ -1,4 +1,4 @@
-"""Settings load no machinery: the one who reads a configuration needs no driver and no server."""
+"""Imports of settings: reading a configuration loads no driver and no server."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ PACKAGES: Final = (
 
 
 def loaded_by(module: str) -> frozenset[str]:
-    """What a fresh interpreter has loaded after an import."""
+    """Modules loaded by a fresh interpreter after an import."""
     program = f"import sys, {module}\nprint(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -51,7 +51,7 @@ def loaded_by(module: str) -> frozenset[str]:
 
 
 def test_the_agents_settings_load_no_machinery() -> None:
-    """No driver, server, TLS, SQLite, scheduler or reader of profiles."""
+    """No driver, server, TLS, SQLite, scheduler or profile reader."""
     loaded = loaded_by("rightsizer.agent.settings")
     profiler = {
         name
@@ -67,7 +67,7 @@ def test_the_agents_settings_load_no_machinery() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES.split())
 def test_a_packages_settings_load_no_machinery(package: str) -> None:
-    """Each is read by commands that need nothing else of the package."""
+    """Commands read it that need nothing else of the package."""
     loaded = loaded_by(f"rightsizer.{package}.settings")
 
     assert loaded & FOREIGN == set()

@@ -1,4 +1,4 @@
-"""What a reload does to the wired agent: by the next run, and all of it or nothing."""
+"""Effects of a reload on the complete agent: from the next run on, all or nothing."""
 
 import threading
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Notebook:
         self._minutes = iter(range(MINUTES))
 
     def read(self) -> Snapshot | None:
-        """The next minute."""
+        """Read the next minute."""
         minute, device = next(self._minutes, None), gpu()
         if minute is None:
             return None
@@ -49,13 +49,13 @@ class Notebook:
 
 
 class File:
-    """What an operator has written, which may be nonsense."""
+    """An operator's file, which may be invalid."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
 
     def read(self) -> Settings:
-        """The settings, as they are now."""
+        """Read the current settings."""
         settings = load(Settings, self.text, "rightsizer.yaml")
         web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
         sampling = replace(settings.sampling, interval=60.0)
@@ -64,7 +64,7 @@ class File:
 
 @contextmanager
 def agent_of(file: File) -> Iterator[Agent]:
-    """An agent that has lived through the notebook's five hours, and not judged them yet."""
+    """An agent after the notebook's five hours, before any judgement."""
     storage, settings, source = Storage(""), file.read(), Notebook()
     agent = Agent(
         settings,
@@ -82,13 +82,13 @@ def agent_of(file: File) -> Iterator[Agent]:
 
 
 def open_advice(agent: Agent) -> list[str]:
-    """The reasons of what is open after another run."""
+    """The reasons of open advice after another run."""
     agent.advice_service.recommend()
     return [str(each.finding.reasons[0]) for each in agent.advice_service.advice if each.is_open]
 
 
 def test_a_threshold_holds_from_the_next_run_on() -> None:
-    """A notebook may be idle for longer than five hours, until its operator thinks otherwise."""
+    """Five idle hours are no finding under the operator's higher threshold."""
     file = File("recommender: {rules: {idle: {notebook: 1d}}}")
     with agent_of(file) as agent:
         before = open_advice(agent)
@@ -101,7 +101,7 @@ def test_a_threshold_holds_from_the_next_run_on() -> None:
 
 
 def test_a_policy_holds_from_the_next_run_on() -> None:
-    """What it ignores is not advised, and the devices' holders are of the class that it says."""
+    """Excluded findings do not open, and holders have the class of the policy."""
     file = File("recommender: {rules: {idle: {notebook: 1h}}}")
     with agent_of(file) as agent:
         file.text += "\npolicies: [{match: {owner: ana}, ignore: [{why: he knows}]}]"
@@ -116,7 +116,7 @@ def test_a_policy_holds_from_the_next_run_on() -> None:
 
 
 def test_open_advice_survives_new_ledger_settings() -> None:
-    """It is kept by them from then on."""
+    """From then on they apply to it."""
     file = File("recommender: {rules: {idle: {notebook: 1h}}}")
     with agent_of(file) as agent:
         (opened,) = open_advice(agent) and agent.advice_service.advice
@@ -128,7 +128,7 @@ def test_open_advice_survives_new_ledger_settings() -> None:
 
 
 def test_nothing_is_in_force_of_a_reload_that_one_part_refuses() -> None:
-    """The file is right by itself; what it names is not there."""
+    """The file is valid, but a thing that it names is missing."""
     file = File("recommender: {rules: {idle: {notebook: 1d}}}")
     with agent_of(file) as agent:
         before = agent.settings
@@ -150,7 +150,7 @@ def test_nothing_is_in_force_of_a_reload_that_one_part_refuses() -> None:
 
 
 def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:
-    """All else of the same file is in force."""
+    """The rest of the file takes effect."""
     file = File()
     with agent_of(file) as agent, capture_logs() as logs:
         file.text = (
@@ -166,7 +166,7 @@ def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:
 
 
 def test_settings_that_cannot_be_put_in_force_leave_the_others() -> None:
-    """As where the letters that wait for a new webhook cannot be read."""
+    """An unreadable outbox of a new webhook is an example."""
 
     def refuse(*_: object) -> None:
         raise HistoryError("history '/x' cannot be read")

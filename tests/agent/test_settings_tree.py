@@ -1,4 +1,4 @@
-"""The tree of settings: every rule in it, and the documents that are made from it."""
+"""The tree of settings: every rule in it, and the documents generated from it."""
 
 import json
 from collections.abc import Callable
@@ -70,18 +70,18 @@ read again for recommendations only.
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_rule_has_its_settings_under_its_name(rule: Rule[Any]) -> None:
-    """A rule that is added without them would run with its defaults, whatever the file says."""
+    """A rule added without them would run with its defaults, whatever the file says."""
     assert isinstance(getattr(RuleTree(), rule.name), type(rule.settings))
     assert getattr(RuleTree(), rule.name) == rule.settings
 
 
 def test_no_settings_are_there_for_a_rule_that_is_not() -> None:
-    """A key that does nothing is a trap."""
+    """A key without effect is a trap."""
     assert [each.name for each in fields(RuleTree)] == [rule.name for rule in RULES]
 
 
 def test_the_rules_run_with_what_the_operator_set() -> None:
-    """And the order stays."""
+    """The order stays."""
     text = "recommender: {rules: {idle: {on_ratio: 0.7, notebook: 30m}}}"
     settings = load(Settings, text, "test.yaml")
     rules = configured_rules(settings)
@@ -116,7 +116,7 @@ def test_rules_over_profiles_run_with_what_the_operator_set() -> None:
 
 
 def test_a_policy_reads_as_the_design_writes_it() -> None:
-    """`class` is a word of Python's, not of the file's."""
+    """`class` is a keyword of Python, not of the file."""
     text = "policies: [{match: {owner: 'chat-*'}, class: serving, allocator: preallocating}]"
 
     assert load(Settings, text, "test.yaml").policies == (
@@ -130,14 +130,14 @@ def test_the_example_is_what_the_settings_say(golden: Golden) -> None:
 
 
 def test_the_example_stands_for_the_defaults() -> None:
-    """The one who starts from it starts from where an agent without a file is."""
+    """A copy of it is equivalent to no file."""
     assert load_file(WholeSettings, CONFIG / "rightsizer.yaml") == WholeSettings()
-    # An agent passes over what is the fleet's.
+    # An agent skips the fleet's sections.
     assert load_sections(Settings, CONFIG / "rightsizer.yaml") == Settings()
 
 
 def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
-    """Editors complete and check what the agent does."""
+    """Editors complete and check what the agent accepts."""
     golden(CONFIG / "rightsizer.schema.json", json.dumps(schema(WholeSettings), indent=1) + "\n")
 
 
@@ -147,5 +147,5 @@ def test_the_reference_is_what_the_settings_say(golden: Golden) -> None:
 
 
 def test_the_names_of_all_sections_are_known_without_their_settings() -> None:
-    """A command passes over those that it does not read, and refuses what is none."""
+    """A command skips sections that it does not read, and refuses unknown ones."""
     assert {each.name for each in fields(WholeSettings)} == SECTIONS

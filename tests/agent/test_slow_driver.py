@@ -1,4 +1,4 @@
-"""What is said of a slow driver: in the log once, in the gauges always."""
+"""Reporting of a slow driver: in the log once, in the gauges always."""
 
 from structlog import get_logger
 from structlog.testing import capture_logs
@@ -14,13 +14,13 @@ DEVICES = (Device("GPU-0", 0), Device("GPU-1", 1))
 
 
 def snapshot(second: int, **postponed: tuple[str, ...]) -> Snapshot:
-    """One tick, with the GPUs that are slow and what is asked of them less often."""
+    """One tick, with slow GPUs and the readings that are taken less often."""
     slow = {uuid.replace("_", "-"): Slow(1.5, names) for uuid, names in postponed.items()}
     return Snapshot(second * SECOND, second * SECOND, SECOND, DEVICES, {}, slow=slow)
 
 
 def log_lines(*snapshots: Snapshot) -> list[dict[str, object]]:
-    """The lines that a course of snapshots gives."""
+    """The log lines of consecutive snapshots."""
     log = SlowDriverLog(get_logger())
     with capture_logs() as lines:
         for each in snapshots:
@@ -29,7 +29,7 @@ def log_lines(*snapshots: Snapshot) -> list[dict[str, object]]:
 
 
 def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
-    """Which GPUs and which readings, half a minute after the first, and that it is over."""
+    """With GPUs and readings, half a minute after the first call, and when it is over."""
     course = [snapshot(second, GPU_0=("ecc",)) for second in range(10)]
     course += [snapshot(second, GPU_0=("ecc",), GPU_1=("clocks",)) for second in range(10, 500)]
     course += [snapshot(second) for second in range(500, 600)]
@@ -43,7 +43,7 @@ def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
 
 
 def test_more_that_is_slow_is_told_now_and_then() -> None:
-    """What joins later is said ten minutes after the line before, and nothing is said again."""
+    """Additions are logged ten minutes after the previous line, and nothing is repeated."""
     course = [snapshot(second, GPU_0=()) for second in range(100)]
     course += [snapshot(second, GPU_0=(), GPU_1=("ecc",)) for second in range(100, 3000)]
 
@@ -53,12 +53,12 @@ def test_more_that_is_slow_is_told_now_and_then() -> None:
 
 
 def test_a_quick_driver_is_not_talked_about() -> None:
-    """Neither that it is quick nor that it has become so."""
+    """Neither that it is fast nor that it became so."""
     assert log_lines(*(snapshot(second) for second in range(100))) == []
 
 
 def test_gauges_tell_what_is_slow_and_what_waits() -> None:
-    """Each GPU is slow or not; what is asked less often is there only while it is."""
+    """Each GPU has a gauge; a reading taken less often has one only meanwhile."""
     gauges = slow_driver_gauges(snapshot(1, GPU_1=("clocks", "ecc")))
 
     assert gauges == {

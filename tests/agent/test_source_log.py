@@ -1,4 +1,4 @@
-"""What the log says of the source: each change once, and no flood where reasons take turns."""
+"""The log of the source: each change once, and no flood when reasons alternate."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SECOND = NANOSECONDS_PER_SECOND
 
 
 def log_reasons(*troubles: str | None) -> list[str]:
-    """The reasons that the log gives, one trouble a second; `back` where devices were found."""
+    """The logged reasons, one failure a second; `back` where devices were found."""
     log = SourceLog(get_logger())
     with capture_logs() as lines:
         for second, trouble in enumerate(troubles):
@@ -26,21 +26,21 @@ def log_reasons(*troubles: str | None) -> list[str]:
 
 
 def test_reasons_that_take_turns_are_told_once_each() -> None:
-    """A driver that hangs here and there while it is opened; what is new is told at once."""
+    """A driver that hangs at various calls while opening; new reasons are logged at once."""
     turns = ["NVML is slow", "NVML hangs in a", "NVML is slow", "NVML hangs in b"]
 
     assert log_reasons(*turns * 20) == ["NVML is slow", "NVML hangs in a", "NVML hangs in b"]
 
 
 def test_turns_that_last_are_told_again() -> None:
-    """After ten minutes each: the one who looks at the end of the log sees it."""
+    """Every ten minutes each, so that the end of the log shows them."""
     turns = ["NVML is slow", "NVML hangs in a"]
 
     assert log_reasons(*turns * 601) == turns * 3
 
 
 def test_device_that_comes_back_is_logged_as_new() -> None:
-    """Its time has begun again."""
+    """Its time starts again."""
     assert log_reasons("gone", None, "gone") == ["gone", "back", "gone"]
 
 
@@ -49,7 +49,7 @@ LOST = Down(Missing.LOST, "GPU is lost")
 
 
 def logged(*rounds: set[int]) -> list[dict[str, Any]]:
-    """The lines about devices, the indices of those that are down a second after the other."""
+    """The lines about devices; the indices of those down are given per second."""
     log = SourceLog(get_logger())
     with capture_logs() as lines:
         for second, away in enumerate(rounds):
@@ -60,7 +60,7 @@ def logged(*rounds: set[int]) -> list[dict[str, Any]]:
 
 
 def test_a_gpu_that_is_lost_is_told_once_and_its_return_too() -> None:
-    """Which, why, since when, and for how long it was away."""
+    """With uuid, reason and start, and how long it was absent."""
     down, up = logged(set(), *[{3}] * 40, set(), set())
 
     assert (down["event"], down["log_level"], down["gpu"]) == ("device_down", "warning", "GPU 3")
@@ -70,13 +70,13 @@ def test_a_gpu_that_is_lost_is_told_once_and_its_return_too() -> None:
 
 
 def test_a_gpu_that_was_never_there_is_told_too() -> None:
-    """Down from the first look on."""
+    """Down from the first snapshot on."""
     (line,) = logged({0}, {0})
     assert (line["event"], line["since"]) == ("device_down", "2026-01-01T00:00:00+00:00")
 
 
 def test_all_gpus_at_once_are_one_line() -> None:
-    """On the way down and on the way up."""
+    """When they go down and when they return."""
     down, up = logged(set(), set(range(8)), set(range(8)), set())
 
     assert (down["event"], down["of"], down["reason"]) == ("devices_down", 8, "lost")
@@ -85,7 +85,7 @@ def test_all_gpus_at_once_are_one_line() -> None:
 
 
 def test_a_gpu_that_comes_and_goes_is_told_once_in_ten_minutes() -> None:
-    """Away three seconds of six for half an hour: two lines each ten minutes, with a count."""
+    """Absent three of six seconds for half an hour: two lines every ten minutes, with a count."""
     lines = logged(*[{5}, {5}, {5}, set(), set(), set()] * 300)
 
     events = [line["event"] for line in lines]
@@ -94,7 +94,7 @@ def test_a_gpu_that_comes_and_goes_is_told_once_in_ten_minutes() -> None:
 
 
 def test_outages_that_no_line_was_about_are_told_when_it_has_calmed_down() -> None:
-    """How often, once."""
+    """Once, with their number."""
     lines = logged(*[{5}, set()] * 10, *[set()] * 700)
 
     assert [line["event"] for line in lines] == ["device_down", "device_up", "device_was_down"]
@@ -102,14 +102,14 @@ def test_outages_that_no_line_was_about_are_told_when_it_has_calmed_down() -> No
 
 
 def test_a_second_outage_that_lasts_is_told_after_half_a_minute() -> None:
-    """Though the first was told a moment ago."""
+    """Although the first was logged a moment ago."""
     lines = logged({5}, set(), *[{5}] * 40)
 
     assert [line["event"] for line in lines] == ["device_down", "device_up", "device_down"]
 
 
 def test_instances_go_with_their_board() -> None:
-    """One line for a board that is lost with seven instances on it."""
+    """One line for a lost board with seven instances."""
     board = gpu()
     parts = tuple(
         gpu(uuid=f"MIG-{at}", mig=MigInstance(board.uuid, "1g.10gb", at, 0, 1 / 7, 1 / 8))

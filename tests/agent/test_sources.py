@@ -1,4 +1,4 @@
-"""Which source the settings ask for."""
+"""The source selected by the settings."""
 
 import threading
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ def _real_library_again() -> Iterator[None]:
 
 
 def settings_for(scenario: str) -> Settings:
-    """Settings that ask for a simulated node."""
+    """Settings for a simulated node."""
     sources = replace(Settings().sources, simulated=SimulatedSettings(scenario=scenario))
     return replace(Settings(), sources=sources)
 
 
 def first_snapshot(settings: Settings) -> tuple[str, Snapshot]:
-    """The name of the source, and what it sees once it knows its devices."""
+    """The name of the source, and its first snapshot with known devices."""
     clock = FastClock(EPOCH)
     named = live_source(settings, clock)
     try:
@@ -45,7 +45,7 @@ def first_snapshot(settings: Settings) -> tuple[str, Snapshot]:
 
 
 def test_a_scenario_stands_below_the_live_source() -> None:
-    """Names, devices and holders are the scenario's; the readings come through the bindings."""
+    """Names, devices and holders are the scenario's; readings come through the bindings."""
     name, snapshot = first_snapshot(settings_for("t4-pair"))
 
     assert name == "simulated (t4-pair)"
@@ -61,7 +61,7 @@ def test_a_scenario_that_does_not_exist_is_named_with_those_that_do() -> None:
 
 
 def test_without_a_scenario_the_driver_is_read() -> None:
-    """With or without one on this machine, a reading says which."""
+    """The snapshot shows whether this machine has one."""
     named = live_source(Settings(), FastClock(EPOCH))
     snapshot = named.source.read()
     named.source.close()

@@ -1,4 +1,4 @@
-"""The cache of past spans: read outside of the accounts' lock, and no oftener than is seen."""
+"""The cache of past spans: read outside the accounts' lock, and rebuilt only when needed."""
 
 import threading
 from typing import Final
@@ -17,7 +17,7 @@ AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
 
 class Memory:
-    """Devices that remember, and count how often they are looked at closely."""
+    """Devices with a past, counting their detailed reads."""
 
     def __init__(self) -> None:
         self.devices = [DeviceWindows("GPU-0")]
@@ -31,12 +31,12 @@ class Memory:
         self.now += int(seconds * 1e9)
 
     def query(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
-        """What a cache asks for."""
+        """A query of the cache."""
         return self.now, tuple(device.rollups.window_query() for device in self.devices)
 
 
 def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
-    """A part of a cell later, and not before."""
+    """After part of a cell, and not before."""
     memory = Memory()
     cache = SpanCache(memory.query)
     memory.live(3600.0)
@@ -49,7 +49,7 @@ def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
 
 
 def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
-    """What was worked out before is of another node."""
+    """The cached result is of another node."""
     memory = Memory()
     cache = SpanCache(memory.query)
     memory.live(3600.0)
@@ -61,7 +61,7 @@ def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
 
 
 def test_each_span_is_known_by_itself() -> None:
-    """An hour is no day."""
+    """An hour is not a day."""
     memory = Memory()
     cache = SpanCache(memory.query)
     memory.live(2 * 3600.0)
@@ -70,7 +70,7 @@ def test_each_span_is_known_by_itself() -> None:
 
 
 def test_an_accountant_remembers_for_the_book() -> None:
-    """Of the devices that have states of their own, by the time of the last snapshot."""
+    """Of devices with states of their own, at the time of the last snapshot."""
     device = gpu()
     accountant = AccountingService(AccountingSettings())
     cache = SpanCache(accountant.remembered)

@@ -1,4 +1,4 @@
-"""What lasts over a restart, over a broken file and over a full disk."""
+"""Persistence across a restart, a damaged file and a full disk."""
 
 import json
 import os
@@ -27,7 +27,7 @@ KNOWN = DeviceRecord(gpu(), workload(), holder_since=NOW)
 
 
 def test_a_restart_finds_windows_ledger_devices_and_holders(tmp_path: Path) -> None:
-    """All in one file."""
+    """All are in one file."""
     path = str(tmp_path / "state" / "history.db")
     first = Storage(path)
     ledger = first.ledger(LedgerSettings())
@@ -45,7 +45,7 @@ def test_a_restart_finds_windows_ledger_devices_and_holders(tmp_path: Path) -> N
 
 
 def test_the_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
-    """A restart opens nothing a second time."""
+    """A restart opens no advice twice."""
     path = str(tmp_path / "history.db")
     first = Storage(path)
     ledger = first.ledger(LedgerSettings())
@@ -59,7 +59,7 @@ def test_the_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_without_a_path_nothing_is_kept_and_nothing_fails() -> None:
-    """An agent may run on a node without any disk."""
+    """An agent may run on a node without a disk."""
     storage = Storage("")
     ledger = storage.ledger(LedgerSettings())
     ledger.update([judgement()], NOW)
@@ -72,7 +72,7 @@ def test_without_a_path_nothing_is_kept_and_nothing_fails() -> None:
 
 
 def test_a_running_window_is_found_once_however_often_it_was_saved(tmp_path: Path) -> None:
-    """It grows in place."""
+    """It is updated in place."""
     storage = Storage(str(tmp_path / "history.db"))
     assert storage.history is not None
     shorter = window({State.PRODUCTIVE: 0.02}, start=WINDOW.start, end=WINDOW.start + 1)
@@ -84,7 +84,7 @@ def test_a_running_window_is_found_once_however_often_it_was_saved(tmp_path: Pat
 
 
 def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
-    """The agent goes on with a new one and says where the old one is."""
+    """The agent continues with a new file and logs where the old one is."""
     path = tmp_path / "history.db"
     path.write_bytes(b"not a database at all" * 400)
     storage = Storage(str(path))
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_a_second_writer_is_refused_and_the_first_one_named(tmp_path: Path) -> None:
-    """Two agents in one file would each undo the other's ledger."""
+    """Two agents on one file would each overwrite the other's ledger."""
     path = str(tmp_path / "history.db")
     first = Storage(path)
     with pytest.raises(HistoryError, match=r"being written by process \d+; stop that agent"):
@@ -107,7 +107,7 @@ def test_a_second_writer_is_refused_and_the_first_one_named(tmp_path: Path) -> N
 
 
 def test_a_reader_sees_a_history_that_is_being_written(tmp_path: Path) -> None:
-    """`advise` works beside the agent, and takes nothing from it."""
+    """`advise` works beside the agent without disturbing it."""
     path = str(tmp_path / "history.db")
     writer = Storage(path)
     writer.save_windows([WINDOW], [], [KNOWN])
@@ -123,7 +123,7 @@ def test_a_reader_sees_a_history_that_is_being_written(tmp_path: Path) -> None:
 
 
 def test_windows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> None:
-    """A fault that passes loses nothing."""
+    """A temporary fault loses nothing."""
     path = tmp_path / "history.db"
     storage = Storage(str(path))
     assert storage.history is not None
@@ -140,7 +140,7 @@ def test_windows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_survived(tmp_path: Path) -> None:
-    """What did not fit is kept in memory, and on disk as soon as there is room."""
+    """Unsaved data stays in memory, and is saved once there is room."""
     script = Path(__file__).parents[1] / "support" / "full_disk.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path / "history.db"],
@@ -158,9 +158,9 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
 
 
 def damage(path: Path) -> None:
-    """Spoil every page of an open history."""
+    """Overwrite every page of an open history."""
     other = sqlite3.connect(path)
-    # What someone else has written is not in anyone's cache.
+    # Data written by another process is in no cache.
     other.execute("DELETE FROM grafana_outbox WHERE 0")
     other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
     other.commit()
@@ -173,7 +173,7 @@ def damage(path: Path) -> None:
 
 
 def test_a_history_that_breaks_while_it_is_written_is_begun_anew(tmp_path: Path) -> None:
-    """The windows of that flush are in the new one, and the ledger is as it was."""
+    """The windows of that flush are in the new file, and the ledger is unchanged."""
     path = tmp_path / "history.db"
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
@@ -199,7 +199,7 @@ def test_a_history_that_breaks_while_it_is_written_is_begun_anew(tmp_path: Path)
 
 
 def test_a_ledger_meets_a_break_too(tmp_path: Path) -> None:
-    """It is saved in the new history; what was opened is not opened again."""
+    """It is saved in the new history; open advice is not opened again."""
     path = tmp_path / "history.db"
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
@@ -218,7 +218,7 @@ FIRST_SCHEMA = Path(__file__).parent / "data" / "history_of_schema_1.sql"
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["writer", "reader"])
 def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) -> None:  # noqa: FBT001
-    """All of it: windows, devices and ledger; and a writer goes on in it."""
+    """Windows, devices and ledger are read, and a writer continues in it."""
     path = tmp_path / "history.db"
     old = sqlite3.connect(path)
     old.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
@@ -244,7 +244,7 @@ def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) 
 
 
 def test_the_bound_on_its_size_reaches_the_history(tmp_path: Path) -> None:
-    """The oldest windows go."""
+    """The oldest windows are removed."""
     path, most = tmp_path / "history.db", 2**17
     storage = Storage(str(path), is_durable=False, maximum_bytes=most)
     assert storage.history is not None
@@ -259,7 +259,7 @@ def test_the_bound_on_its_size_reaches_the_history(tmp_path: Path) -> None:
 
 
 def test_an_acted_upon_ledger_is_restored_with_its_actor(tmp_path: Path) -> None:
-    """What a person decided outlives the process."""
+    """Decisions outlive the process."""
     path = str(tmp_path / "history.db")
     first = Storage(path)
     ledger = first.ledger(LedgerSettings())
@@ -276,7 +276,7 @@ def test_an_acted_upon_ledger_is_restored_with_its_actor(tmp_path: Path) -> None
 
 
 def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
-    """It had neither a track record nor events to tell; its advice stays."""
+    """It has neither track record nor pending events; its advice is kept."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS[:2])) as former, former.transaction() as connection:
         advice = asdict(

@@ -1,4 +1,4 @@
-"""An agent that may not have its history: one line, exit status 1, and nothing left behind."""
+"""An agent without access to its history: one line, exit status 1, and nothing left behind."""
 
 import socket
 import sqlite3
@@ -16,7 +16,7 @@ SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address")
 
 
 def refusal(history: Path | str, address: str = "127.0.0.1:0") -> str:
-    """The one line that an agent says before it ends."""
+    """The single line printed by the agent before it exits."""
     done = run_rightsizer("agent", *SIMULATED, address, "--history.path", history)
     said = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert (done.returncode, done.stdout, len(said)) == (1, "", 1)
@@ -24,7 +24,7 @@ def refusal(history: Path | str, address: str = "127.0.0.1:0") -> str:
 
 
 def test_a_newer_schema_is_left_to_its_program(tmp_path: Path) -> None:
-    """Neither touched nor set aside."""
+    """It is neither changed nor set aside."""
     path = tmp_path / "history.db"
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 7}")
@@ -42,7 +42,7 @@ def test_a_newer_schema_is_left_to_its_program(tmp_path: Path) -> None:
 
 
 def test_a_place_that_nobody_may_write_is_named() -> None:
-    """With what to do about it."""
+    """With the remedy."""
     line = refusal("/sys/rightsizer/history.db")
 
     assert line.startswith("rightsizer: history '/sys/rightsizer/history.db' cannot be written: ")
@@ -51,7 +51,7 @@ def test_a_place_that_nobody_may_write_is_named() -> None:
 
 
 def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:
-    """And the first one's history stays as it is."""
+    """The first one's history is unchanged."""
     path = tmp_path / "history.db"
     first = Storage(str(path))
     line = refusal(path)
@@ -63,7 +63,7 @@ def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
 def test_a_port_in_use_leaves_no_empty_history(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
-    """A history that was there before stays, and is free again."""
+    """An existing history is kept and unlocked."""
     path = tmp_path / "history.db"
     if is_there:
         earlier = Storage(str(path))

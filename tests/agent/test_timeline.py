@@ -1,4 +1,4 @@
-"""The timeline of a recording: exact, merged, and there only when it is whole."""
+"""The timeline of a recording: exact, merged, and present only when complete."""
 
 import csv
 import resource
@@ -17,7 +17,7 @@ START = EPOCH // 10**9
 
 
 def written(path: Path, *entries: Entry) -> list[dict[str, str]]:
-    """The lines of a timeline of entries."""
+    """The lines of a timeline of the entries."""
     with Timeline.open(path) as timeline:
         for each in entries:
             timeline.write(each)
@@ -57,14 +57,14 @@ def test_state_change_begins_a_line(tmp_path: Path, other: Entry) -> None:
 
 
 def test_the_jitter_of_a_live_nodes_clocks_breaks_no_line(tmp_path: Path) -> None:
-    """Our own recordings keep both clocks, which are microseconds apart from tick to tick."""
+    """Own recordings keep both clocks, which differ by microseconds from tick to tick."""
     rows = written(tmp_path / "t.csv", entry(0, 1), entry(1.000002, 2), entry(1.999998, 3))
 
     assert [row["end"] for row in rows] == [f"{START + 3}"]
 
 
 def test_devices_do_not_break_each_others_lines(tmp_path: Path) -> None:
-    """Entries of several devices come in turn, as polls do."""
+    """Entries of several devices alternate, as polls do."""
     rows = written(
         tmp_path / "t.csv",
         *(entry(at, at + 1, uuid=uuid) for at in range(3) for uuid in ("GPU-0", "GPU-1")),
@@ -89,7 +89,7 @@ def test_times_are_as_exact_as_the_recordings(tmp_path: Path) -> None:
 
 
 def test_conditions_stand_in_alphabetical_order(tmp_path: Path) -> None:
-    """The same conditions make the same text."""
+    """The same conditions give the same text."""
     both = frozenset({Condition.THERMAL_THROTTLED, Condition.NEAR_OUT_OF_MEMORY})
     (row,) = written(tmp_path / "t.csv", entry(0, 1, conditions=both))
 
@@ -97,13 +97,13 @@ def test_conditions_stand_in_alphabetical_order(tmp_path: Path) -> None:
 
 
 def test_a_recording_without_entries_gives_the_heading(tmp_path: Path) -> None:
-    """A single poll has no length, and that is an answer."""
+    """A single poll has no length, which is a valid answer."""
     assert written(tmp_path / "t.csv") == []
     assert (tmp_path / "t.csv").read_text() == f"{HEADER}\n"
 
 
 def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
-    """A timeline that broke off is not mistaken for one."""
+    """A partial timeline is not mistaken for a complete one."""
     path = tmp_path / "t.csv"
     path.write_text("before")
 
@@ -119,14 +119,14 @@ def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["", "missing/t.csv"])
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
-    """Before anything is read, not at the end."""
+    """Before any reading, not at the end."""
     with pytest.raises(RightsizerError, match=r"timeline '.*' cannot be written: .*name a file"):
         Timeline.open(tmp_path / place).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    """And what was written so far goes away."""
+    """The partial file is removed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     states = (State.PRODUCTIVE, State.IDLE_HELD)
 
