@@ -1,4 +1,4 @@
-"""`rightsizer actions` tells why nothing is done: that nothing is advised, or nothing it is for."""
+"""`rightsizer actions` explains why nothing is done: no advice, or none with an action."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ DRY: ActionSettings = action(mode=ActionMode.DRY_RUN)
 def served(
     folder: Path, controller: ActionController, actions: Sequence[ActionSettings]
 ) -> Iterator[Path]:
-    """What a controller has to tell, at the socket that is returned."""
+    """A controller with the given state, at the returned socket."""
     path = folder / "api.sock"
     route = actions_route(lambda: ActionState(actions=actions, proposals=controller.proposals))
     server = WebServer(
@@ -78,7 +78,7 @@ def test_people_see_why_nothing_is_done(
 
 
 def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Captured) -> None:
-    """It is said, and not taken for nothing to do."""
+    """The output says so, since pending actions are unknown."""
     storage = Storage(str(tmp_path / "history.db"))
     node = ActionNode(ActionRepository(storage.database), [workload("llama")])
     node.advise()

@@ -1,4 +1,4 @@
-"""What the agent keeps in memory for months: nothing that only other commands need."""
+"""Modules in the agent's memory: none that only other commands need."""
 
 import contextlib
 import socket
@@ -26,17 +26,17 @@ HEAVY: Final = {
     *("structlog", "sqlite3", "asyncio", "http.server", "prometheus_client"),
     *("pynvml", "yaml", "msgspec", "apscheduler", "jinja2"),
 }
-"""What takes longer to load than all that a client of the agent needs."""
+"""Modules that take longer to load than everything a client of the agent needs."""
 
 
 @cache
 def modules(command: str) -> set[str]:
-    """What is loaded once a command knows its flags."""
+    """Modules loaded once a command has parsed its flags."""
     return modules_of(command, "--help")
 
 
 def modules_of(*arguments: str | Path) -> set[str]:
-    """What is loaded by the time that a command line has ended."""
+    """Modules loaded by the end of a command."""
     program = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
     return set(done.stderr.rpartition(MARK)[2].split())
@@ -74,14 +74,14 @@ def modules_of(*arguments: str | Path) -> set[str]:
     ],
 )
 def test_the_agent_does_not_load_what_others_need(other: str) -> None:
-    """Other commands, the model of a node, and what no setting asks for."""
+    """Modules of other commands, the model of a node, and disabled features."""
     loaded = modules("agent")
     assert "rightsizer.agent.agent" in loaded
     assert other not in loaded
 
 
 def test_a_command_is_loaded_without_the_others() -> None:
-    """The one who asks for the version in a script does not wait for the planner and the agent."""
+    """A script that asks for the version does not wait for the planner and the agent."""
     loaded = modules("version")
     assert "rightsizer.cli.version" in loaded
     assert loaded.isdisjoint({"rightsizer.cli.agent", "rightsizer.cli.plan", "rightsizer.config"})
@@ -89,7 +89,7 @@ def test_a_command_is_loaded_without_the_others() -> None:
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_and_version_load_no_command(flag: str) -> None:
-    """Fewer than 20 modules of our own, so that both answer at once."""
+    """Fewer than 20 modules of the package, so that both answer at once."""
     loaded = modules(flag)
     own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}
 
@@ -100,7 +100,7 @@ def test_help_and_version_load_no_command(flag: str) -> None:
 
 @pytest.mark.parametrize("question", ["FILE", "--model 70B", "--model llama-3.1-70b --rps 20"])
 def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> None:
-    """No rules, server, telemetry or profiler: at most 100 modules of our own, 220 in all."""
+    """No rules, server, telemetry or profiler: at most 100 modules of the package, 220 in all."""
     file = tmp_path / "plan.yaml"
     file.write_text("model: {parameters: 70e9}\n", encoding="utf-8")
     argv = [word.replace("FILE", str(file)) for word in question.split()]
@@ -134,9 +134,9 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
     ids=lambda argv: argv[0],
 )
 def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, argv: tuple[str, ...]) -> None:
-    """What starts a training or is asked in a loop: fewer than 50 modules of our own.
+    """Commands run at a training's start or in a loop: fewer than 50 modules of the package.
 
-    It asks an agent that answers, and loads neither its server nor its settings, nor any library.
+    It asks a running agent, and loads neither its server nor its settings, nor any library.
     """
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(tmp_path / "api.sock"))
@@ -155,7 +155,7 @@ def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, argv: tuple[str, .
 
 
 def _refuse(agent: socket.socket) -> None:
-    """Answer requests by a refusal, which ends the command, until the socket is shut down."""
+    """Refuse each request, which ends the command, until the socket is shut down."""
     with contextlib.suppress(OSError):
         while True:
             connection, _ = agent.accept()
@@ -172,7 +172,7 @@ SPARED: Final = (
 
 
 def test_an_agent_without_tls_loads_no_openssl_and_nothing_for_a_name() -> None:
-    """Its libraries would load all of that, the page's among them; what needs it later gets it."""
+    """Its libraries would load them, as would the page's; later users of them still get them."""
     program = """
 import sys
 sys.argv = ["rightsizer", "agent", "--help"]
@@ -195,5 +195,5 @@ import concurrent.futures.process, ssl
     loaded = set(ended.stderr.split())
 
     assert {"rightsizer.web.server", "apscheduler.schedulers.background"} <= loaded
-    # What is named there and empty cannot be imported.
+    # An empty module of that name cannot be imported.
     assert loaded.intersection(SPARED) <= {"_hashlib", "rich"}

@@ -1,4 +1,4 @@
-"""`rightsizer catalogue`: what is known of GPUs, for people and for programs."""
+"""`rightsizer catalogue`: data of GPUs, for people and for programs."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Golden = Callable[[str, str], None]
 
 
 def said(captured: Captured, *arguments: str) -> str:
-    """What the command prints."""
+    """The printed output."""
     assert main(["catalogue", *arguments]) == 0
     out, err = captured.readouterr()
     assert err == ""
@@ -23,14 +23,14 @@ def said(captured: Captured, *arguments: str) -> str:
 
 
 def entries_of(captured: Captured, *arguments: str) -> list[dict[str, Any]]:
-    """What the command answers in JSON."""
+    """The JSON answer."""
     answer = json.loads(said(captured, "--json", *arguments))
     assert isinstance(answer, list)
     return answer
 
 
 def test_the_table_has_a_line_for_each_board(capsys: Captured, golden: Golden) -> None:
-    """With what is sure told from what is not, and a date beside each price."""
+    """Verified values are distinguished, and each price has a date."""
     text = said(capsys)
 
     assert [line.split()[0] for line in text.split("\n\n")[0].splitlines()[1:]] == list(
@@ -43,12 +43,12 @@ def test_the_table_has_a_line_for_each_board(capsys: Captured, golden: Golden) -
 def test_a_card_tells_everything_and_who_says_so(
     key: str, capsys: Captured, golden: Golden
 ) -> None:
-    """Each figure with its origin, each price with its date, the sources below."""
+    """Each value has its origin, each price its date; the sources follow."""
     golden(f"catalogue-{key}.txt", said(capsys, key))
 
 
 def test_boards_are_named_as_drivers_do(capsys: Captured) -> None:
-    """Several make several cards, in their order."""
+    """Several names print several cards, in their order."""
     text = said(capsys, "Tesla T4", "nvidia h100 80gb hbm3 mig 1g.10gb")
 
     assert text.startswith("T4\n")
@@ -63,7 +63,7 @@ def test_search_lists_what_has_every_word(capsys: Captured) -> None:
 
 
 def test_json_has_every_figure_in_base_units_with_its_origin(capsys: Captured) -> None:
-    """Every figure that is there has one, and no origin is without its figure."""
+    """Every value has an origin, and every origin a value."""
     boards = entries_of(capsys)
 
     assert [board["key"] for board in boards] == list(built_in().boards)
@@ -81,7 +81,7 @@ def test_json_has_every_figure_in_base_units_with_its_origin(capsys: Captured) -
 
 
 def test_json_of_one_board(capsys: Captured) -> None:
-    """Bytes, hertz, watts, seconds, dollars; what no one knows is null."""
+    """Bytes, hertz, watts, seconds, dollars; unknown values are null."""
     (board,) = entries_of(capsys, "H100-SXM5-80GB")
 
     assert board["memory_bytes"] == 81559 * 2**20
@@ -99,7 +99,7 @@ def test_json_of_one_board(capsys: Captured) -> None:
 
 
 def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captured) -> None:
-    """And are named as the origin of it."""
+    """They are named as its origin."""
     boards, prices = tmp_path / "boards.yaml", tmp_path / "prices.yaml"
     boards.write_text("boards: {T4: {power_limit_watts: 60}}")
     prices.write_text("boards: {T4: {on_demand: 0.4, reserved: {1: 0.3}, dates: [2026-09-01]}}")
@@ -126,7 +126,7 @@ def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captu
 def test_unknown_entry_is_an_error_with_the_nearest_name(
     arguments: list[str], status: int, message: str, capsys: Captured
 ) -> None:
-    """With the nearest that is, by the status that fits, and with nothing on standard output."""
+    """With the matching exit status, and nothing on standard output."""
     assert main(["catalogue", *arguments]) == status
     out, err = capsys.readouterr()
 
@@ -136,7 +136,7 @@ def test_unknown_entry_is_an_error_with_the_nearest_name(
 
 
 def test_a_family_is_each_of_its_boards(capsys: Captured) -> None:
-    """By a short name, as plans take it."""
+    """By a short name, as plans accept it."""
     assert main(["catalogue", "a100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
 

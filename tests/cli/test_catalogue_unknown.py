@@ -1,4 +1,4 @@
-"""`rightsizer catalogue NAME` of a GPU that no one knows: what its driver says, and no guess."""
+"""`rightsizer catalogue NAME` of an unknown GPU: the driver's data, and no guess."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[str]:
-    """A configuration of a node with a GPU of next year, without a bus."""
+    """A configuration of a node with a future GPU, without a bus."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(f"path: {{sysfs: {tmp_path}}}\n", encoding="utf-8")
     with installed(FakeDriver(FakeGpu("GPU-1", name="NVIDIA R300", memory_total=400 << 30))):
@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> Iterator[str]:
 def test_unknown_board_shows_only_the_figures_of_the_driver(
     settings: str, capsys: Captured
 ) -> None:
-    """By the name that the driver has for it, brand or not; with the remedy."""
+    """By the driver's name, with or without the brand; with the remedy."""
     assert main(["catalogue", "r300", "--config.file", settings]) == 0
     text = capsys.readouterr().out
 
@@ -36,7 +36,7 @@ def test_unknown_board_shows_only_the_figures_of_the_driver(
 
 
 def test_programs_see_that_it_has_no_key(settings: str, capsys: Captured) -> None:
-    """Among boards that are known, in the order asked for."""
+    """Among known boards, in the requested order."""
     assert main(["catalogue", "T4", "R300", "--json", "--config.file", settings]) == 0
     known, unknown = json.loads(capsys.readouterr().out)
 
@@ -47,7 +47,7 @@ def test_programs_see_that_it_has_no_key(settings: str, capsys: Captured) -> Non
 
 
 def test_board_neither_known_nor_present_is_refused(settings: str, capsys: Captured) -> None:
-    """With what was looked at."""
+    """With the places that were searched."""
     assert main(["catalogue", "R301", "--config.file", settings]) == 2
     error = capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""`rightsizer claim`, `dismiss` and `snooze`: through a socket, or under the history's lock."""
+"""`rightsizer claim`, `dismiss` and `snooze`: by socket, or under the history's lock."""
 
 import json
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Logging as it was, for the command sets it up."""
+    """Restore logging, which the command sets up."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A configuration whose history is there and whose agent is not."""
+    """A configuration with a history and no running agent."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(f"history: {{path: {tmp_path}/h.db}}\npath: {{api_socket: {tmp_path}/s}}\n")
     return file
@@ -44,7 +44,7 @@ def run(config: Path, *arguments: str) -> int:
 
 
 def test_the_running_agent_is_asked(config: Path, capsys: Captured) -> None:
-    """Over its socket; it says how the advice then stands."""
+    """By its socket; it returns the resulting state of the advice."""
     ledger = FakeLedger()
     server = WebServer(
         (),
@@ -80,7 +80,7 @@ def test_the_running_agent_is_asked(config: Path, capsys: Captured) -> None:
 def test_without_an_agent_the_history_is_changed(
     config: Path, capsys: Captured, verb: str, state: AdviceState
 ) -> None:
-    """Who, why and until when are kept for the next agent."""
+    """Author, reason and end are kept for the next agent."""
     history = config.parent / "h.db"
     id_ = keep_advice(history)
     assert run(config, verb, id_, "--why", "later", "--actor", "ana", "--json") == 0
@@ -92,7 +92,7 @@ def test_without_an_agent_the_history_is_changed(
 
 
 def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) -> None:
-    """What is to be told waits in the outbox; no one is asked meanwhile."""
+    """The event waits in the outbox; nothing is sent meanwhile."""
     history = config.parent / "h.db"
     id_ = keep_advice(history)
     with grafana_server() as grafana:
@@ -108,7 +108,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
 
 
 def test_impossible_claim_is_refused_with_the_reason(config: Path, capsys: Captured) -> None:
-    """No history, one that someone holds, an id that is not there, advice that is closed."""
+    """No history, a locked one, an unknown id, or closed advice."""
     assert run(config, "claim", "abc") == 1
     history = config.parent / "h.db"
     id_ = keep_advice(history)
@@ -129,7 +129,7 @@ def test_impossible_claim_is_refused_with_the_reason(config: Path, capsys: Captu
 
 @pytest.mark.parametrize("span", ["0s", "soon", "-1d"])
 def test_a_time_that_is_none_is_refused(config: Path, capsys: Captured, span: str) -> None:
-    """Before anyone is asked."""
+    """Before any request."""
     with pytest.raises(SystemExit) as left:
         run(config, "snooze", "abc", f"--for={span}")
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands, their help, and how each fault is told."""
+"""The command line: commands, their help, and the message of each fault."""
 
 import json
 import re
@@ -21,13 +21,13 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, where the command runs."""
+    """An empty working folder of the command."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def faults_of(captured: Captured) -> list[str]:
-    """What it said on standard error, a line each; nothing went to standard output."""
+    """The lines on standard error; standard output stays empty."""
     out, err = captured.readouterr()
     assert out == ""
     assert "Traceback" not in err
@@ -35,7 +35,7 @@ def faults_of(captured: Captured) -> list[str]:
 
 
 def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
-    """And says by its status that nothing was done."""
+    """The exit status shows that nothing was done."""
     assert main([]) == 2
     text = capsys.readouterr().err
 
@@ -44,7 +44,7 @@ def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"]])
 def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured) -> None:
-    """With the usage of what does."""
+    """With the usage of the valid commands."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
 
@@ -72,7 +72,7 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
 def test_unknown_flag_is_told_what_to_write(
     arguments: list[str], message: str, capsys: Captured
 ) -> None:
-    """The nearest, or what is meant by the words of other tools; in one line."""
+    """The nearest flag, or the equivalent of another tool's flag; in one line."""
     assert main(arguments) == 2
     (line,) = faults_of(capsys)
 
@@ -80,7 +80,7 @@ def test_unknown_flag_is_told_what_to_write(
 
 
 def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured) -> None:
-    """The one who reads thirty names has forgotten what for."""
+    """Thirty names in between would hide it."""
     with pytest.raises(SystemExit) as ended:
         main(["repaly", "gpu.csv"])
     fault = faults_of(capsys)[-1]
@@ -91,13 +91,13 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_a_command_is_found_by_its_own_name(entry: CommandEntry) -> None:
-    """The list of names must not say another one than the command does."""
+    """The list of names agrees with the command."""
     assert entry.load().name == entry.name
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in COMMANDS])
 def test_every_command_has_help_without_empty_defaults(name: str, capsys: Captured) -> None:
-    """A default is told where there is one, and never as Python's `None`."""
+    """A default is shown if there is one, and never as Python's `None`."""
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
     text = capsys.readouterr().out
@@ -119,7 +119,7 @@ def test_every_command_has_help_without_empty_defaults(name: str, capsys: Captur
     ],
 )
 def test_help_tells_units_and_defaults(name: str, words: list[str], capsys: Captured) -> None:
-    """No one should have to read the source for them."""
+    """Reading the source is not required."""
     with pytest.raises(SystemExit):
         main([name, "--help"])
     text = " ".join(capsys.readouterr().out.split())
@@ -136,7 +136,7 @@ def test_the_version_is_told_in_both_forms(capsys: Captured) -> None:
 
 
 def test_the_command_runs_as_a_module() -> None:
-    """Where no script is installed, Python finds it."""
+    """Without an installed script, Python finds it."""
     done = run_rightsizer("version")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -166,7 +166,7 @@ def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> N
     ],
 )
 def test_an_output_that_takes_no_more_is_told(arguments: str, tmp_path: Path) -> None:
-    """One line with a remedy and the status for failure, whichever command prints."""
+    """One line with a remedy and a failure status, for any command."""
     (tmp_path / "log.csv").write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n")
     (tmp_path / "right.yaml").write_text("{}\n")
     with Path("/dev/full").open("w") as full:
@@ -188,7 +188,7 @@ def test_an_output_that_takes_no_more_is_told(arguments: str, tmp_path: Path) ->
 
 
 def test_the_example_configuration_is_right(capsys: Captured) -> None:
-    """The one who copies it starts without a fault."""
+    """A copy of it is valid."""
     assert main(["check-config", str(CONFIG / "rightsizer.yaml")]) == 0
     assert capsys.readouterr().out.endswith("rightsizer.yaml: ok\n")
 
@@ -204,7 +204,7 @@ log: {format: yaml}
 
 
 def with_config(*arguments: str) -> Callable[[Path], Sequence[str]]:
-    """A command line with a configuration file in it."""
+    """A command line with a configuration file."""
     return lambda file: [argument.replace("CONFIG", str(file)) for argument in arguments]
 
 
@@ -222,7 +222,7 @@ def with_config(*arguments: str) -> Callable[[Path], Sequence[str]]:
 def test_every_fault_of_a_configuration_is_told_at_once(
     command: Callable[[Path], Sequence[str]], tmp_path: Path, capsys: Captured
 ) -> None:
-    """Each with its place and its remedy, whichever command reads the file."""
+    """Each with its place and remedy, by any command that reads the file."""
     file = tmp_path / "bad.yaml"
     file.write_text(BAD)
 
@@ -245,7 +245,7 @@ def test_every_fault_of_a_configuration_is_told_at_once(
 def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Told by the check, and not by an agent that does not start."""
+    """Reported by the check, not by an agent that does not start."""
     file = tmp_path / "bad.yaml"
     file.write_text("log: {level: info}\nweb:\n  listen_addresses: [':19400', here]\n")
 
@@ -267,7 +267,7 @@ def test_an_address_that_nobody_can_listen_at_is_a_fault_with_its_place(
 def test_web_settings_without_use_are_refused(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    """An agent that answers nobody runs only where it is told to wait for systemd's sockets."""
+    """An agent without any listener is valid only if it waits for systemd's sockets."""
     file = tmp_path / "bad.yaml"
     file.write_text(f"web: {{{text}}}\n")
 
@@ -281,7 +281,7 @@ def test_web_settings_without_use_are_refused(
 
 
 def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> None:
-    """With what to do about it, whether a flag names it or the command's only argument."""
+    """With the remedy, whether a flag names it or the only argument."""
     assert main(["check-config", "nowhere.yaml"]) == 78
     (line,) = faults_of(capsys)
     assert main(["replay", "log.csv", "--config.file", "nowhere.yaml"]) == 78
@@ -313,7 +313,7 @@ def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> No
 def test_a_name_that_does_not_exist_is_told_with_those_that_do(
     arguments: list[str], status: int, message: str, folder: Path, capsys: Captured
 ) -> None:
-    """And nothing is left behind."""
+    """Nothing is left behind."""
     if arguments[0] == "agent":
         arguments = [*arguments, "--history.path", "history.db"]
 
@@ -335,7 +335,7 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
 def test_a_value_that_makes_no_sense_is_told_with_its_flag(
     arguments: list[str], message: str, capsys: Captured
 ) -> None:
-    """By the status for usage, before anything starts."""
+    """With the status for usage errors, before anything starts."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
 
@@ -344,19 +344,19 @@ def test_a_value_that_makes_no_sense_is_told_with_its_flag(
 
 
 def test_advice_from_where_no_history_is(tmp_path: Path, capsys: Captured) -> None:
-    """The path is named, and so is what makes one."""
+    """The error names the path, and the command that makes a history."""
     assert main(["advise", "--history.path", str(tmp_path / "no.db")]) == 1
     assert "ask a running agent with --url http://127.0.0.1:19400" in faults_of(capsys)[0]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_default_history_is_the_agents() -> None:
-    """`advise` without a flag looks where the agent writes."""
+    """`advise` without a flag reads where the agent writes."""
     assert Settings().history.path == "/var/lib/rightsizer/history.db"
 
 
 def test_hints_name_the_command_as_it_was_called() -> None:
-    """By its path in a checkout whose environment is not active, else by its name alone."""
+    """By its path in a checkout with an inactive environment, else by its name alone."""
     script = str(Path(sys.executable).with_name("rightsizer"))
     for path, named in (("/usr/bin", script), (f"{Path(script).parent}:/usr/bin", "rightsizer")):
         asked, environment = [script, "advise", "--zzz"], {"PATH": path}
@@ -365,7 +365,7 @@ def test_hints_name_the_command_as_it_was_called() -> None:
 
 
 def test_locale_without_a_character_has_a_question_mark(tmp_path: Path) -> None:
-    """As ASCII has no accents."""
+    """ASCII has no accents."""
     script = Path(sys.executable).with_name("rightsizer")
     file = tmp_path / "é.yaml"
     file.write_text("log: {level: info}\n")

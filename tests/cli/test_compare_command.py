@@ -1,4 +1,4 @@
-"""`rightsizer compare`: flags, files, and what is wrong with them."""
+"""`rightsizer compare`: flags, files, and their errors."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,13 @@ FLAGS = ("--workload", "inference-llm-offline", "--from", "L40S", "--to", "NVIDI
 
 
 def answer(captured: Captured, *arguments: str | Path) -> Any:
-    """What it answers in JSON."""
+    """The JSON answer."""
     assert main(["compare", *map(str, arguments), "--json"]) == 0
     return json.loads(captured.readouterr().out)
 
 
 def test_flags_ask_one_question(capsys: Captured) -> None:
-    """Boards are found by key and by NVML name, and told by key."""
+    """Boards are found by key and by NVML name, and shown by key."""
     found = answer(capsys, *FLAGS)
     assert list(found) == ["workload", "from", "to", "ratio", "ratio_low", "ratio_high"]
     assert (found["from"], found["to"]) == ("L40S", "H200-SXM-141GB")
@@ -27,7 +27,7 @@ def test_flags_ask_one_question(capsys: Captured) -> None:
 
 
 def test_a_list_gives_a_list_with_errors_in_place(capsys: Captured, tmp_path: Path) -> None:
-    """One item that fails does not spoil the others."""
+    """A failing item does not affect the others."""
     file = tmp_path / "asked.json"
     good = {"workload": "training-cnn", "from": "T4", "to": "A30", "precision": None}
     bad = {"workload": "training-cnn", "from": "T4", "to": "A31"}
@@ -55,7 +55,7 @@ def test_gpus_that_train_together_exchange_gradients(capsys: Captured, tmp_path:
 
 
 def test_a_file_with_one_question_gives_one_answer(capsys: Captured, tmp_path: Path) -> None:
-    """In YAML, too; what is wrong with it is told with its place."""
+    """In YAML too; errors have their place."""
     file = tmp_path / "asked.yaml"
     file.write_text("workload: inference-cnn\nfrom: T4\nto: L4\nprecision: int8\n")
     assert answer(capsys, file)["ratio"] > 1.0
@@ -68,7 +68,7 @@ def test_a_file_with_one_question_gives_one_answer(capsys: Captured, tmp_path: P
 
 
 def test_slices_are_compared_too(capsys: Captured, tmp_path: Path) -> None:
-    """By board and profile; one that the board has not is told with those that it has."""
+    """By board and profile; the error for an unknown one lists the board's profiles."""
     file = tmp_path / "asked.json"
     asked = {"workload": "inference-cnn", "from": "A30", "to": "A30:1g.6gb"}
     file.write_text(json.dumps([asked, asked | {"to": "A30:9g.6gb"}]))
@@ -79,7 +79,7 @@ def test_slices_are_compared_too(capsys: Captured, tmp_path: Path) -> None:
 
 
 def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
-    """A sentence an answer, errors among them."""
+    """One sentence per answer, errors included."""
     assert main(["compare", *FLAGS]) == 0
     assert "H200-SXM-141GB does" in capsys.readouterr().out
     file = tmp_path / "asked.json"
@@ -100,7 +100,7 @@ def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], message: str) -> None:
-    """Exit code 2, and what to do about it."""
+    """Exit code 2, and the remedy."""
     assert main(["compare", *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -125,7 +125,7 @@ def test_a_configuration_names_boards_of_ones_own(capsys: Captured, tmp_path: Pa
 def test_a_configuration_says_what_of_memory_nobody_can_have(
     capsys: Captured, tmp_path: Path
 ) -> None:
-    """A board with little room beside the model loses more where drivers take more of it."""
+    """A model with little memory to spare suffers more from a larger reservation."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("sizing: {memory: {driver_reserved: 20GiB}}", encoding="utf-8")
     asked = ("--workload", "inference-llm", "--from", "H200-SXM-141GB", "--to", "L40S")
@@ -138,7 +138,7 @@ def test_a_configuration_says_what_of_memory_nobody_can_have(
 def test_an_empty_file_points_to_the_help_of_its_own_command(
     capsys: Captured, tmp_path: Path
 ) -> None:
-    """Not of another that reads such files."""
+    """Not to that of another command that reads such files."""
     file = tmp_path / "asked.yaml"
     file.write_text("")
 
@@ -147,7 +147,7 @@ def test_an_empty_file_points_to_the_help_of_its_own_command(
 
 
 def test_two_names_and_a_workload_are_a_question(capsys: Captured) -> None:
-    """A family is its usual board, and a note says which."""
+    """A family means its usual board, and a note says which."""
     found = answer(capsys, "a100", "h100", "--workload", "llm-serving")
 
     assert (found["from"], found["to"]) == ("A100-SXM4-80GB", "H100-SXM5-80GB")

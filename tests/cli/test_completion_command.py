@@ -1,4 +1,4 @@
-"""`rightsizer completion`: what a real shell completes by its script."""
+"""`rightsizer completion`: completions of a real shell by its script."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """The script of bash."""
+    """The script for bash."""
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     path = tmp_path / "rightsizer.bash"
@@ -30,7 +30,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def completed(script: Path, line: str) -> list[str]:
-    """What bash offers at the end of a line."""
+    """Completions of bash at the end of a line."""
     words = line.split(" ")
     program = script.parent / "bin" / "rightsizer"
     program.parent.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def completed(script: Path, line: str) -> list[str]:
 def test_bash_completes_commands_flags_and_choices(
     script: Path, line: str, offered: list[str]
 ) -> None:
-    """With a tab, at the end of the line."""
+    """By a tab at the end of the line."""
     assert sorted(completed(script, line)) == offered
 
 
@@ -78,7 +78,7 @@ def test_each_shell_has_a_script_of_its_own(shell: str) -> None:
 
 
 def test_a_shell_that_is_not_known_is_refused() -> None:
-    """With those that are."""
+    """With the known ones."""
     printed = run_rightsizer("completion", "tcsh")
 
     assert printed.returncode == 2

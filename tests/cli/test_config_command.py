@@ -1,4 +1,4 @@
-"""`rightsizer config`: the starter is a configuration, and what is shown loads back."""
+"""`rightsizer config`: the starter is valid, and shown settings load back."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_the_starter_pins_no_default() -> None:
 
 
 def test_the_starter_s_examples_load() -> None:
-    """Whatever is commented out is a setting, once the mark is gone."""
+    """Each commented line is a valid setting."""
     examples = [
         line.removeprefix("#").removeprefix(" ")
         for block in starter().split("\n\n")[2:]
@@ -36,7 +36,7 @@ def test_the_starter_s_examples_load() -> None:
 
 
 def test_init_writes_it_once(tmp_path: Path, capsys: Captured) -> None:
-    """A file that is there is left alone."""
+    """An existing file is kept."""
     path = tmp_path / "rightsizer.yaml"
     assert main(["config", "init", str(path)]) == 0
     path.write_text("mine")
@@ -59,7 +59,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: Captured) ->
 
 
 def test_show_tells_what_is_set_and_where(tmp_path: Path) -> None:
-    """Files, drop-ins and the environment; nothing else."""
+    """From files, drop-ins and the environment; nothing else."""
     path = tmp_path / "rightsizer.yaml"
     path.write_text("web: {listen_addresses: ['127.0.0.1:0']}\nhistory:\n  retention: 3d\n")
     (tmp_path / "conf.d").mkdir()
@@ -79,7 +79,7 @@ def test_show_tells_what_is_set_and_where(tmp_path: Path) -> None:
 
 
 def test_all_that_is_in_force_loads_back(tmp_path: Path) -> None:
-    """Comments tell the defaults apart."""
+    """Comments mark the defaults."""
     path = tmp_path / "rightsizer.yaml"
     path.write_text("policies: [{match: {owner: '*'}, class: standby}]\n")
     output = shown(path, {}, is_effective=True)
@@ -89,7 +89,7 @@ def test_all_that_is_in_force_loads_back(tmp_path: Path) -> None:
 
 
 def test_a_file_that_sets_nothing_says_so(tmp_path: Path) -> None:
-    """Else one would look for a fault."""
+    """Empty output would look like an error."""
     path = tmp_path / "empty.yaml"
     path.write_text("")
     assert shown(path, {}, is_effective=False).endswith("everything has its default")
@@ -104,7 +104,7 @@ def test_faults_are_told_as_ever(tmp_path: Path) -> None:
 
 
 def test_effective_is_refused_for_init(capsys: Captured) -> None:
-    """A flag that does nothing misleads."""
+    """A flag without effect misleads."""
     assert main(["config", "init", "-", "--effective"]) == 2
     assert "--effective" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Colors of answers: on a terminal that wants them, and never anything but colors."""
+"""Colors of answers: on terminals that want them, and nothing but colors."""
 
 import re
 from pathlib import Path
@@ -23,14 +23,14 @@ def test_a_user_may_want_no_colors(
     environ: dict[str, str],
     wanted: bool,  # noqa: FBT001
 ) -> None:
-    """By the two variables that programs agree on."""
+    """By the two common environment variables."""
     assert (colored("Idle:", environ) != "Idle:") is wanted
 
 
 def test_a_terminal_is_colored_and_a_pipe_is_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is piped is read by programs."""
+    """Programs read from pipes."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     say("Idle:", may_color=True)
@@ -42,7 +42,7 @@ def test_a_terminal_is_colored_and_a_pipe_is_not(
 
 
 def test_important_parts_have_a_color() -> None:
-    """Headings, severities, money, and what can be copied."""
+    """Headings, severities, money, and commands to copy."""
     text = "Idle:\n  a1  high, active\n  b2  low, active\nsaves $2 to $3 a day\n  rightsizer top\n"
 
     assert colored(text, {}) == (
@@ -54,7 +54,7 @@ def test_important_parts_have_a_color() -> None:
 
 @given(st.one_of(st.text(), st.just(GOLDEN.read_text("utf-8"))))
 def test_colors_change_no_letter(text: str) -> None:
-    """Without them the answer is what a pipe gets."""
+    """Without them the answer is that of a pipe."""
     plain = ESCAPES.sub("", text)
 
     assert ESCAPES.sub("", colored(plain, {})) == plain

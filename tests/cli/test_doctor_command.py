@@ -1,4 +1,4 @@
-"""`rightsizer doctor`: what it prints, and that it never fails."""
+"""`rightsizer doctor`: its output, and exit status 0."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ CHECKED = (
 def test_missing_item_is_followed_by_its_cost_and_remedy(
     golden: Callable[[str, str], None],
 ) -> None:
-    """A line a check, further ones below where there is more to say, and a sum."""
+    """One line per check, further ones below for details, and a summary."""
     golden("doctor.txt", doctor_text(CHECKED) + "\n")
 
 
@@ -49,7 +49,7 @@ def test_it_answers_in_json_and_succeeds_without_a_gpu(
 def test_a_faulty_configuration_is_told_as_everywhere(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The doctor looks at machines; for files there is check-config."""
+    """The doctor examines machines; files belong to check-config."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text("nonsense: 1\n")
     assert main(["doctor", "--config.file", str(file)]) == 78

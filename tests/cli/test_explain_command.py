@@ -1,4 +1,4 @@
-"""`rightsizer explain` and `advise`: the reasoning, for a person and for a program."""
+"""`rightsizer explain` and `advise`: the reasoning, for people and programs."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ UUID = "GPU-00000000-1111-2222-3333-444455556666"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a rule went by."""
+    """A rule's thresholds."""
 
     on_ratio: float = setting(0.9, help="Share that must be idle.", unit="ratio", source="a book")
     patience_seconds: float = setting(7200.0, help="How long that is borne.", unit="seconds")
@@ -47,7 +47,7 @@ class Rules:
 
 
 def whole() -> Finding:
-    """A finding with something in each of its parts."""
+    """A finding with a value in every part."""
     return finding(
         devices=(UUID,),
         summary="GPU 0: held by llama but idle 97% of the last 2 h.",
@@ -90,7 +90,7 @@ def whole() -> Finding:
 
 
 def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
-    """Every section, in lines of a hundred columns but for what is to be typed."""
+    """Every section, in lines of a hundred columns, except for commands to type."""
     advice = Advice(
         whole(), AdviceState.CLAIMED, NOW, after(30), actor="ana", why="moving it on Monday"
     )
@@ -102,7 +102,7 @@ def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None
 
 
 def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
-    """Open advice by its worth; what was closed; which rules abstained."""
+    """Open advice by its worth, closed advice, and rules that abstained."""
     idle = whole()
     stall = finding(
         id="stall",
@@ -130,12 +130,12 @@ def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> No
 
 
 def test_nothing_to_say_is_said() -> None:
-    """One line."""
+    """In one line."""
     assert advise_text([], []) == "0 recommendations are open."
 
 
 def test_factors_are_told_as_a_product() -> None:
-    """With a sign that is true: what is rounded or cut is about so much."""
+    """With a sign that is true: rounded or cut values are approximate."""
     assert product({"tier": 0.85, "coverage": 1.0}, 0.85) == "tier 0.85 x coverage 1 = 0.85"
     assert product({"tier": 1.0}, 0.999) == "tier 1 ~ 0.999"
     assert product({}, 0.5) == "0.5"
@@ -144,7 +144,7 @@ def test_factors_are_told_as_a_product() -> None:
 def test_advice_of_a_history_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To a person and to a program; an id that is not there is told with those like it."""
+    """For people and programs; an unknown id lists similar ones."""
     history = tmp_path / "h.db"
     facts = {
         name: getattr(whole(), name) for name in asdict(whole()) if name not in ("id", "workload")
@@ -198,7 +198,7 @@ def test_similar_advice_shares_one_sentence() -> None:
 
 
 def test_faults_of_several_gpus_are_each_told() -> None:
-    """GPUs without a workload may be broken in different ways."""
+    """GPUs without a workload may have different faults."""
     broken = [
         Advice(
             finding(

@@ -1,4 +1,4 @@
-"""The columns of the export: named once, told in their document, and true to the window."""
+"""Columns of the export: unique, documented, and true to the window."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -33,7 +33,7 @@ TYPES: Final = {
 
 
 def full_row() -> ExportRow:
-    """A row in which nothing is missing, and no two figures are the same."""
+    """A row without missing values, all of them different."""
     times = iter(range(1, 10_000))
     halves = {measure: next(times) / 1024 for measure in Measure}
     histogram = Histogram({17: 1.0, 40: 1.0})
@@ -64,12 +64,12 @@ def full_row() -> ExportRow:
 
 
 def test_the_document_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:
-    """docs/export.md is what the columns say; `make golden` writes it."""
+    """docs/export.md is generated from the columns; `make golden` writes it."""
     golden(DOCUMENT, export_document())
 
 
 def test_every_column_has_a_name_of_its_own_and_an_explanation() -> None:
-    """Units stand in the names of numbers."""
+    """Numbers have their unit in the name."""
     names = [column.name for column in COLUMNS]
 
     assert len(names) == len(set(names))
@@ -83,7 +83,7 @@ def test_every_column_has_a_name_of_its_own_and_an_explanation() -> None:
 
 
 def test_every_column_holds_what_it_says() -> None:
-    """In a row in which nothing is missing, each has a value of its kind."""
+    """In a row without missing values, each has a value of its kind."""
     row = full_row()
     values = {column.name: (column.kind, column.value(row)) for column in COLUMNS}
 
@@ -91,7 +91,7 @@ def test_every_column_holds_what_it_says() -> None:
 
 
 def test_every_word_of_a_window_has_its_columns() -> None:
-    """No sum of a window is left out, and each stands under its own name."""
+    """No sum of a window is missing, and each has a name of its own."""
     row = full_row()
     found = {column.name: column.value(row) for column in COLUMNS}
     window = row.window
@@ -146,7 +146,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
 
 
 def test_unknown_value_is_an_empty_cell() -> None:
-    """Never 0: no device, no energy, no use, no holder."""
+    """It is never 0: no device, no energy, no use, no holder."""
     row = ExportRow(Window("GPU-0", EPOCH, EPOCH + MINUTE, {State.UNKNOWN: MINUTE}), None)
     found = {column.name: column.value(row) for column in COLUMNS}
     missing = {name for name, value in found.items() if value is None}

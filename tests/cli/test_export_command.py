@@ -1,4 +1,4 @@
-"""`rightsizer export`: what a history holds, as rows that add up to what was replayed."""
+"""`rightsizer export`: rows of a history that sum to the replayed recording."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ GRAINS: Final = ("5m", "1h")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a history and something else are, and where the command runs."""
+    """The working folder, with a history and a file of another kind."""
     monkeypatch.chdir(tmp_path)
     fill(Path("h.db"), [window(0)], DeviceRecord(gpu(0)))
     Path("text.db").write_text("no database" * 100)
@@ -53,14 +53,14 @@ def window(number: int, uuid: str = "GPU-0", **facts: Any) -> Window:
 
 
 def fill(path: Path, windows: Iterable[Window], *devices: DeviceRecord) -> None:
-    """Let an agent have written a history."""
+    """Write a history as an agent does."""
     storage = Storage(str(path), is_durable=False)
     storage.save_windows(windows, (), devices or (DeviceRecord(gpu(0)), DeviceRecord(gpu(1))))
     storage.close()
 
 
 def exported(capsys: Captured, *arguments: str | Path) -> list[Row]:
-    """The rows that the command prints as CSV."""
+    """The rows printed as CSV."""
     assert main(["export", *map(str, arguments)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -68,7 +68,7 @@ def exported(capsys: Captured, *arguments: str | Path) -> list[Row]:
 
 
 def refused(capsys: Captured, *arguments: str | Path) -> tuple[int, str]:
-    """The exit status and the error of a command that prints nothing else."""
+    """The exit status and error of a command without output."""
     status = main(["export", *map(str, arguments)])
     out, err = capsys.readouterr()
     assert out == ""
@@ -76,7 +76,7 @@ def refused(capsys: Captured, *arguments: str | Path) -> tuple[int, str]:
 
 
 def sums(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """By device, all that adds up."""
+    """Sums of all additive columns by device."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for row in rows:
         for name, value in row.items():
@@ -89,7 +89,7 @@ def sums(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def of_replay(device: Mapping[str, Any]) -> dict[str, float]:
-    """The same of a device as `replay --json` tells it."""
+    """The same sums of a device from `replay --json`."""
     return {
         "accounted_seconds": device["seconds"],
         "used_seconds": device["used_seconds"],
@@ -104,7 +104,7 @@ def of_replay(device: Mapping[str, Any]) -> dict[str, float]:
 
 @pytest.mark.parametrize("grain", GRAINS)
 def test_the_rows_add_up_to_the_replay(tmp_path: Path, grain: str, capsys: Captured) -> None:
-    """A recording of two devices in every state, with gaps: to the last second and joule."""
+    """A recording of two devices in every state, with gaps: exact to the second and joule."""
     chapters = [(state, 37 * (at + 3)) for at, state in enumerate(SIGNALS_OF)]
     gap = (State.UNKNOWN, 700)
     one = write_states(tmp_path / "one.csv", *chapters, gap, *chapters, device="GPU-0")
@@ -128,14 +128,14 @@ def test_the_rows_add_up_to_the_replay(tmp_path: Path, grain: str, capsys: Captu
             if not name.endswith(
                 ("_tier_seconds", "_saturated_seconds", "_pressed_seconds", "_observed_seconds")
             )
-            # The replay tells these by shares.
+            # The replay reports these as shares.
             and not name.startswith(("unknown_", "cycle"))
         )
         assert sum(mine[f"{state}_seconds"] for state in State) == pytest.approx(device["seconds"])
 
 
 def test_quantiles_are_those_of_the_row(tmp_path: Path, capsys: Captured) -> None:
-    """Of the share of each resource, over the active seconds."""
+    """Of each resource's share, over the active seconds."""
     used = Histogram()
     for percent in range(1, 101):
         used.add(percent / 100, SECOND)
@@ -153,7 +153,7 @@ def test_quantiles_are_those_of_the_row(tmp_path: Path, capsys: Captured) -> Non
 
 
 def test_a_row_tells_what_when_and_whose(tmp_path: Path, capsys: Captured) -> None:
-    """Identity, both ways of telling the time, and the holders."""
+    """Identity, both forms of time, and the holders."""
     held = workload("train")
     moved = window(0, uuid="GPU-1")
     fill(
@@ -176,7 +176,7 @@ def test_a_row_tells_what_when_and_whose(tmp_path: Path, capsys: Captured) -> No
 
 @pytest.mark.parametrize("grain", GRAINS)
 def test_an_hour_lived_twice_comes_twice(tmp_path: Path, grain: str, capsys: Captured) -> None:
-    """No row holds more time than it spans, and none is lost."""
+    """No row holds more time than its span, and none is lost."""
     lived = [window(number) for number in range(12)]
     path = tmp_path / "h.db"
     fill(path, [*lived, *lived])
@@ -204,7 +204,7 @@ def test_pieces_of_five_minutes_are_one_row(tmp_path: Path, capsys: Captured) ->
 
 
 def test_hourly_window_is_not_split_by_the_grain(tmp_path: Path, capsys: Captured) -> None:
-    """Finer than it was kept it cannot be told."""
+    """It cannot be shown finer than it was stored."""
     storage = Storage(str(tmp_path / "h.db"), is_durable=False)
     storage.save_windows((window(number) for number in range(24)), (), [DeviceRecord(gpu(0))])
     assert storage.history is not None
@@ -216,7 +216,7 @@ def test_hourly_window_is_not_split_by_the_grain(tmp_path: Path, capsys: Capture
 
 
 def test_spans_that_adjoin_hold_every_window_once(tmp_path: Path, capsys: Captured) -> None:
-    """However the border is written; `--to` itself is not included."""
+    """In any notation of the border; `--to` itself is exclusive."""
     path = tmp_path / "h.db"
     fill(path, (window(number) for number in range(24)))
     border = "2026-01-01T01:00:00Z"
@@ -237,7 +237,7 @@ def test_spans_that_adjoin_hold_every_window_once(tmp_path: Path, capsys: Captur
 
 
 def test_devices_are_chosen_by_index_or_uuid(tmp_path: Path, capsys: Captured) -> None:
-    """A workload's own windows are not a device's, and would count its time twice."""
+    """A workload's own windows would count the device's time twice."""
     path = tmp_path / "h.db"
     windows = [window(0), window(0, uuid="GPU-1"), window(0, uuid=workload_subject("slurm/a"))]
     fill(path, windows)
@@ -280,7 +280,7 @@ def test_parquet_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
 def test_without_pyarrow_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """And no file is left."""
+    """No file is left behind."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     fill(tmp_path / "h.db", [window(0)])
     out = tmp_path / "out.parquet"
@@ -292,7 +292,7 @@ def test_without_pyarrow_the_extra_is_named(
 
 
 def test_a_file_is_written_beside_a_running_agent(tmp_path: Path, capsys: Captured) -> None:
-    """What was flushed is in it, what is flushed meanwhile does no harm."""
+    """Flushed windows are in it; concurrent flushes do no harm."""
     path, out = tmp_path / "h.db", tmp_path / "out.csv"
     out.write_text("an older table")
     agent = Storage(str(path), is_durable=False)
@@ -324,7 +324,7 @@ def test_a_file_is_written_beside_a_running_agent(tmp_path: Path, capsys: Captur
 def test_a_fault_names_the_thing_and_the_remedy(
     folder: Path, arguments: list[str], status: int, message: str, capsys: Captured
 ) -> None:
-    """And leaves no file behind."""
+    """No file is left behind."""
     names = {file.name for file in folder.iterdir()}
     returned, error = refused(capsys, "--history.path", "h.db", *arguments)
 
@@ -336,7 +336,7 @@ def test_a_fault_names_the_thing_and_the_remedy(
 
 @pytest.mark.parametrize("text", ["soon", "2026-13-01", "nan:", "nan", "Infinity", "1e9999999", ""])
 def test_a_time_that_is_none_is_refused(text: str, capsys: Captured) -> None:
-    """With the way to write it."""
+    """With the valid notation."""
     with pytest.raises(SystemExit) as exit_:
         main(["export", "--from", text])
 
@@ -345,7 +345,7 @@ def test_a_time_that_is_none_is_refused(text: str, capsys: Captured) -> None:
 
 
 def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, capsys: Captured) -> None:
-    """What was there before stays."""
+    """The previous file stays."""
     path, out = tmp_path / "h.db", tmp_path / "out.csv"
     fill(path, (window(number) for number in range(300)))
     out.write_text("an older table")
@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, capsys: Captured)
 
 
 def test_standard_output_that_is_full_or_closed_is_no_traceback(tmp_path: Path) -> None:
-    """A full one is told; the one who has seen enough is left in peace."""
+    """A full device is an error; a closed pipe is silent."""
     path = tmp_path / "h.db"
     fill(path, (window(number) for number in range(300)))
     command = [*RIGHTSIZER, "export", "--history.path", str(path)]

@@ -1,4 +1,4 @@
-"""`rightsizer fleet`: what a person reads, what a program reads, and what is refused."""
+"""`rightsizer fleet`: text for people, JSON for programs, and refusals."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def store() -> Iterator[LoopbackStore]:
 
 @pytest.fixture
 def config(store: LoopbackStore, tmp_path: Path) -> Path:
-    """A day back."""
+    """One day back."""
     return configured(tmp_path, store.url, lookback="1d")
 
 
@@ -46,7 +46,7 @@ def text_of(**facts: Any) -> str:
 
 
 def test_the_text_is_as_it_was(golden: GoldenFile) -> None:
-    """What there is, what was found, who pays, and what to do next."""
+    """Inventory, findings, costs by owner, and next steps."""
     golden("fleet.txt", text_of() + "\n")
 
 
@@ -73,7 +73,7 @@ def test_no_line_is_longer_than_a_terminal() -> None:
 
 
 def test_empty_source_is_not_listed_as_found() -> None:
-    """Sources without anything are one line; an estate without advice says that it has none."""
+    """Empty sources share one line; a fleet without advice says so."""
     text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
     assert "  slurm" not in text
     assert "  not in the store: slurm" in text
@@ -83,7 +83,7 @@ def test_empty_source_is_not_listed_as_found() -> None:
 
 
 def test_an_empty_estate_has_no_tables() -> None:
-    """Nor any division by nothing."""
+    """There is no division by zero either."""
     nothing = {"judgements": (), "waiting": (), "served": ()}
     text = text_of(view=FleetView(0, END, (), ()), usage=usage_of({}, MARKET), **nothing)
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
@@ -105,7 +105,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
 
 
 def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:
-    """Text, JSON and a page; the second look reads nothing again but today."""
+    """Text, JSON and a page; the second run fetches only today again."""
     page = tmp_path / "estate.html"
     first = asked_in_process(config, "--at", str(NOW / 1e9), "--html", str(page))
     assert first.status == 0, first.err
@@ -118,7 +118,7 @@ def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
-    """But what the probe asks; in JSON too."""
+    """Only the probe's queries are made; in JSON too."""
     said = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run")
     assert "Nothing was asked but the probe." in said.out.replace("\n", " ")
     document = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run", "--json").document
@@ -128,7 +128,7 @@ def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
 
 
 def test_a_verdict_is_explained(config: Path) -> None:
-    """One that asks for nothing, too, by an id of --json --all."""
+    """A verdict without an action too, by an id of --json --all."""
     at = ("--at", str(NOW / 1e9))
     findings = asked_in_process(config, *at, "--json", "--all").document["findings"]
     one = next(each["id"] for each in findings if each["rule"] == "idle_pool")
@@ -153,7 +153,7 @@ def test_a_verdict_is_explained(config: Path) -> None:
     ],
 )
 def test_flags_that_do_not_fit_are_refused(config: Path, flags: tuple[str, ...], said: str) -> None:
-    """Before anything is asked: what would do nothing is a misunderstanding."""
+    """Before any query: a flag without effect is a misunderstanding."""
     refused = asked_in_process(config, *flags)
     assert refused.status == 2
     assert said in refused.refusal
@@ -169,7 +169,7 @@ def test_no_store_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
 def test_decisions_without_a_service_change_the_ledger(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And explain reads it, without the store; a time of its own goes with a snooze."""
+    """`explain` reads it without the store; a snooze takes a time of its own."""
     config = configured(tmp_path, "http://127.0.0.1:9", api_socket=str(tmp_path / "none.sock"))
     advice_id = keep_advice(tmp_path / "fleet-advice.db", NOW)
     fleet = ("--fleet", "--config.file", str(config))
@@ -182,7 +182,7 @@ def test_decisions_without_a_service_change_the_ledger(
 
 
 def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
-    """Stages one after the other, drawn at most five times a second, and always when done."""
+    """Stages in order, drawn at most five times a second, and always when done."""
     now = 0.0
     screen = StringIO()
     with ProgressLine(screen, lambda: now) as progress:
@@ -197,7 +197,7 @@ def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
 
 
 def test_progress_of_nothing_is_no_fault() -> None:
-    """A look that finds all days kept has no shards to read."""
+    """If all days are cached, there are no shards to fetch."""
     screen = StringIO()
     with ProgressLine(screen, lambda: 0.0) as progress:
         progress("reading", 0, 0)

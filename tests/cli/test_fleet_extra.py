@@ -1,4 +1,4 @@
-"""What `rightsizer fleet` says where the extra `fleet` is not installed, and what does without."""
+"""`rightsizer fleet` without the extra `fleet`, and what works without it."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ entry_point()
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command where neither numpy nor orjson can be imported."""
+    """Run a command with neither numpy nor orjson importable."""
     command = [sys.executable, "-c", _WITHOUT, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -25,7 +25,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     "arguments", [("--store.url", "http://127.0.0.1:9"), ("merge", "answer.json"), ("--serve",)]
 )
 def test_a_fleet_without_the_extra_names_the_remedy(arguments: tuple[str, ...]) -> None:
-    """In one line, before anything is asked or read."""
+    """In one line, before any query or read."""
     ended = run("fleet", *arguments)
     assert ended.returncode == 1
     assert ended.stdout == ""
@@ -36,7 +36,7 @@ def test_a_fleet_without_the_extra_names_the_remedy(arguments: tuple[str, ...]) 
 
 
 def test_help_and_settings_of_a_fleet_need_no_extra(tmp_path: Path) -> None:
-    """An agent's machine checks a file that has a fleet's section too."""
+    """An agent's machine also checks files with a fleet section."""
     path = tmp_path / "rightsizer.yaml"
     path.write_text("fleet: {store: {url: 'http://127.0.0.1:9'}}\n", encoding="utf-8")
     assert "--shard" in run("fleet", "--help").stdout

@@ -1,4 +1,4 @@
-"""`rightsizer fleet rules`: the rules of all that is usual, or of what a store has."""
+"""`rightsizer fleet rules`: recording rules of all usual fields, or of a store's own."""
 
 import json
 import re
@@ -18,7 +18,7 @@ MATCHERS: Final = 'region="eu",env=~"a|b"'
 def test_without_a_store_all_usual_fields_are_recorded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the labels that usually tell clusters apart."""
+    """With the labels that usually identify clusters."""
     assert main(["fleet", "rules"]) == 0
     assert capsys.readouterr().out == rules_text(USUAL_METRICS, CLUSTER_LABELS) + "\n"
 
@@ -26,7 +26,7 @@ def test_without_a_store_all_usual_fields_are_recorded(
 def test_of_a_store_its_own_fields_are_recorded(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """And labels that the configuration names are kept."""
+    """Labels named in the configuration are kept."""
     config = tmp_path / "fleet.yaml"
     with loopback_store(8, is_dcgm=True) as store:
         fleet = {"matchers": MATCHERS, "cluster_label": "site", "store": {"url": store.url}}
@@ -40,7 +40,7 @@ def test_of_a_store_its_own_fields_are_recorded(
 
 
 def test_a_store_without_them_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """No rules are better than rules that record nothing."""
+    """Rules that record nothing are useless."""
     with loopback_store(8) as store:
         assert main(["fleet", "rules", "--store.url", store.url]) != 0
     captured = capsys.readouterr()
@@ -50,6 +50,6 @@ def test_a_store_without_them_is_told(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("flag", ["--json", "--save", "--dry-run", "--serve"])
 def test_flags_of_a_look_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They would do nothing."""
+    """They would have no effect."""
     assert main(["fleet", "rules", flag]) == 2
     assert f"{flag} is nothing for rules" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`rightsizer job-report`: what one job did with its GPUs, from a history that accounts wrote."""
+"""`rightsizer job-report`: one job's use of its GPUs, from a history of real accounts."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ REPORT: Final = JobUsageReport(
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """Half an hour of two GPUs, of which job 7 holds one and trains on it for 20 minutes."""
+    """Half an hour of two GPUs; job 7 holds one and trains on it for 20 minutes."""
     path = tmp_path / "history.db"
     accountant, devices, job = AccountingService(AccountingSettings()), [gpu(0), gpu(1)], "7"
     for minute in range(31):
@@ -66,7 +66,7 @@ def history(tmp_path: Path) -> Path:
 
 
 def test_it_is_about_the_job_alone(history: Path) -> None:
-    """Its time and its GPU, and not those of the node."""
+    """Its time and its GPU, not those of the node."""
     report = job_report(history, Settings(), "7")
 
     assert report.job == "slurm:7"
@@ -78,12 +78,12 @@ def test_it_is_about_the_job_alone(history: Path) -> None:
 
 
 def test_the_key_of_any_workload_is_taken(history: Path) -> None:
-    """For those that Slurm did not start."""
+    """For workloads not started by Slurm."""
     assert job_report(history, Settings(), "slurm:7") == job_report(history, Settings(), "7")
 
 
 def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> None:
-    """Without an agent it reads what there is."""
+    """Without an agent it reads the history."""
     flags = ["--history.path", str(history)]
     assert main(["job-report", "7", *flags]) == 0
     text = capsys.readouterr().out
@@ -98,13 +98,13 @@ def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> No
 
 
 def test_an_unknown_job_is_told(history: Path, capsys: Captured) -> None:
-    """With what may be the matter."""
+    """With possible reasons."""
     assert main(["job-report", "8", "--history.path", str(history)]) == 1
     assert "knows no job '8'; it held no GPU" in capsys.readouterr().err
 
 
 def test_the_text(golden: Golden) -> None:
-    """A dozen lines at the end of someone's output."""
+    """A dozen lines at the end of the job's output."""
     golden("job_report.txt", job_report_text(REPORT, "node7") + "\n")
 
 
@@ -123,13 +123,13 @@ def test_the_text(golden: Golden) -> None:
     ],
 )
 def test_the_largest_loss_is_the_lesson(changes: dict[str, object], said: str) -> None:
-    """And sums of trifles are none."""
+    """Sums of small losses are not reported."""
     text = job_report_text(replace(REPORT, **changes), "node7")  # type: ignore[arg-type]
     assert said in text.splitlines()[-1]
 
 
 def test_advice_comes_before_the_lesson() -> None:
-    """It has looked closer."""
+    """It is more precise."""
     advice = Advice(
         finding(summary="Two of its GPUs are enough."),
         AdviceState.ACTIVE,

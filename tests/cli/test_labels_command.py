@@ -12,7 +12,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def test_labels_are_written_whole_where_they_are_asked_for(tmp_path: Path) -> None:
-    """In a process of its own, by the machine's clock."""
+    """In a process of its own, by the system clock."""
     file = tmp_path / "rightsizer"
     done = run_rightsizer("labels", "--scenario", "t4-pair", "--output", file)
 
@@ -24,7 +24,7 @@ def test_labels_are_written_whole_where_they_are_asked_for(tmp_path: Path) -> No
 
 
 def test_labels_are_told_in_json(capsys: Captured) -> None:
-    """Without an expiry: it is an answer and no file."""
+    """Without an expiry, which only files have."""
     assert main(["labels", "--scenario", "t4-pair", "--json"]) == 0
     labels = json.loads(capsys.readouterr().out)
 
@@ -33,7 +33,7 @@ def test_labels_are_told_in_json(capsys: Captured) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: Captured) -> None:
-    """With what to do about it."""
+    """With the remedy."""
     file = tmp_path / "none" / "rightsizer"
     assert main(["labels", "--scenario", "t4-pair", "--output", str(file)]) == 1
 
@@ -41,7 +41,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: Captured) -
 
 
 def test_the_form_for_slurm_names_the_node_as_it_is_told(capsys: Captured) -> None:
-    """And stands beside what the other forms of the command are."""
+    """It is available beside the command's other forms."""
     arguments = ["topology", "--scenario", "t4-pair", "--format", "gres", "--node-name", "gpu-7"]
     assert main(arguments) == 0
 
@@ -62,7 +62,7 @@ def test_the_form_for_kubernetes_goes_by_the_pods_node(
 
 
 def test_json_is_the_form_of_that_name(capsys: Captured) -> None:
-    """The flag is older than the other one; both at once is one too many."""
+    """The flag is older than `--form`; both at once are refused."""
     assert main(["topology", "--scenario", "t4-pair", "--json"]) == 0
     flag = capsys.readouterr().out
     assert main(["topology", "--scenario", "t4-pair", "--format", "json"]) == 0

@@ -1,4 +1,4 @@
-"""`rightsizer place`: against a simulated driver, and as text, exports and JSON."""
+"""`rightsizer place` against a simulated driver, as text, exports and JSON."""
 
 import json
 import subprocess
@@ -17,14 +17,14 @@ Captured = pytest.CaptureFixture[str]
 
 
 def test_the_answer_for_a_person(tmp_path: Path, golden: Golden) -> None:
-    """The choice, why it is so, what was nearly as good, and what cannot be given."""
+    """The choice, its reasons, near alternatives, and what cannot be provided."""
     document = placed_node(scenario_file(tmp_path))
     golden("place.txt", place_text(document, is_explained=True) + "\n")
     golden("place.json", json.dumps(document, indent=1) + "\n")
 
 
 def test_a_refusal_is_explained_without_being_asked(tmp_path: Path, golden: Golden) -> None:
-    """The one who gets nothing wants to know why."""
+    """Without GPUs the reason matters most."""
     document = placed_node(scenario_file(tmp_path), gpus="5")
     golden("place-refused.txt", place_text(document, is_explained=False) + "\n")
 
@@ -41,7 +41,7 @@ def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
 
 
 def test_a_shell_that_was_refused_sees_no_gpu_and_starts_nothing() -> None:
-    """Not the GPUs that others are on."""
+    """It must not see the GPUs of others."""
     script = f'eval "{refused_export_text()}" && echo started; echo "<$CUDA_VISIBLE_DEVICES>"'
     environment = {"CUDA_VISIBLE_DEVICES": "0"}
     done = subprocess.run(
@@ -51,7 +51,7 @@ def test_a_shell_that_was_refused_sees_no_gpu_and_starts_nothing() -> None:
 
 
 def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
-    """To bind by the others would keep them far from their memory."""
+    """Binding to the nodes of the others would keep them far from their memory."""
     document = placed_node(scenario_file(tmp_path), gpus="2")
     document["seats"][1]["numa_node"] = None
     document["cpus"] = None
@@ -61,7 +61,7 @@ def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
 
 
 def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:
-    """In a process of its own, by the machine's clock; without an agent it says what that means."""
+    """In a process of its own, by the system clock; without an agent it says what that means."""
     scenario = scenario_file(tmp_path)
     done = run_rightsizer("place", "--gpus", "5", "--export", "--scenario", scenario)
     assert done.returncode == 1
@@ -93,6 +93,6 @@ def test_a_wrong_request_is_told_before_anybody_is_asked(
 
 
 def test_an_agent_that_was_named_must_be_there(tmp_path: Path, capsys: Captured) -> None:
-    """Its absence is no reason to answer by something else."""
+    """Its absence is an error, not a reason to use another source."""
     assert main(["place", "--path.api-socket", str(tmp_path / "none.sock")]) == 1
     assert "no agent runs here" in capsys.readouterr().err

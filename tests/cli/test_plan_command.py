@@ -1,4 +1,4 @@
-"""`rightsizer plan`: files in, plans out; what is wrong is told with its place."""
+"""`rightsizer plan`: files in, plans out; errors have their place."""
 
 import json
 from pathlib import Path
@@ -23,12 +23,12 @@ PARTS: Final = (
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the requirements are."""
+    """The file with the requirements."""
     return tmp_path / "plan.yaml"
 
 
 def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
-    """Memory adds up, intervals hold their figure, and the top has the memory of rank 1."""
+    """Memory adds up, intervals contain their value, and the top has the memory of rank 1."""
     plan = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4", "H100-SXM5-80GB"]}), capsys)
     first = plan["candidates"][0]
 
@@ -45,7 +45,7 @@ def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
 
 
 def test_plan_that_does_not_fit_is_predicted_with_its_reason(file: Path, capsys: Captured) -> None:
-    """With its reason, and no failure of the command."""
+    """With its reason; the command succeeds."""
     asked = {
         "model": {**SHAPE, "parameters": 70e9, "layers": 80, "hidden": 8192, "heads": 64},
         "gpus": ["T4"],
@@ -68,7 +68,7 @@ def test_plan_that_does_not_fit_is_predicted_with_its_reason(file: Path, capsys:
 def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
     file: Path, capsys: Captured
 ) -> None:
-    """The fault takes the place of its answer."""
+    """The error stands in the place of its answer."""
     asked = [
         {"model": {**SHAPE, "name": "one"}, "gpus": ["L4"]},
         {"model": {**SHAPE, "layers": 0}},
@@ -96,7 +96,7 @@ def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
 
 
 def test_experts_are_spread_where_there_are_some(file: Path, capsys: Captured) -> None:
-    """Over replicas that serve, a divisor of them and of the experts; the layout is kept."""
+    """Over replicas that serve, by a divisor of both numbers; the layout is kept."""
     mixture = {**SHAPE, "parameters": 32e9, "experts": 8, "experts_per_token": 2}
     layout = {"data": 4, "expert": 4}
     asked = [
@@ -136,7 +136,7 @@ def test_documents_are_answered_like_a_list(file: Path, capsys: Captured) -> Non
 
 
 def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
-    """Which YAML refuses."""
+    """YAML refuses tabs."""
     plan = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4"]}, indent="\t"), capsys)
 
     assert plan["candidates"][0]["gpu"] == "L4"
@@ -197,24 +197,24 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
 def test_invalid_plan_is_refused_with_its_place(
     file: Path, text: str, message: str, capsys: Captured
 ) -> None:
-    """And nothing is answered."""
+    """Nothing is answered."""
     assert refusal(file, text, capsys).startswith(message)
 
 
 def test_plan_that_is_no_mapping_has_one_error(file: Path, capsys: Captured) -> None:
-    """And not that it lacks keys."""
+    """It does not list missing keys."""
     assert len(refusal(file, "hello\n", capsys).splitlines()) == 1
 
 
 def test_everything_wrong_with_single_keys_is_told_at_once(file: Path, capsys: Captured) -> None:
-    """A line each."""
+    """One line each."""
     text = "model: {layer: 1}\ntask: serve\nlora: {rank: x}\n"
 
     assert len(refusal(file, text, capsys).splitlines()) == 3
 
 
 def test_a_configuration_is_found_beside_the_plan(file: Path, capsys: Captured) -> None:
-    """By its own path or its folder's; parameters may be put right."""
+    """By its own path or its folder's; parameters may be corrected."""
     folder = file.parent / "model"
     folder.mkdir()
     config = PUBLISHED["Llama-3.1-8B"][0]
@@ -230,7 +230,7 @@ def test_a_configuration_is_found_beside_the_plan(file: Path, capsys: Captured) 
 
 
 def test_a_quantized_checkpoint_is_planned_as_it_is(file: Path, capsys: Captured) -> None:
-    """Unless the plan says otherwise."""
+    """Unless the plan states otherwise."""
     config = {**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": {"quant_method": "fp8"}}
     (file.parent / "config.json").write_text(json.dumps(config), encoding="utf-8")
     text = (
@@ -278,7 +278,7 @@ def recording(path: Path, gib: float) -> Path:
 
 
 def test_a_recording_tells_where_the_prediction_was_off(file: Path, capsys: Captured) -> None:
-    """At the requests that were in flight, not at those that were planned."""
+    """At the requests that were in flight, not at the planned number."""
     text = json.dumps({"model": SHAPE, "load": {"concurrency": 200}})
     run = recording(file.with_name("run.csv"), gib=60.0)
     more = ("--measured", str(run), "--board", "H100-SXM5-80GB")
@@ -298,7 +298,7 @@ def test_a_recording_tells_where_the_prediction_was_off(file: Path, capsys: Capt
 
 
 def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None:
-    """Of several no one could tell which ran."""
+    """With several requirements it would be ambiguous."""
     file.write_text(json.dumps([{"model": SHAPE}]), encoding="utf-8")
     run = recording(file.with_name("run.csv"), gib=20.0)
 
@@ -308,7 +308,7 @@ def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None
 
 @pytest.mark.parametrize("key", ["gpus", "config"])
 def test_error_message_escapes_control_characters(key: str, file: Path, capsys: Captured) -> None:
-    """It may quote a file that someone else wrote."""
+    """It may quote a file of unknown origin."""
     hostile = "\x1b[31mH100\u202e"
     file.with_name("config.json").write_text(json.dumps({"model_type": hostile}))
     asked = {
@@ -341,7 +341,7 @@ def test_error_message_escapes_control_characters(key: str, file: Path, capsys: 
 def test_unused_key_of_a_task_is_reported(
     file: Path, capsys: Captured, text: str, start: str
 ) -> None:
-    """The one who forgets the task would take the answer for another one."""
+    """Without the task, the answer would be mistaken for that of another."""
     plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}\n", capsys)
 
     (note,) = plan["notes"]
@@ -349,7 +349,7 @@ def test_unused_key_of_a_task_is_reported(
 
 
 def test_used_key_of_a_task_needs_no_note(file: Path, capsys: Captured) -> None:
-    """An empty part neither."""
+    """The same holds for an empty part."""
     text = "task: finetune-lora\nlora: {rank: 16}\ntraining: {micro_batch: 2}\nload: {}\n"
     plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}", capsys)
 
@@ -360,7 +360,7 @@ def test_used_key_of_a_task_needs_no_note(file: Path, capsys: Captured) -> None:
 def test_a_count_far_from_that_of_the_config_is_told(
     file: Path, capsys: Captured, count: float, notes_told: int
 ) -> None:
-    """It stands all the same."""
+    """The stated count is used."""
     config = {
         "model_type": "llama",
         "hidden_size": 4096,

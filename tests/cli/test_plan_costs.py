@@ -1,4 +1,4 @@
-"""`rightsizer plan`: costs in every form, growth, settings, and GPUs that no one knows."""
+"""`rightsizer plan`: costs in every form, growth, settings, and unknown GPUs."""
 
 import json
 import math
@@ -14,12 +14,12 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the requirements are."""
+    """The file with the requirements."""
     return tmp_path / "plan.yaml"
 
 
 def test_a_change_of_gpu_that_growth_makes_due_is_told(file: Path, capsys: Captured) -> None:
-    """What one GPU does today for little may take many dear ones soon."""
+    """One cheap GPU today may need many expensive ones soon."""
     asked = {
         "model": SHAPE,
         "load": {"tokens_per_second": 150},
@@ -38,7 +38,7 @@ def test_a_change_of_gpu_that_growth_makes_due_is_told(file: Path, capsys: Captu
 
 
 def test_a_candidate_has_its_costs_in_every_form(file: Path, capsys: Captured) -> None:
-    """Offers with source and date, owning with its break-even, energy, and carbon if asked for."""
+    """Offers with source and date, owning with its break-even, energy, and optional carbon."""
     text = "model: {parameters: 8e9}\ngpus: [H100-SXM5-80GB]\n"
     grams = "prices: {carbon_grams_per_kwh: 400}\n"
     found = answer(file, text + grams, capsys)["candidates"][0]
@@ -67,7 +67,7 @@ def test_a_candidate_has_its_costs_in_every_form(file: Path, capsys: Captured) -
 def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
     file: Path, capsys: Captured
 ) -> None:
-    """The table ranks by the first; the details have both, each by its name, at the same price."""
+    """The table ranks by the demand; the details have both, named, at the same price."""
     asked = {"model": SHAPE, "load": {"tokens_per_second": 150}, "gpus": ["H100-SXM5-80GB"]}
     found = answer(file, json.dumps(asked), capsys)["candidates"][0]
     assert main(["plan", str(file), "--details"]) == 0
@@ -84,7 +84,7 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
 
 
 def test_plan_without_a_load_has_one_cost(file: Path, capsys: Captured) -> None:
-    """No load is stated, so that nothing else is asked for than can be made."""
+    """Without a stated load, demand equals capacity."""
     file.write_text(json.dumps({"model": SHAPE, "gpus": ["L4"]}), encoding="utf-8")
     assert main(["plan", str(file), "--details"]) == 0
     text = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_plan_without_a_load_has_one_cost(file: Path, capsys: Captured) -> None:
 
 
 def test_a_configuration_is_used_where_it_is_named(file: Path, capsys: Captured) -> None:
-    """Settings, boards and prices; flags go before it."""
+    """Settings, boards and prices; flags override it."""
     own = file.with_name("prices.yaml")
     own.write_text("boards: {L4: {on_demand: 3.5}}\n", encoding="utf-8")
     settings = file.with_name("rightsizer.yaml")
@@ -118,7 +118,7 @@ def test_a_configuration_is_used_where_it_is_named(file: Path, capsys: Captured)
 
 
 def test_a_gpu_that_nobody_knows_has_a_remedy(file: Path, capsys: Captured) -> None:
-    """Which works."""
+    """The remedy works."""
     text = "model: {parameters: 1e9}\ngpus: [LAB-1]\n"
     assert "describe it in a file of boards (--catalogue FILE" in refusal(file, text, capsys)
 
@@ -138,7 +138,7 @@ def test_a_gpu_that_nobody_knows_has_a_remedy(file: Path, capsys: Captured) -> N
 
 
 def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) -> None:
-    """Those of the plan before those of a file, those of a file before what is packaged."""
+    """Prices of the plan override those of a file, and those override the packaged ones."""
     own = file.with_name("prices.yaml")
     own.write_text("boards: {L4: {on_demand: 3.5}, L40S: {on_demand: 4.5}}\n", encoding="utf-8")
     text = "model: {parameters: 1e9}\ngpus: [L4, L40S]\nprices: {NVIDIA L40S: 9}\n"
@@ -152,7 +152,7 @@ def test_your_own_prices_go_before_the_catalogues(file: Path, capsys: Captured) 
 def test_a_load_of_next_to_nothing_has_finite_costs(
     asked: float, file: Path, capsys: Captured
 ) -> None:
-    """The least that can be asked for; JSON knows no infinity."""
+    """For the smallest valid load; JSON has no infinity."""
     load = {"tokens_per_second": asked}
     found = answer(file, json.dumps({"model": SHAPE, "gpus": ["L4"], "load": load}), capsys)
 
@@ -161,7 +161,7 @@ def test_a_load_of_next_to_nothing_has_finite_costs(
 
 @pytest.mark.parametrize("per_month", [-0.99, -0.5])
 def test_a_load_that_shrinks_is_planned(per_month: float, file: Path, capsys: Captured) -> None:
-    """Down to next to nothing."""
+    """Down to almost nothing."""
     asked = {
         "model": SHAPE,
         "gpus": ["L4"],
@@ -172,7 +172,7 @@ def test_a_load_that_shrinks_is_planned(per_month: float, file: Path, capsys: Ca
 
 
 def test_a_load_that_is_gone_is_refused(file: Path, capsys: Captured) -> None:
-    """Nothing can be said of what costs nothing."""
+    """Costs per unit of nothing are undefined."""
     asked = {"model": SHAPE, "load": {"concurrency": 4}, "growth": {"per_month": -1, "months": 2}}
 
     assert "growth.per_month: must be from -0.99" in refusal(file, json.dumps(asked), capsys)

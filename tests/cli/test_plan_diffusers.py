@@ -31,7 +31,7 @@ PARAMETERS = 11_901_408_320 + 123_060_480 + 4_762_310_656 + 83_819_683
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
-    """FLUX.1 dev as diffusers writes it, weights left out."""
+    """FLUX.1 dev as written by diffusers, without weights."""
     for name, values in FLUX.items():
         file = tmp_path / "flux" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def plan_document(config: str, **more: Any) -> str:
 def test_a_pipeline_is_planned_whole(
     config: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All its parts are in memory, and FLUX fits one H100 in 16 bits, but no L4."""
+    """All its parts are in memory; FLUX fits one H100 in 16 bits, but no L4."""
     text = plan_document(config, image=1024, steps=28, guided=False)
     plan = answer(pipeline.parent / "plan.yaml", text, capsys)
 
@@ -64,7 +64,7 @@ def test_a_pipeline_is_planned_whole(
 def test_more_pixels_and_steps_take_longer(
     pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And what is taken without them is said."""
+    """Default values are noted."""
     file = pipeline.parent / "plan.yaml"
     plans = [
         answer(file, plan_document("flux", **more), capsys)
@@ -81,7 +81,7 @@ def test_more_pixels_and_steps_take_longer(
 def test_a_denoiser_alone_is_read_and_said(
     config: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its text encoders lie elsewhere."""
+    """Its text encoders are elsewhere."""
     text = plan_document(config, image=1024, steps=28, guided=False)
     plan = answer(pipeline.parent / "plan.yaml", text, capsys)
 
@@ -93,7 +93,7 @@ def test_a_denoiser_alone_is_read_and_said(
 def test_weights_are_those_of_a_quantized_denoiser(
     pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The parts beside it stay in 16 bits."""
+    """The other parts stay in 16 bits."""
     quantized = {"quant_method": "bitsandbytes", "load_in_8bit": True}
     config = {**DENOISERS["FLUX.1 dev"].config, "quantization_config": quantized}
     (pipeline / "transformer" / "config.json").write_text(json.dumps(config))
@@ -117,7 +117,7 @@ def test_uncounted_component_is_named(pipeline: Path, capsys: pytest.CaptureFixt
 def test_a_part_that_is_missing_is_one_error(
     part: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It names the file, and what to do."""
+    """It names the file and the remedy."""
     (pipeline / part / "config.json").unlink()
     message = refusal(pipeline.parent / "plan.yaml", plan_document("flux"), capsys)
 
@@ -154,7 +154,7 @@ def test_a_part_that_is_missing_is_one_error(
 def test_a_part_that_is_broken_is_one_error(
     file: str, text: str, message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It names the file, and what is wrong with it."""
+    """It names the file and its fault."""
     (pipeline / file).write_text(text, encoding="utf-8")
     error = refusal(pipeline.parent / "plan.yaml", plan_document("flux"), capsys)
 
@@ -176,7 +176,7 @@ def test_a_part_that_is_broken_is_one_error(
 def test_an_image_that_cannot_be_is_told_of_the_plan(
     more: dict[str, Any], message: str, pipeline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its place there, not of the model's files."""
+    """With its place in the plan, not in the model's files."""
     error = refusal(pipeline.parent / "plan.yaml", plan_document("flux", **more), capsys)
 
     assert len(error.splitlines()) == 1
@@ -188,7 +188,7 @@ def test_an_image_that_cannot_be_is_told_of_the_plan(
 def test_a_language_model_makes_no_images(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that the key is a mistake."""
+    """The key is an error."""
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["gpt2"][0]))
     value = False if key == "guided" else 512
     error = refusal(tmp_path / "plan.yaml", plan_document(".", **{key: value}), capsys)

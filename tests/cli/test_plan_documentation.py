@@ -1,4 +1,4 @@
-"""docs/planning.md tells every key that a plan takes and gives."""
+"""docs/planning.md documents every input and output key of a plan."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
 )
 DOCUMENTED: Final = WORDS | {f"{word}_{end}" for word in WORDS for end in ("low", "high")}
-"""With the ends of intervals, which are told once for all."""
+"""Documented keys, with the ends of intervals, which are explained once."""
 PLAN: Final = """\
 model: {parameters: 8e9}
 load: {tokens_per_second: 3000}
@@ -58,7 +58,7 @@ def test_every_key_that_is_taken_is_told(kind: type) -> None:
 
 
 def test_every_part_and_every_word_that_is_taken_is_told() -> None:
-    """Keys at the top, and what is chosen from."""
+    """Keys at the top, and enumerated values."""
     top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *BESIDE_CONFIG}
     words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
 
@@ -67,7 +67,7 @@ def test_every_part_and_every_word_that_is_taken_is_told() -> None:
 
 
 def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
-    """Of a plan with everything in it."""
+    """Of a plan with all parts."""
     file, run = tmp_path / "plan.yaml", tmp_path / "run.csv"
     file.write_text(PLAN, encoding="utf-8")
     run.write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n", encoding="utf-8")
@@ -89,7 +89,7 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
 
 
 def keys(document: Any) -> Iterator[str]:
-    """Of a form and of everything in it."""
+    """All keys of a form, nested ones included."""
     if isinstance(document, dict):
         yield from document
     for part in document.values() if isinstance(document, dict) else document:

@@ -1,4 +1,4 @@
-"""`rightsizer plan --form`: the page of the form, and what is answered below it."""
+"""`rightsizer plan --form`: the page of the form, and its answer."""
 
 import argparse
 import html
@@ -19,13 +19,13 @@ PLANNER = Planner(built_in(), built_in_prices())
 
 
 def faults_of(query: str) -> list[str]:
-    """What the page says is wrong."""
+    """The errors on the page."""
     page = form_document(query, PLANNER)
     return [html.unescape(each) for each in re.findall(r'role="alert">(.*?)</p>', page)]
 
 
 def test_an_empty_form_asks_for_a_model_and_answers_nothing() -> None:
-    """All fields, and no table; a browser sends what was left empty too."""
+    """All fields and no table; a browser also submits empty fields."""
     page = form_document("model=&rps=", PLANNER)
     assert "<table" not in page
     assert "alert" not in page
@@ -35,7 +35,7 @@ def test_an_empty_form_asks_for_a_model_and_answers_nothing() -> None:
 def test_a_question_is_answered_as_the_command_answers_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The first choice of both is one; what was entered stays in the form."""
+    """The first choice is the same; entered values stay in the form."""
     asked = {"model": "llama-3.1-70b", "rps": "20", "in": "2000", "out": "500", "ttft": "1s"}
     page = form_document("&".join(f"{word}={value}" for word, value in asked.items()), PLANNER)
     assert main(["plan", "--json", *(f"--{word}={value}" for word, value in asked.items())]) == 0
@@ -73,14 +73,14 @@ def test_choices_are_what_the_planner_takes() -> None:
     ],
 )
 def test_invalid_field_shows_its_error(query: str, said: str) -> None:
-    """In the words of the command, without its dashes; there is no answer below."""
+    """With the command's message without dashes; there is no answer."""
     (fault,) = faults_of(query)
     assert fault.startswith(said)
 
 
 @pytest.mark.parametrize("name", ["config.json", "", "."])
 def test_no_file_of_the_node_is_read(tmp_path: Path, name: str) -> None:
-    """However it is spelled: a page's readers need not be the node's."""
+    """In any notation: readers of the page need not have access to the node."""
     config = '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2}'
     (tmp_path / "config.json").write_text(config, "utf-8")
     for path in (tmp_path / name, Path("~") / name, Path("..") / ".." / name):
@@ -88,6 +88,6 @@ def test_no_file_of_the_node_is_read(tmp_path: Path, name: str) -> None:
 
 
 def test_entered_text_is_escaped() -> None:
-    """No markup of a link that somebody was sent becomes the page's."""
+    """Markup in a shared link never becomes markup of the page."""
     page = form_document("model=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&rps=1", PLANNER)
     assert "<script" not in page

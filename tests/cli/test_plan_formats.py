@@ -1,4 +1,4 @@
-"""`rightsizer plan`: a board that lacks the format asked for is told, never ranked in silence."""
+"""`rightsizer plan`: a board without the requested format is reported, not silently ranked."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def ask(capsys: Captured) -> Ask:
 def test_board_runs_what_it_has_units_for(
     gpu: str, asked: NumberFormat, name: str, faults: int
 ) -> None:
-    """Else the nearest that it can, with a note, or nothing, with a reason."""
+    """Else in the nearest supported one with a note, or rejected with a reason."""
     found = board_format(built_in().boards[gpu], asked, trains=False)
 
     assert found.name == name
@@ -60,14 +60,14 @@ def test_board_runs_what_it_has_units_for(
 
 
 def test_weights_of_8_bits_are_not_trained_on_boards_without_units() -> None:
-    """Unpacking is of weights that stay as they are."""
+    """Unpacking requires constant weights."""
     found = board_format(built_in().boards["A100-SXM4-80GB"], NumberFormat.FP8, trains=True)
 
     assert found.fault == "no fp8, which Ada, Hopper and later have; ask for int4 or bf16"
 
 
 def test_bf16_before_ampere_is_offered_as_fp16(ask: Ask) -> None:
-    """In the candidate, in the notes and in what is to be run."""
+    """In the candidate, in the notes and in the command to run."""
     found, notes = ask("--gpus", "v100-sxm2-32gb,a100-80gb")
 
     assert found["V100-SXM2-32GB"]["format"] == "fp16"
@@ -88,7 +88,7 @@ def test_fp8_before_ada_is_unpacked_or_rejected(ask: Ask) -> None:
 
 
 def test_people_see_which_gpus_run_another_format(capsys: Captured) -> None:
-    """A mark where any of them does, and a note of what it is."""
+    """A mark in the table, and a note on the format."""
     line = ["plan", "--model", "llama-3.1-8b", "--precision", "fp8", "--gpus"]
     assert main([*line, "a100-80gb,h100-80gb"]) == 0
     with_other = capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_people_see_which_gpus_run_another_format(capsys: Captured) -> None:
 
 
 def test_checkpoint_in_its_own_format_is_offered_where_it_is_unpacked(capsys: Captured) -> None:
-    """As its name tells it."""
+    """The name of the checkpoint states the format."""
     line = ["plan", "--model", "Llama-3.1-8B-Instruct-FP8", "--gpus", "h100,a100,t4", "--json"]
     assert main(line) == 0
     candidates = json.loads(capsys.readouterr().out)["candidates"]
@@ -125,7 +125,7 @@ def test_format_is_named_as_engines_name_it(spelled: str, weights: str, capsys: 
 
 
 def test_comparison_says_which_board_lacks_the_format(capsys: Captured) -> None:
-    """Its best usable one counts."""
+    """The best format that it supports counts."""
     line = ["compare", "a30", "l4", "--workload", "llm-serving", "--precision", "fp8"]
     assert main(line) == 0
 
@@ -134,7 +134,7 @@ def test_comparison_says_which_board_lacks_the_format(capsys: Captured) -> None:
 
 @pytest.mark.parametrize("gpu", ["MI300X", "A100-SXM4-80GB", "B200"])
 def test_mxfp4_of_a_model_published_in_it_is_its_own(gpu: str, capsys: Captured) -> None:
-    """Weights of gpt-oss are unpacked wherever units for four bits are missing."""
+    """Weights of gpt-oss are unpacked on boards without 4-bit units."""
     line = ("plan", "--model", "gpt-oss-120b", "--gpus", gpu, "--json")
     answers = []
     for more in ((), ("--precision", "mxfp4")):

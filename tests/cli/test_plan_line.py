@@ -1,4 +1,4 @@
-"""`rightsizer plan` in one line: models by name, loads in the units that people use."""
+"""`rightsizer plan` in one line: models by name, loads in common units."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ BERT: Final = {
 
 @pytest.fixture
 def ask(capsys: Captured) -> Ask:
-    """A line's answer in JSON."""
+    """The JSON answer to a line."""
 
     def answered(*options: str) -> Any:
         assert main(["plan", *options, "--json"]) == 0
@@ -48,7 +48,7 @@ def requirement_of(**options: str) -> Requirement:
 
 
 def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:
-    """With the same words."""
+    """The requirement is identical."""
     options = ["--model", "llama-3.1-8b", "--rps", "5", "--in", "2k", "--out", "500"]
     line = ask(
         *options, "--ttft", "2s", "--tpot", "50ms", "--precision", "fp8", "--gpus", "h100,l4"
@@ -73,7 +73,7 @@ def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: Path) -> None:
-    """BERT: candidates, rates and costs alike."""
+    """BERT: candidates, rates and costs are the same."""
     (tmp_path / "config.json").write_text(json.dumps(BERT), encoding="utf-8")
     family = tmp_path / "family.yaml"
     family.write_text(
@@ -97,7 +97,7 @@ def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: 
 
 
 def test_model_may_stand_without_its_flag(ask: Ask) -> None:
-    """A word that is no file."""
+    """A word that is no file is a model."""
     assert ask("llama-3.1-8b", "--rps", "3") == ask("--model", "llama-3.1-8b", "--rps", "3")
 
 
@@ -112,7 +112,7 @@ def test_model_may_stand_without_its_flag(ask: Ask) -> None:
     ],
 )
 def test_gpus_are_named_by_family_slice_or_size(ask: Ask, word: str, gpus: set[str]) -> None:
-    """As many kinds as the word may mean."""
+    """All kinds that the word may mean are considered."""
     answer = ask("--model", "llama-3.1-8b", "--concurrency", "1", "--gpus", word)
     assert {each["gpu"] for each in answer["candidates"]} == gpus
 
@@ -128,7 +128,7 @@ def test_gguf_takes_what_its_file_does(ask: Ask, name: str, bits: float) -> None
 
 
 def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
-    """By `--out 0`, or by its name: one pass, no cache, no head."""
+    """With `--out 0` or an encoder's name: one pass, no cache, no head."""
     load = ("--rps", "20", "--in", "512", "--gpus", "l40s")
     silent = ask("--model", "qwen3-8b", "--out", "0", *load)
     reader = ask("--model", "Qwen/Qwen3-Embedding-8B", *load)
@@ -140,7 +140,7 @@ def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
 
 
 def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: Ask) -> None:
-    """No queue where less is asked for than is delivered."""
+    """There is no queue while demand is below throughput."""
     options = ("--rps", "100", "--in", "100", "--out", "1", "--gpus", "a100-sxm4-80gb")
     first = ask("--model", "llama-3.1-8b", *options)["candidates"][0]
     assert first["tokens_per_second"] > 120
@@ -148,7 +148,7 @@ def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: 
 
 
 def test_budget_rejects_what_costs_more_and_what_has_no_price(ask: Ask) -> None:
-    """And the remedies are within it."""
+    """The remedies are within the budget."""
     options = ("--rps", "5", "--budget", "5", "--gpus", "h200,h100,rtx4090")
     answer = ask("--model", "llama-3.1-70b", *options)
     assert answer["nothing_fits"]
@@ -198,12 +198,12 @@ def test_longer_sequences_take_more_of_the_same_rate() -> None:
     ],
 )
 def test_rate_is_kept_in_the_unit_of_the_model(options: dict[str, str], rate: float) -> None:
-    """A request of text is its answer, of speech a window of 30 s, else one of what is served."""
+    """For text a response, for speech a window of 30 s, else one item of what is served."""
     assert requirement_of(**options).load.tokens_per_second == pytest.approx(rate)
 
 
 def test_live_streams_cost_more_than_recorded_sound() -> None:
-    """A window of 30 s is heard again with each chunk."""
+    """Each chunk processes a window of 30 s again."""
     live = requirement_of(model="whisper-large-v3", streams="200").load
     recorded = requirement_of(model="whisper-large-v3", audio_seconds_per_second="200").load
 
@@ -212,7 +212,7 @@ def test_live_streams_cost_more_than_recorded_sound() -> None:
 
 
 def test_latency_of_one_pass_leaves_time_for_the_batch_before(ask: Ask) -> None:
-    """A batch takes at most half of it."""
+    """The previous batch takes at most half of the limit."""
     best = ask("--model", "bert-base", "--rps", "2000", "--latency", "20ms")["candidates"][0]
 
     assert best["fits"]
@@ -220,7 +220,7 @@ def test_latency_of_one_pass_leaves_time_for_the_batch_before(ask: Ask) -> None:
 
 
 def test_latency_of_an_answer_is_that_of_all_its_tokens(ask: Ask) -> None:
-    """What misses it is rejected with what it would take."""
+    """A rejected candidate states its actual latency."""
     options = ("--model", "llama-3.1-8b", "--rps", "1", "--out", "500", "--gpus", "t4,b200")
     best, other = ask(*options, "--latency", "5s")["candidates"]
 
@@ -230,7 +230,7 @@ def test_latency_of_an_answer_is_that_of_all_its_tokens(ask: Ask) -> None:
 
 
 def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
-    """The shape that was taken is in the notes."""
+    """The assumed shape is in the notes."""
     plan = ask("--model", "70B", "--gpus", "h200")
 
     assert "only the size of the model is given" in plan["notes"][0]
@@ -246,7 +246,7 @@ def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
     ],
 )
 def test_training_is_one_word(word: str, task: ModelTask) -> None:
-    """With how many tokens it takes; several GPUs shard it."""
+    """The number of tokens is assumed; several GPUs shard the training."""
     requirement = requirement_of(model="7B", train=word, tokens="1e9")
 
     assert requirement.task is task
@@ -255,7 +255,7 @@ def test_training_is_one_word(word: str, task: ModelTask) -> None:
 
 
 def test_provider_has_its_own_prices_and_gpus(ask: Ask) -> None:
-    """Only what it lists is looked at."""
+    """Only the provider's offers are considered."""
     plan = ask("--model", "llama-3.1-8b", "--rps", "5", "--provider", "AWS")
     keys = {each["gpu"] for each in plan["candidates"]}
 
@@ -266,7 +266,7 @@ def test_provider_has_its_own_prices_and_gpus(ask: Ask) -> None:
 
 
 def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
-    """CLIP by name: its part that sees."""
+    """CLIP by name: its vision tower."""
     model = requirement_of(model="openai/clip-vit-base-patch32", rps="100").model
 
     assert not isinstance(model, Transformer)
@@ -317,7 +317,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
 def test_invalid_option_is_refused_by_its_flag(
     options: str, message: str, capsys: Captured
 ) -> None:
-    """With the nearest right form."""
+    """The error has the nearest valid form."""
     assert main(["plan", *options.split()]) != 0
 
     assert message in capsys.readouterr().err
@@ -348,7 +348,7 @@ def test_invalid_option_is_refused_by_its_flag(
 def test_invalid_load_names_the_right_format(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    """Never that of another unit."""
+    """The named format is never that of another unit."""
     output = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}", capsys)
 
     assert message.replace("load.requests_per_second", "load.rps says how much already") in output
@@ -367,14 +367,14 @@ def test_invalid_load_names_the_right_format(
 def test_unused_option_of_a_model_is_reported(
     options: tuple[str, ...], note: str, ask: Ask
 ) -> None:
-    """It is not taken for something else."""
+    """It is not taken for another option."""
     notes = ask(*options, "--gpus", "a30")["notes"]
 
     assert any(each.startswith(note) for each in notes)
 
 
 def test_size_may_stand_alone_in_a_file(ask: Ask, tmp_path: Path) -> None:
-    """At the top, under the model, or as its text: one answer."""
+    """At the top, under the model, or as its text: the answer is the same."""
     file, found = tmp_path / "plan.yaml", []
     for text in ("parameters: 70B", "model: {parameters: 70B}", "model: 70B"):
         file.write_text(f"{text}\ngpus: [H200]\n", encoding="utf-8")
@@ -384,7 +384,7 @@ def test_size_may_stand_alone_in_a_file(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
-    """Whisper turbo has the encoder of large v3 and an eighth of its decoder: it writes faster."""
+    """Whisper turbo has large v3's encoder and an eighth of its decoder: it decodes faster."""
     large, turbo = (
         ask("--model", name, "--concurrency", "32", "--gpus", "H100-SXM5-80GB")["candidates"][0]
         for name in ("whisper-large-v3", "whisper-large-v3-turbo")
@@ -397,7 +397,7 @@ def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
 
 @pytest.mark.parametrize("target", ["p95=1s", "{p95: 1s}", "p95 1s", "P95:1000ms"])
 def test_a_target_has_a_percentile(target: str) -> None:
-    """As a file has it, and as shells like it."""
+    """As written in a file, and in a form that shells accept."""
     load = requirement_of(model="llama-3.1-8b", rps="20", ttft=target, tpot="50ms").load
 
     assert (load.ttft_ms, load.ttft_percentile) == (1000.0, 95.0)
@@ -409,13 +409,13 @@ def test_a_target_has_a_percentile(target: str) -> None:
     [("bursty", None, True), ("poisson", 1.0, True), ("2.5", 2.5, True), ("closed", None, False)],
 )
 def test_arrivals_are_stated(arrivals: str, burstiness: float | None, *, is_open: bool) -> None:
-    """By a word, or by their variation."""
+    """By a word, or by their coefficient of variation."""
     load = requirement_of(model="llama-3.1-8b", rps="20", arrivals=arrivals).load
     assert (load.burstiness, load.is_open) == (burstiness, is_open)
 
 
 def test_arrivals_that_are_unknown_are_told_the_known(capsys: Captured) -> None:
-    """And so is a percentile of few."""
+    """So is an unsupported percentile."""
     with pytest.raises(UsageError, match="take one of closed, steady, poisson, bursty, or a num"):
         requirement_of(model="llama-3.1-8b", rps="20", arrivals="sometimes")
     assert main(["plan", "--model", "llama-3.1-8b", "--rps", "20", "--ttft", "p5=1s"]) == 2
@@ -423,14 +423,14 @@ def test_arrivals_that_are_unknown_are_told_the_known(capsys: Captured) -> None:
 
 
 def test_the_answer_tells_how_likely_it_is_in_time(ask: Ask) -> None:
-    """Of each candidate."""
+    """For each candidate."""
     question = "--model llama-3.1-8b --rps 20 --ttft p95=1s --gpus h100,l40s"
     for candidate in ask(*question.split())["candidates"]:
         assert 0.0 <= candidate["targets_probability"] <= 1.0
 
 
 def test_an_engine_has_limits_of_its_own(ask: Ask) -> None:
-    """VLLM's are 256 requests below 70 GiB and 1,024 above; what else it is, is told."""
+    """Those of vLLM are 256 requests below 70 GiB and 1,024 above; other engines state theirs."""
     question = ["--model", "qwen2.5-0.5b", "--gpus", "L4,H100-SXM5-80GB"]
     question += ["--in", "64", "--out", "64"]
     plain, other = ask(*question), ask(*question, "--engine", "sglang")

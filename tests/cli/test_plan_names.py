@@ -1,4 +1,4 @@
-"""Models by name: a table of published configurations, found by what people call them."""
+"""Models by name: a table of published configurations, found by common names."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def requirement_of(**options: str) -> Requirement:
 
 
 def rounding(count: float) -> float:
-    """What two digits of a card may leave out, and where modules are left out."""
+    """Tolerance for two digits on a card, and for omitted modules."""
     is_round = count >= 1e9 and count % 1e8 == 0
     return 0.7 * (1e9 if count % 1e9 == 0 else 1e8) if is_round else 0.0
 
@@ -30,7 +30,7 @@ def rounding(count: float) -> float:
     "name", [row["name"] for row in table_rows(known_models.__file__, "known_models.csv")]
 )
 def test_known_model_has_its_published_parameters(name: str) -> None:
-    """Within 4 in 1000 of what its card, or the index of its weights, tells, or as it rounds."""
+    """Within 4 in 1000 of its card or weight index, or within its rounding."""
     known = find_model(name)
     assert known is not None
     model = requirement_of(model=name).model
@@ -80,7 +80,7 @@ def test_known_model_has_its_published_parameters(name: str) -> None:
 def test_model_is_found_by_any_of_its_spellings(
     spelled: str, name: str, weights: NumberFormat | None
 ) -> None:
-    """Organization, case and punctuation do not matter, and a suffix tells the format."""
+    """Organization, case and punctuation do not matter, and a suffix sets the format."""
     known = find_model(spelled)
 
     assert known is not None
@@ -91,12 +91,12 @@ def test_model_is_found_by_any_of_its_spellings(
     "spelled", ["llama-3.1-71b", "gpt-5", "deepseek-v9", "yolo-v3", "nosuch", "", "70B"]
 )
 def test_name_of_no_known_model_is_none(spelled: str) -> None:
-    """A size that no model of a family has is not taken for one that it has."""
+    """An unknown size of a family is not taken for a known one."""
     assert find_model(spelled) is None
 
 
 def test_name_of_nothing_alike_has_no_neighbor() -> None:
-    """Of a model that sees, none that writes is near because of a last word."""
+    """A shared last word does not make a text model similar to a vision model."""
     assert near_models("sam2-hiera-large") == []
     assert near_models("starcoder2-15b") == ["StarCoder2-7B"]
     known = find_model("bge-large")
@@ -115,7 +115,7 @@ def test_name_of_nothing_alike_has_no_neighbor() -> None:
 def test_format_is_read_from_the_file_beside_a_configuration(
     algorithm: str, weights: NumberFormat, tmp_path: Path
 ) -> None:
-    """As NVIDIA's Model Optimizer writes it; the model has the name of its folder."""
+    """As written by NVIDIA's Model Optimizer; the folder's name is the model's."""
     shape = {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
     heads = {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 151936}
     folder = tmp_path / f"Qwen3-8B-{algorithm}"
@@ -137,7 +137,7 @@ def test_format_is_read_from_the_file_beside_a_configuration(
 
 
 def test_training_takes_what_is_usual_for_the_model() -> None:
-    """Its own length, images enough to fill a GPU, and what QLoRA's library sets."""
+    """Its own length, images enough to fill a GPU, and QLoRA's library defaults."""
     bert = plan_of_flags({"model": "bert-base", "train": "full"}).items[0]
     assert bert.requirement is not None
     training = bert.requirement.training

@@ -1,4 +1,4 @@
-"""`rightsizer plan --measured` with what profilers and MLPerf's load generator write."""
+"""`rightsizer plan --measured` with output of profilers and MLPerf's load generator."""
 
 import json
 from pathlib import Path
@@ -34,26 +34,26 @@ SERVER: Final = (
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the requirement is."""
+    """The file with the requirement."""
     return tmp_path / "plan.yaml"
 
 
 def compared(file: Path, asked: Any, capsys: Captured, *more: object) -> tuple[Any, Any]:
-    """What was measured: the candidate, and each comparison by its figure."""
+    """The measured candidate, and each comparison by its value."""
     plan = answer(file, json.dumps(asked), capsys, "--measured", *map(str, more))
     found = {each["what"]: each for each in plan["measured"]["comparisons"]}
     return plan["measured"]["candidate"], found
 
 
 def refused(file: Path, asked: Any, capsys: Captured, *more: object, code: int = 1) -> str:
-    """Why it was."""
+    """The reason of the refusal."""
     file.write_text(json.dumps(asked), encoding="utf-8")
     assert main(["plan", str(file), "--measured", *map(str, more)]) == code
     return capsys.readouterr().err
 
 
 def log(folder: Path, text: str) -> Path:
-    """A log of a benchmark."""
+    """A benchmark's log."""
     path = folder / "mlperf_log.txt"
     path.write_text(text, encoding="utf-8")
     return path
@@ -70,7 +70,7 @@ def test_a_server_run_is_held_against_its_requests_in_flight(file: Path, capsys:
 
 
 def test_a_quantile_above_the_mean_is_not_called_off(file: Path, capsys: Captured) -> None:
-    """The prediction is of the mean; what is below it is judged as ever."""
+    """The prediction is of the mean; values below it are judged as usual."""
     run = log(file.parent, summary("", scenario="Server", additional=SERVER))
     _, found = compared(file, {**SERVES, **H100}, capsys, run)
 
@@ -81,7 +81,7 @@ def test_a_quantile_above_the_mean_is_not_called_off(file: Path, capsys: Capture
 
 
 def test_samples_count_the_tokens_of_the_plan(file: Path, capsys: Captured) -> None:
-    """Where the log counts samples alone, and says so."""
+    """If the log counts only samples, and says so."""
     run = log(file.parent, summary("Samples per second: 10"))
     _, found = compared(file, {**SERVES, **H100}, capsys, run)
 
@@ -113,7 +113,7 @@ def test_training_runs_give_throughput_mfu_and_hours(file: Path, capsys: Capture
 
 
 def test_a_trace_of_training_gives_step_time_and_shares(file: Path, capsys: Captured) -> None:
-    """Steps of 6 ms, half of them in the loader: the remark says what to mend first."""
+    """Steps of 6 ms, half of them in the loader: the remark says what to fix first."""
     trace = loader_bound_trace(file.parent)
     _, found = compared(file, TRAINS, capsys, trace, *BOARD)
 
@@ -126,7 +126,7 @@ def test_a_trace_of_training_gives_step_time_and_shares(file: Path, capsys: Capt
 
 
 def test_a_trace_of_serving_gives_shares_alone(file: Path, capsys: Captured) -> None:
-    """A step of it may be any part of an answer."""
+    """A step of it may be any part of a response."""
     trace = launch_bound_trace(file.parent)
     _, found = compared(file, {**SERVES, **H100}, capsys, trace, *BOARD)
 
@@ -164,14 +164,14 @@ def test_incomparable_profile_is_refused(
 
 
 def test_a_gpu_that_nobody_knows_is_refused_until_it_is_named(file: Path, capsys: Captured) -> None:
-    """A trace that says `NVIDIA A100` may mean several boards."""
+    """`NVIDIA A100` in a trace may mean several boards."""
     trace = loader_bound_trace(file.parent)
 
     assert "with --board" in refused(file, TRAINS, capsys, trace)
 
 
 def test_a_board_is_never_taken_from_a_list_of_candidates(file: Path, capsys: Captured) -> None:
-    """What names none is of the plan's only one, or of that which is named."""
+    """A trace without a board belongs to the plan's only one, or to the named one."""
     run = log(file.parent, training())
     asked = {**TRAINS, "parallel": {"data": 1}, "gpus": ["H100-SXM5-80GB", "L40S"]}
 
@@ -190,7 +190,7 @@ def test_a_board_is_never_taken_from_a_list_of_candidates(file: Path, capsys: Ca
 def test_missing_facts_of_a_training_log_are_requested(
     file: Path, capsys: Captured, missing: str, message: str
 ) -> None:
-    """GPUs and tokens of a sample: two that were assumed wrongly can cancel each other."""
+    """GPUs and tokens of a sample: two wrong assumptions could cancel each other."""
     asked = {"task": "finetune-lora", "model": SHAPE, **H100, "training": {"sequence": 8192}}
     run = log(file.parent, training())
     compared(file, asked, capsys, run)
@@ -208,7 +208,7 @@ def test_replicas_of_the_plan_must_make_the_gpus_of_the_trace(file: Path, capsys
 
 
 def test_two_results_are_of_two_runs(file: Path, capsys: Captured) -> None:
-    """No one could tell which the plan is about."""
+    """Which of them the plan is about would be ambiguous."""
     runs = [file.with_name(name) for name in ("a.txt", "b.txt")]
     for each in runs:
         each.write_text(summary(), encoding="utf-8")

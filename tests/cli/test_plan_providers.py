@@ -1,4 +1,4 @@
-"""`rightsizer plan --provider`: whole instances, at their prices, of one cloud or of several."""
+"""`rightsizer plan --provider`: whole instances at the prices of one cloud or several."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def plan(capsys: Captured, *arguments: str) -> Any:
-    """What a line is answered with."""
+    """The answer to a line."""
     model = ("--model", "llama-3.1-70b", "--rps", "20", "--in", "2000", "--out", "500")
     boards = () if "--gpus" in arguments else ("--gpus", "h100,h200,b200,a100,l40s")
     assert main(["plan", *model, *boards, *arguments, "--json"]) == 0
@@ -28,7 +28,7 @@ def fitting(answer: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure", "oci", "lambda", "coreweave"])
 def test_counts_are_whole_instances(cloud: str, capsys: Captured) -> None:
-    """No GPU is paid that is not in one, and none is short."""
+    """All GPUs of an instance are paid, and there are enough of them."""
     found = fitting(plan(capsys, "--provider", cloud))
 
     assert found
@@ -51,7 +51,7 @@ def test_clouds_are_read_by_the_names_of_their_makers(capsys: Captured) -> None:
 
 
 def test_offer_without_a_sourced_price_has_no_price(capsys: Captured) -> None:
-    """It is offered, behind what has one."""
+    """It is listed after offers with a price."""
     found = fitting(plan(capsys, "--provider", "gcp"))
     unpriced = [each for each in found if each["gpu"] == "B200"]
 
@@ -61,7 +61,7 @@ def test_offer_without_a_sourced_price_has_no_price(capsys: Captured) -> None:
 
 
 def test_any_takes_the_cheapest_of_the_clouds(capsys: Captured) -> None:
-    """Nothing that is sold on market places alone."""
+    """Offers of marketplaces alone are left out."""
     assert main(["plan", "--model", "8B", "--rps", "1", "--provider", "any", "--json"]) == 0
     listed = {each["gpu"] for each in json.loads(capsys.readouterr().out)["candidates"]}
     found = fitting(plan(capsys, "--provider", "any"))
@@ -78,14 +78,14 @@ def test_any_takes_the_cheapest_of_the_clouds(capsys: Captured) -> None:
 
 
 def test_clouds_between_commas_are_compared(capsys: Captured) -> None:
-    """Each board at the cheaper of both."""
+    """Each board at the cheapest of them."""
     found = fitting(plan(capsys, "--provider", "aws, oci"))
 
     assert {each["rental"]["provider"] for each in found} == {"aws", "oci"}
 
 
 def test_one_more_for_failures(capsys: Captured) -> None:
-    """An instance at a cloud; a replica where none is named."""
+    """An instance at a cloud; without one, a replica."""
     arguments = ("--gpus", "h100-sxm5-80gb")
     plain, spare = (
         fitting(plan(capsys, *arguments, "--provider", "aws", *more))[0]
@@ -118,7 +118,7 @@ def test_own_prices_go_before_those_of_instances(tmp_path: Any, capsys: Captured
 
 
 def test_a_board_that_a_cloud_does_not_rent_is_rejected(capsys: Captured) -> None:
-    """With that as the reason, where it is named."""
+    """The reason says so, if the board was requested."""
     found = plan(capsys, "--provider", "lambda", "--gpus", "b200,h100-sxm5-80gb")["candidates"]
     by_gpu = {each["gpu"]: each for each in found}
 
@@ -127,7 +127,7 @@ def test_a_board_that_a_cloud_does_not_rent_is_rejected(capsys: Captured) -> Non
 
 
 def test_people_see_what_to_rent(capsys: Captured) -> None:
-    """In the place of the interval, and in the details with the source of the price."""
+    """In place of the interval; the details have the source of the price."""
     line = ["plan", "--model", "llama-3.1-70b", "--rps", "20", "--provider", "oci"]
     assert main(line) == 0
     brief = capsys.readouterr().out
@@ -140,7 +140,7 @@ def test_people_see_what_to_rent(capsys: Captured) -> None:
 
 
 def test_communicating_workloads_share_large_servers() -> None:
-    """Trainers, and replicas with one copy of experts: one of eight costs as eight of one."""
+    """Trainers, and replicas sharing one copy of experts: one of eight costs as eight of one."""
     one, eight = (
         Instance("aws", f"p5.{gpus}", "H100-SXM5-80GB", gpus, 7.0 * gpus, "2026", "a page")
         for gpus in (1, 8)

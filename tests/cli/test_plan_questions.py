@@ -1,4 +1,4 @@
-"""Twelve questions in words, each asked in one line; docs/planning.md shows what they answer."""
+"""Twelve questions, each asked in one line; docs/planning.md shows their answers."""
 
 import argparse
 import re
@@ -44,7 +44,7 @@ ANSWERS: Final = pytest.mark.parametrize("question", QUESTIONS)
 
 @cache
 def planned(question: str) -> GpuPlan:
-    """What a question's line is answered with."""
+    """The answer to a question's line."""
     parser = argparse.ArgumentParser()
     plan_command.COMMAND.configure(parser)
     flags = vars(parser.parse_args(QUESTIONS[question].split()))
@@ -57,7 +57,7 @@ def planned(question: str) -> GpuPlan:
 
 
 def row(question: str) -> str:
-    """Of the page's table."""
+    """A row of the page's table."""
     plan = planned(question)
     best, rate = plan.candidates[0], plan.candidates[0].rate
     assert rate.tokens_per_second is not None
@@ -71,7 +71,7 @@ def row(question: str) -> str:
 
 
 def test_page_shows_what_the_questions_answer(golden: Callable[[str | Path, str], None]) -> None:
-    """Each as it is asked, with the unit and the range of each figure."""
+    """Each as asked, with the unit and the range of each value."""
     table = HEAD + "|---|---|---|---|---|\n" + "".join(map(row, QUESTIONS))
     page = PAGE.read_text(encoding="utf-8")
 
@@ -81,7 +81,7 @@ def test_page_shows_what_the_questions_answer(golden: Callable[[str | Path, str]
 
 @ANSWERS
 def test_question_in_words_has_an_answer_with_a_price(question: str) -> None:
-    """Something fits, and what it costs is known with where it lies."""
+    """A candidate fits, and its cost has an interval."""
     best = planned(question).best
 
     assert best is not None
@@ -122,7 +122,7 @@ def test_answer_meets_what_is_asked(question: str) -> None:
     ],
 )
 def test_answer_is_of_the_size_that_people_run(question: str, fewest: int, most: int) -> None:
-    """By what is usual: a LoRA of 4 bits on 48 to 96 GB in all, BERT on one of any kind."""
+    """LoRA in 4 bits takes 48 to 96 GB in total, BERT one GPU of any kind."""
     best = planned(question).best
 
     assert best is not None

@@ -1,4 +1,4 @@
-"""`rightsizer plan` where nothing fits: what would, on the GPUs that are asked for."""
+"""`rightsizer plan` if nothing fits: changes that would fit on the requested GPUs."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the requirements are."""
+    """The file with the requirements."""
     return tmp_path / "plan.yaml"
 
 
 def remedies(file: Path, capsys: Captured, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The changes that are offered where nothing fits, each with its memory."""
+    """The changes offered if nothing fits, each with its memory."""
     plan = answer(file, json.dumps({"model": SHAPE, **asked}), capsys)
 
     assert plan["nothing_fits"]
@@ -30,7 +30,7 @@ def remedies(file: Path, capsys: Captured, asked: dict[str, Any]) -> list[dict[s
 
 
 def test_adapters_fit_where_full_training_does_not(file: Path, capsys: Captured) -> None:
-    """On the one GPU that is there, each change with its memory and its speed."""
+    """On the one available GPU, each change with its memory and speed."""
     asked = {"train": "full", "tokens": 1e8, "gpus": ["L40S"], "parallel": {"tensor": 1}}
     found = remedies(file, capsys, asked)
     by_change = {each["change"]: each["candidate"] for each in found}
@@ -42,7 +42,7 @@ def test_adapters_fit_where_full_training_does_not(file: Path, capsys: Captured)
 
 
 def test_each_change_that_is_enough_is_told(file: Path, capsys: Captured) -> None:
-    """Smaller micro batches, activations that are computed again or wait on the host."""
+    """Smaller micro batches, activations recomputed or offloaded to the host."""
     training = {"micro_batch": 8, "sequence": 2048, "recompute": "none"}
     asked = {"train": "lora", "gpus": ["H100-SXM5-80GB"], "parallel": {"tensor": 1}}
     found = remedies(file, capsys, {**asked, "training": training})
@@ -53,7 +53,7 @@ def test_each_change_that_is_enough_is_told(file: Path, capsys: Captured) -> Non
 
 
 def test_several_are_told_together_where_one_is_not_enough(file: Path, capsys: Captured) -> None:
-    """As few as are enough, from what costs least on; another task does not add to them."""
+    """As few as suffice, the cheapest first; another task does not add to them."""
     asked = {"model": "llama-3.1-405b", "train": "full", "gpus": ["L4"]}
     closed = remedies(file, capsys, asked)
     (together,) = (each for each in closed if each["kind"] == "together")
@@ -62,7 +62,7 @@ def test_several_are_told_together_where_one_is_not_enough(file: Path, capsys: C
 
 
 def test_late_option_is_shown_without_its_limits(file: Path, capsys: Captured) -> None:
-    """So that one sees what the GPUs could promise."""
+    """So that the achievable latency is visible."""
     asked = {"load": {"ttft_ms": 1, "tokens_per_second": 10}, "gpus": ["L4"]}
     last = remedies(file, capsys, asked)[-1]
 

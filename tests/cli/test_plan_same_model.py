@@ -1,4 +1,4 @@
-"""`rightsizer plan`: a model by its name and by the files on its page has one answer."""
+"""`rightsizer plan`: a model by name and by its published files has one answer."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def candidates(capsys: Captured, model: str, *load: str) -> Any:
-    """What a line of a model is answered with."""
+    """The candidates of a line."""
     assert main(["plan", "--model", model, *load, "--gpus", "h100,l40s", "--json"]) == 0
     return json.loads(capsys.readouterr().out)["candidates"]
 
@@ -55,7 +55,7 @@ def test_pipeline_by_name_is_that_of_its_folder(
 def test_model_by_name_is_that_of_its_file(
     name: str, load: tuple[str, ...], tmp_path: Path, capsys: Captured
 ) -> None:
-    """Unit, rates, memory and costs alike."""
+    """Unit, rates, memory and costs are the same."""
     known = find_model(name)
     assert known is not None
     (tmp_path / "config.json").write_text(json.dumps(known.config), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`rightsizer plan` on a terminal: a screenful to decide by, with color on a terminal."""
+"""`rightsizer plan` on a terminal: one screen for a decision, in color."""
 
 import os
 import pty
@@ -36,7 +36,7 @@ def summary(capsys: Captured, *arguments: str) -> list[str]:
 
 
 def test_an_answer_is_a_screenful(capsys: Captured) -> None:
-    """Of 24 lines: what to take, why the others lost, what to measure to be sure."""
+    """24 lines: the choice, why the others lost, and which measurement would confirm it."""
     lines = summary(capsys, *LINE)
 
     assert len(lines) <= 24
@@ -56,7 +56,7 @@ def test_an_answer_is_a_screenful(capsys: Captured) -> None:
 
 
 def test_formats_of_what_is_not_shown_are_left_to_the_details(capsys: Captured) -> None:
-    """A note on a GPU of the fifteenth place distracts."""
+    """A note on the fifteenth GPU distracts."""
     note = "fp16 in place of bf16"
     assert note not in "\n".join(summary(capsys, *LINE))
     assert note in "\n".join(summary(capsys, *LINE, "--details"))
@@ -72,7 +72,7 @@ def test_details_are_there_for_the_asking(capsys: Captured) -> None:
 
 
 def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
-    """By its cost, or that no price of it is known; never an empty cell."""
+    """By its cost, or because its price is unknown; never an empty cell."""
     arguments = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "a10,l4,l40s,h100,a100"]
     lines = summary(capsys, *arguments)
     head = next(place for place, line in enumerate(lines) if line.endswith("why not first"))
@@ -84,7 +84,7 @@ def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
 
 
 def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:
-    """No table, and no run to be sure of."""
+    """There is no table, and no confirming measurement."""
     lines = summary(
         capsys, *["plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4"]
     )
@@ -99,7 +99,7 @@ def _on_a_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
         patch.setenv("TERM", "xterm-256color")
-        patch.setenv("COLUMNS", "100")  # As wide as a pipe is taken to be.
+        patch.setenv("COLUMNS", "100")  # The width assumed for a pipe.
         patch.delenv("NO_COLOR", raising=False)
         assert main(arguments) == 0
     shown = b""
@@ -113,7 +113,7 @@ def _on_a_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str
 def test_the_first_is_colored_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """The same lines through a pipe have no escape in them."""
+    """The same lines through a pipe have no escape sequences."""
     line = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "l4"]
     shown = _on_a_terminal(line, monkeypatch)
     plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
@@ -123,7 +123,7 @@ def test_the_first_is_colored_on_a_terminal(
 
 
 def test_each_requirement_of_a_list_has_its_summary(tmp_path: Path, capsys: Captured) -> None:
-    """One that is wrong is told in its place."""
+    """An invalid one is reported in its place."""
     file = tmp_path / "plan.yaml"
     file.write_text("- model: {parameters: 8e9}\n- model: {parameters: -1}\n", encoding="utf-8")
     lines = summary(capsys, "plan", str(file))
@@ -133,7 +133,7 @@ def test_each_requirement_of_a_list_has_its_summary(tmp_path: Path, capsys: Capt
 
 
 def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured) -> None:
-    """671 billion parameters are on eight GPUs together, and a larger load takes more groups."""
+    """671 billion parameters are on eight GPUs together; a larger load takes more groups."""
     asked = ("plan", "--model", "deepseek-v3", "--gpus", "b200", "--in", "4000", "--out", "1000")
 
     few, many = (summary(capsys, *asked, "--rps", rps) for rps in ("5", "50"))
@@ -158,5 +158,5 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
     ],
 )
 def test_numbers_read_as_people_write_them(arguments: str, expected: str, capsys: Captured) -> None:
-    """No powers of ten, nothing certain, and the limit that a search keeps to."""
+    """No powers of ten, no false certainty, and the limit of a search."""
     assert expected in " ".join(" ".join(summary(capsys, "plan", *arguments.split())).split())

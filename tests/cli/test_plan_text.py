@@ -1,4 +1,4 @@
-"""`rightsizer plan` for people: what they see, in lines that they can read."""
+"""`rightsizer plan` for people: contents and readable lines."""
 
 import json
 import re
@@ -16,12 +16,12 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the requirements are."""
+    """The file with the requirements."""
     return tmp_path / "plan.yaml"
 
 
 def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
-    """Candidates, memory, reasons, alternatives, growth, and how to check it."""
+    """Candidates, memory, reasons, alternatives, growth, and how to verify it."""
     file.write_text(
         json.dumps(
             {
@@ -73,7 +73,7 @@ def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
 def test_people_read_lines_that_a_terminal_shows_whole(
     file: Path, asked: dict[str, Any], more: tuple[str, ...], capsys: Captured
 ) -> None:
-    """A hundred signs, with all candidates too, and none without its reason."""
+    """At most a hundred characters, with all candidates too, and none without its reason."""
     file.write_text(json.dumps(asked), encoding="utf-8")
 
     assert main(["plan", str(file), *more]) == 0

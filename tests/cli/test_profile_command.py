@@ -1,4 +1,4 @@
-"""`rightsizer profile`: files in, answers out; what is wrong is told with its place."""
+"""`rightsizer profile`: files in, answers out; errors have their place."""
 
 import json
 from collections.abc import Callable
@@ -33,14 +33,14 @@ def _complaints(workload: Any) -> list[str]:
 
 
 def test_the_text_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
-    """Where the time goes, what to change and what it would give, before and after."""
+    """The breakdown of time, the changes with their gains, before and after."""
     before, after = loader_bound_trace(tmp_path), launch_bound_trace(tmp_path)
 
     golden("profile.txt", _text(capsys, after, "--against", before))
 
 
 def test_the_json_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
-    """With the keys that docs/profiles.md promises; over few moments, to be read."""
+    """With the keys documented in docs/profiles.md; few moments keep it readable."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("profiles: {time: {timeline_moments: 10}}\n")
     (workload,) = _answer(capsys, loader_bound_trace(tmp_path), "--config.file", settings)
@@ -49,7 +49,7 @@ def test_the_json_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenF
 
 
 def test_findings_are_the_troubles_of_the_trace(tmp_path: Path, capsys: Captured) -> None:
-    """A loader within the step is the host's; kernels too short are their launches'."""
+    """A loader within the step is the host's fault; short kernels are due to launches."""
     loader, eager = _answer(capsys, loader_bound_trace(tmp_path), launch_bound_trace(tmp_path))
 
     assert _complaints(loader) == ["HostBound"]
@@ -58,7 +58,7 @@ def test_findings_are_the_troubles_of_the_trace(tmp_path: Path, capsys: Captured
 
 
 def test_kernels_and_idle_time_sum_to_the_span(tmp_path: Path, capsys: Captured) -> None:
-    """In the whole and in every step."""
+    """In total and in every step."""
     (workload,) = _answer(capsys, loader_bound_trace(tmp_path))
     (device,) = workload["profiles"][0]["devices"]
 
@@ -110,7 +110,7 @@ def test_every_kind_of_file_has_an_answer(tmp_path: Path, capsys: Captured) -> N
 
 
 def test_secrets_of_a_trace_stay_in_it(tmp_path: Path, capsys: Captured) -> None:
-    """Neither the text, nor the JSON, nor the page has a word of its environment."""
+    """Text, JSON and page contain nothing of its environment."""
     trace, page = launch_bound_trace(tmp_path, "t.json"), tmp_path / "page.html"
     said = _text(capsys, trace, "--report", page) + json.dumps(_answer(capsys, trace))
     said += page.read_text("utf-8")
@@ -119,7 +119,7 @@ def test_secrets_of_a_trace_stay_in_it(tmp_path: Path, capsys: Captured) -> None
 
 
 def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured) -> None:
-    """Whole, and to a place of its own."""
+    """It is complete, at a path of its own."""
     trace, page = launch_bound_trace(tmp_path), tmp_path / "page.html"
     _text(capsys, trace, "--report", page)
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_no_profile_is_told(
 
 
 def test_broken_files_of_a_folder_are_named(tmp_path: Path, capsys: Captured) -> None:
-    """In the text, in the JSON and on the page; the others are answered, with exit status 0."""
+    """In text, JSON and page; the others are answered, with exit status 0."""
     folder, page = tmp_path / "ranks", tmp_path / "page.html"
     folder.mkdir()
     launch_bound_trace(folder)
@@ -192,7 +192,7 @@ def test_incomparable_profiles_are_refused(tmp_path: Path, capsys: Captured) -> 
 def test_a_terminal_is_shown_how_far_a_large_file_was_read(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In megabytes of the file as it lies there; a small one is not told of, nor is a pipe."""
+    """In megabytes of the stored file; not for a small one, nor in a pipe."""
     trace = launch_bound_trace(tmp_path)
     large = tmp_path / "large.json"
     large.write_text(trace.read_text() + "\n" * 3_000_000)

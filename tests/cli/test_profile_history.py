@@ -1,4 +1,4 @@
-"""`rightsizer profile --history.path`: telemetry of the same GPU and time beside the profile."""
+"""`rightsizer profile --history.path`: telemetry of the same GPU and time."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """An hour of a training on the only GPU of a node."""
+    """An hour of training on the only GPU of a node."""
     accountant, storage = (
         AccountingService(AccountingSettings()),
         Storage(str(tmp_path / "h.db")),
@@ -49,7 +49,7 @@ def trace(folder: Path, minute: float = 30.0) -> Path:
 
 
 def answer(capsys: Captured, *arguments: object) -> Any:
-    """The first workload of the answer in JSON."""
+    """The first workload of the JSON answer."""
     assert main(["profile", "--json", *map(str, arguments)]) == 0
     return json.loads(capsys.readouterr().out)["workloads"][0]
 
@@ -57,7 +57,7 @@ def answer(capsys: Captured, *arguments: object) -> Any:
 def test_telemetry_stands_beside_the_profile(
     history: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    """Whose GPU it was, what telemetry says of that time, and what contradicts it."""
+    """The GPU's holder, its telemetry of that time, and contradictions."""
     found = answer(capsys, trace(tmp_path), "--history.path", history)["telemetry"]
 
     (device,) = found["devices"]
@@ -71,7 +71,7 @@ def test_telemetry_stands_beside_the_profile(
 
 
 def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys: Captured) -> None:
-    """In text and in JSON; a short one as well, and its verdicts are less sure."""
+    """In text and in JSON; also a short one, with less certain verdicts."""
     accountant, storage = AccountingService(AccountingSettings()), Storage(str(tmp_path / "h.db"))
     for minute in range(61):
         seen = snapshot(minute * 60.0, [A100], {A100: HELD}, interval_seconds=60.0)
@@ -91,14 +91,14 @@ def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys
 
 
 def test_without_a_history_nothing_is_looked_up(tmp_path: Path, capsys: Captured) -> None:
-    """The agent's own is not opened unasked."""
+    """The agent's own history is opened only on request."""
     assert answer(capsys, trace(tmp_path))["telemetry"] is None
 
 
 def test_a_time_that_the_history_does_not_know_is_said(
     history: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    """The GPU is named all the same."""
+    """The GPU is still named."""
     found = answer(capsys, trace(tmp_path, 300.0), "--history.path", history)["telemetry"]
 
     assert found["unmatched"] == "no telemetry of GPU 0 at that time is kept"
@@ -106,7 +106,7 @@ def test_a_time_that_the_history_does_not_know_is_said(
 
 
 def test_the_history_stays_as_it_is(history: Path, tmp_path: Path, capsys: Captured) -> None:
-    """It may be an agent's."""
+    """It may be in use by an agent."""
     before = history.read_bytes()
     answer(capsys, trace(tmp_path), "--history.path", history)
 
@@ -161,7 +161,7 @@ def test_an_operators_settings_judge(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_an_operators_time_settings_divide_the_idle_time(tmp_path: Path, capsys: Captured) -> None:
-    """Kernels 20 ns apart follow each other directly unless that is too far."""
+    """Kernels 20 ns apart count as consecutive unless the setting is smaller."""
     config = tmp_path / "rightsizer.yaml"
     config.write_text("profiles: {time: {adjacent_maximum_nanoseconds: 10}}", "utf-8")
     near = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA A100"}])
@@ -178,7 +178,7 @@ def test_an_operators_time_settings_divide_the_idle_time(tmp_path: Path, capsys:
 
 
 def test_limits_of_the_configuration_are_obeyed(tmp_path: Path, capsys: Captured) -> None:
-    """A file that asks for more is refused."""
+    """A larger file is refused."""
     config = tmp_path / "rightsizer.yaml"
     config.write_text("profiles: {limits: {unpacked_maximum: 1MiB}}", "utf-8")
     large = launch_bound_trace(tmp_path, padding="x" * 2**21)

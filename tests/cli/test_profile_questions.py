@@ -1,4 +1,4 @@
-"""One profile of each format through each command that takes one."""
+"""One profile of each format through each command that accepts profiles."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ NO_TIME_LINE: Final = {
     "report.csv": "the profile has kernels but no timeline",
     "mlperf_log_detail.txt": "no GPU and no kernel in it",
 }
-"""What cannot be projected, and why."""
+"""Formats that cannot be projected, and the reason."""
 
 
 @pytest.fixture(params=WRITERS, ids=lambda writer: writer.name)
@@ -37,7 +37,7 @@ def question_file(folder: Path, question: Any) -> Path:
 def test_it_is_projected_or_refused_with_a_remedy(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To another board, from the one that it names or that is named for it."""
+    """To another board, from the one named in it or on the command line."""
     question = question_file(profile.parent, {"gpu": BOARD, "to": ["L40S"]})
     code = main(["project", str(question), "--profile", str(profile), "--json"])
     captured = capsys.readouterr()
@@ -54,7 +54,7 @@ def test_it_is_projected_or_refused_with_a_remedy(
 def test_it_is_held_against_a_plan_or_refused(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Shares of time from what has a timeline, rates from what a load generator tells."""
+    """Shares of time from formats with a timeline, rates from a load generator."""
     load = {"input_tokens": 1000, "output_tokens": 200}
     question = question_file(profile.parent, {"model": SHAPE, "load": load})
     code = main(["plan", str(question), "--measured", str(profile), "--board", BOARD, "--json"])

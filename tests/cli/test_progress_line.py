@@ -1,4 +1,4 @@
-"""The line of progress that a long command shows on a terminal."""
+"""The progress line of a long command on a terminal."""
 
 import io
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from rightsizer.console.progress import ProgressLine
 
 
 def shown(*calls: tuple[float, str, int, int]) -> list[str]:
-    """What the line said after each call: a time, a stage, what is done of what."""
+    """The line after each call: a time, a stage, done and total."""
     times: Iterator[float] = iter([call[0] for call in calls])
     terminal, lines = io.StringIO(), []
     with ProgressLine(terminal, lambda: next(times)) as progress:
@@ -19,7 +19,7 @@ def shown(*calls: tuple[float, str, int, int]) -> list[str]:
 
 
 def test_rate_and_time_left_are_of_the_stage() -> None:
-    """From its second second on; another stage begins without them."""
+    """From a stage's second second on; another stage begins without them."""
     first, later, other = shown(
         (0.0, "reading", 0, 3000), (2.0, "reading", 1000, 3000), (3.0, "judging", 1, 4)
     )

@@ -46,7 +46,7 @@ def question_file(folder: Path, text: str) -> Path:
 
 
 def answer(capsys: pytest.CaptureFixture[str], file: Path) -> Any:
-    """What comes of it as JSON."""
+    """The JSON answer."""
     assert main(["project", str(file), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -54,7 +54,7 @@ def answer(capsys: pytest.CaptureFixture[str], file: Path) -> Any:
 def test_one_question_has_an_answer_per_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the names of the documentation, in the order of the file."""
+    """With the documented names, in the order of the file."""
     found = answer(capsys, question_file(tmp_path, json.dumps(QUESTION, indent="\t")))
     assert [each["target"] for each in found] == QUESTION["to"]
     assert all(each.keys() == KEYS for each in found)
@@ -66,7 +66,7 @@ def test_one_question_has_an_answer_per_target(
 def test_a_list_has_a_list_and_goes_on_after_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error stands in the place of the item, with its line."""
+    """The error stands in the item's place, with its line."""
     blind = {**QUESTION, "shares": {"gpu_busy": 0.9}}
     found = answer(
         capsys, question_file(tmp_path, json.dumps([QUESTION, blind, QUESTION], indent=1))
@@ -77,7 +77,7 @@ def test_a_list_has_a_list_and_goes_on_after_a_failure(
 
 
 def test_several_documents_are_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """YAML has two ways to say it."""
+    """YAML has both forms."""
     text = json.dumps(QUESTION)
     found = answer(capsys, question_file(tmp_path, f"{text}\n---\n{text}\n"))
     assert len(found) == 2
@@ -119,7 +119,7 @@ def test_a_target_that_lacks_the_format_says_so_alone(
 def test_faults_have_place_and_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
-    """Of the only question they are all that is said."""
+    """An error of the only question is the whole output."""
     code = main(["project", str(question_file(tmp_path, text)), "--json"])
     said = capsys.readouterr()
     if text.startswith("-"):
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_there_is_named(
 
 
 def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line a target, above what the columns mean."""
+    """One line per target, followed by an explanation of the columns."""
     file = question_file(tmp_path, json.dumps([QUESTION, {**QUESTION, "shares": {}}]))
     assert main(["project", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -153,7 +153,7 @@ def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_configuration_says_what_of_memory_nobody_can_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What just fits by default does not where a site's driver takes more."""
+    """A larger reservation of the driver may leave too little memory."""
     question = QUESTION | {"memory_bytes": 45e9, "to": ["L40S"]}
     settings = tmp_path / "rightsizer.yaml"
     settings.write_text("sizing: {memory: {driver_reserved: 8GiB}}\n", encoding="utf-8")
@@ -170,7 +170,7 @@ def test_a_configuration_says_what_of_memory_nobody_can_have(
 def test_an_item_that_fails_is_marked_in_the_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the other commands mark it, and with nothing but what is wrong."""
+    """With the marker of the other commands, and only its error."""
     assert main(["project", str(question_file(tmp_path, json.dumps([QUESTION, 3])))]) == 0
 
     (output,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)

@@ -16,7 +16,7 @@ SECTION = "GPU Speed Of Light Throughput"
 
 
 def named(trace: Path) -> Path:
-    """A trace whose GPU is one that the catalogue knows."""
+    """A trace of a GPU in the catalogue."""
     text = trace.read_text(encoding="utf-8")
     trace.write_text(text.replace('"NVIDIA A100"', '"NVIDIA A100-SXM4-80GB"'), encoding="utf-8")
     return trace
@@ -30,13 +30,13 @@ def question_file(folder: Path, **question: Any) -> Path:
 
 
 def answer(capsys: Captured, *arguments: object) -> Any:
-    """What comes of it as JSON."""
+    """The JSON answer."""
     assert main(["project", *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_a_trace_takes_the_place_of_shares(tmp_path: Path, capsys: Captured) -> None:
-    """With the board that it names; where its time went sums to 1, and what is assumed is named."""
+    """With the board that it names; its shares sum to 1, and assumptions are named."""
     trace = named(loader_bound_trace(tmp_path, "loader.json"))
     (found,) = answer(capsys, question_file(tmp_path, profile=trace.name))
 
@@ -48,7 +48,7 @@ def test_a_trace_takes_the_place_of_shares(tmp_path: Path, capsys: Captured) -> 
 
 
 def test_counters_beside_the_trace_leave_less_to_assume(tmp_path: Path, capsys: Captured) -> None:
-    """And the interval is narrower for it."""
+    """The interval is narrower."""
     trace = named(loader_bound_trace(tmp_path, "loader.json")).name
     shares = {"sm_active": 0.5, "tensor_active": 0.1, "dram_active": 0.3}
     (alone,) = answer(capsys, question_file(tmp_path, profile=trace))
@@ -62,7 +62,7 @@ def test_counters_beside_the_trace_leave_less_to_assume(tmp_path: Path, capsys: 
 
 
 def test_the_flag_is_for_questions_that_name_none(tmp_path: Path, capsys: Captured) -> None:
-    """Those that do keep their own."""
+    """Questions with a profile keep their own."""
     own, usual = (
         named(loader_bound_trace(tmp_path, "loader.json")),
         named(launch_bound_trace(tmp_path, "launch.json")),
@@ -75,7 +75,7 @@ def test_the_flag_is_for_questions_that_name_none(tmp_path: Path, capsys: Captur
 
 
 def test_without_a_profile_nothing_is_said_of_one(tmp_path: Path, capsys: Captured) -> None:
-    """The keys are there, and empty."""
+    """The keys are present and empty."""
     shares = {"sm_active": 0.5, "tensor_active": 0.1, "dram_active": 0.3}
     (found,) = answer(capsys, question_file(tmp_path, gpu="H100-SXM5-80GB", shares=shares))
 
@@ -84,7 +84,7 @@ def test_without_a_profile_nothing_is_said_of_one(tmp_path: Path, capsys: Captur
 
 
 def test_people_are_told_where_the_time_went(tmp_path: Path, capsys: Captured) -> None:
-    """Under the table, with what is assumed."""
+    """Under the table, with the assumptions."""
     trace = named(launch_bound_trace(tmp_path, "launch.json"))
     assert main(["project", str(question_file(tmp_path)), "--profile", str(trace)]) == 0
     text = capsys.readouterr().out
@@ -95,14 +95,14 @@ def test_people_are_told_where_the_time_went(tmp_path: Path, capsys: Captured) -
 
 
 def test_another_board_than_the_recorded_one_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    """One against the other would be neither."""
+    """Comparing two boards would be meaningless."""
     trace = named(loader_bound_trace(tmp_path, "loader.json")).name
     assert main(["project", str(question_file(tmp_path, profile=trace, gpu="T4"))]) == 1
     assert "gpu: the profile was recorded on" in capsys.readouterr().err
 
 
 def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    """As it is by every rule: what is missing may be what filled the time."""
+    """As by every rule: the missing part may fill the time."""
     trace = named(loader_bound_trace(tmp_path, "loader.json"))
     trace.write_text(trace.read_text(encoding="utf-8")[:-2000], encoding="utf-8")
     assert main(["project", str(question_file(tmp_path)), "--profile", str(trace)]) == 1
@@ -120,7 +120,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
 def test_a_profile_that_cannot_carry_it_is_refused(
     tmp_path: Path, capsys: Captured, name: str, content: str, message: str
 ) -> None:
-    """With the place of the key, or of the file where the command line names it."""
+    """With the place of the key, or the file named by the command line."""
     (tmp_path / name).write_text(content, encoding="utf-8")
 
     assert main(["project", str(question_file(tmp_path, profile=name))]) == 1

@@ -22,7 +22,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 class Agent:
-    """What the command talks to: controls behind a socket, and a driver that takes its time."""
+    """Controls behind a socket, and a driver that takes its time."""
 
     def __init__(self, path: Path) -> None:
         self.controls = ReleaseController(SystemClock())
@@ -48,9 +48,9 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """An agent that lets go at once."""
+    """An agent that releases at once."""
     agent = Agent(tmp_path / "api.sock")
-    # Its log is no answer of the command.
+    # Its log is no output of the command.
     with capture_logs():
         yield agent
     agent.stop()
@@ -62,7 +62,7 @@ def at(agent: Agent, *arguments: str) -> list[str]:
 
 
 def test_the_gpus_are_let_go_until_they_are_taken_back(agent: Agent, capsys: Captured) -> None:
-    """What was let go is said, and how to take it back."""
+    """The output says what was released, and how to resume it."""
     assert main(at(agent, "release")) == 0
     release = agent.controls.released(ReleasableResource.GPUS)
     assert capsys.readouterr().out == (
@@ -78,7 +78,7 @@ def test_the_gpus_are_let_go_until_they_are_taken_back(agent: Agent, capsys: Cap
 
 
 def test_the_counters_are_let_go_for_a_time(agent: Agent, capsys: Captured) -> None:
-    """When they are taken back is said in UTC."""
+    """The time of the resumption is in UTC."""
     assert main(at(agent, "release", "counters", "--for", "30m")) == 0
     release = agent.controls.released(ReleasableResource.COUNTERS)
     said = capsys.readouterr().out
@@ -91,7 +91,7 @@ def test_the_counters_are_let_go_for_a_time(agent: Agent, capsys: Captured) -> N
 
 
 def test_it_waits_until_all_is_let_go(agent: Agent, capsys: Captured) -> None:
-    """A script may go on once it has ended."""
+    """A script may continue once the command has ended."""
     agent.polls_until_done = 3
     assert main(at(agent, "release", "gpus", "--json")) == 0
     document = json.loads(capsys.readouterr().out)
@@ -102,7 +102,7 @@ def test_it_waits_until_all_is_let_go(agent: Agent, capsys: Captured) -> None:
 
 
 def test_release_timeout_names_what_is_still_held(agent: Agent, capsys: Captured) -> None:
-    """With what is still held; the request stands."""
+    """The request stays in force."""
     agent.polls_until_done = 10**6
     assert main(at(agent, "release", "gpus", "--wait", "200ms")) == 1
     said = capsys.readouterr()
@@ -116,7 +116,7 @@ def test_release_timeout_names_what_is_still_held(agent: Agent, capsys: Captured
 
 
 def test_resuming_without_a_name_takes_all_back(agent: Agent, capsys: Captured) -> None:
-    """And says so, in both forms; a second time there is nothing to take back."""
+    """It says so, in both forms; a second time there is nothing to resume."""
     for held in ReleasableResource:
         agent.controls.release(held)
     assert main(at(agent, "resume")) == 0
@@ -128,7 +128,7 @@ def test_resuming_without_a_name_takes_all_back(agent: Agent, capsys: Captured) 
 
 
 def test_the_configuration_names_the_socket(agent: Agent, tmp_path: Path, capsys: Captured) -> None:
-    """The same file as the agent's."""
+    """The file is the agent's."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(f"path: {{api_socket: {agent.path}}}\n")
     assert main(["release", "--config.file", str(file)]) == 0
@@ -141,7 +141,7 @@ def test_the_configuration_names_the_socket(agent: Agent, tmp_path: Path, capsys
 
 @pytest.mark.parametrize("command", ["release", "resume"])
 def test_without_an_agent_there_is_one_line(command: str, tmp_path: Path, capsys: Captured) -> None:
-    """That names the socket and what starts an agent."""
+    """It names the socket and how to start an agent."""
     assert main([command, "--path.api-socket", str(tmp_path / "api.sock")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
 
@@ -162,7 +162,7 @@ def test_without_an_agent_there_is_one_line(command: str, tmp_path: Path, capsys
 def test_a_value_that_makes_no_sense_never_reaches_the_agent(
     arguments: list[str], message: str, capsys: Captured
 ) -> None:
-    """It is told with its flag."""
+    """The error names its flag."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
 
@@ -171,13 +171,13 @@ def test_a_value_that_makes_no_sense_never_reaches_the_agent(
 
 
 def test_request_refused_by_the_agent_is_a_usage_error(agent: Agent, capsys: Captured) -> None:
-    """In the agent's words."""
+    """With the agent's message."""
     assert main(at(agent, "release", "--for", "2y")) == 2
     assert "for: '2y' is not between 0 s and 366 d" in capsys.readouterr().err
 
 
 def test_help_has_the_recipe_of_a_driver_update(capsys: Captured) -> None:
-    """Line by line, to be copied, between text that is filled."""
+    """As separate lines to copy, between wrapped text."""
     with pytest.raises(SystemExit):
         main(["release", "--help"])
     said = capsys.readouterr().out
@@ -188,14 +188,14 @@ def test_help_has_the_recipe_of_a_driver_update(capsys: Captured) -> None:
 
 
 def test_a_release_that_ends_while_it_is_waited_for_is_told() -> None:
-    """Its time was over, or someone took it back."""
+    """Its time was over, or someone resumed it."""
     forms = iter([{"is_done": False, "still_held": "a handle"}, None])
     with pytest.raises(RightsizerError, match="the gpus were taken back before all of them"):
         wait_until_done(ReleasableResource.GPUS, lambda: next(forms), 5.0, FastClock(EPOCH))
 
 
 def test_it_asks_once_more_when_the_time_is_over() -> None:
-    """So that patience below the time between two questions is enough for a quick agent."""
+    """A timeout below the polling interval suffices for a quick agent."""
     clock, answers = FastClock(EPOCH), threading.Event()
 
     def ask() -> dict[str, object]:

@@ -79,13 +79,13 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """Where agents answer."""
+    """Running agents."""
     with ExitStack() as stack, capture_logs():
         yield Place(tmp_path, stack)
 
 
 def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) -> None:
-    """A row a GPU, the worst first, as wide as there is room; nothing but text."""
+    """A row per GPU, the worst first, as wide as the space allows; plain text."""
     assert main(["top", "--url", place.url()]) == 0
     text = capsys.readouterr().out
     lines = [line.split() for line in text.splitlines() if line.strip().startswith("GPU ")]
@@ -96,7 +96,7 @@ def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) ->
 
 
 def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
-    """The same to-do as the page has."""
+    """The to-do is that of the page."""
 
     def advice(found: str, dollars: float) -> dict[str, object]:
         savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
@@ -122,7 +122,7 @@ def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
 
 
 def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captured) -> None:
-    """GPUs stand as their recommendations do in `advise`, behind those that are down."""
+    """GPUs are in the order of their recommendations in `advise`, after those that are down."""
     url = place.url()
     assert main(["advise", "--url", url]) == 0
     text = capsys.readouterr().out
@@ -141,7 +141,7 @@ def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captur
 
 
 def test_anyone_may_claim_where_nothing_is_at_stake(place: Place, capsys: Captured) -> None:
-    """As on a demonstration; a page of another site may not even there."""
+    """As on a demonstration; but a page of another site may not."""
     url = place.url(is_open=True)
     (advice_id,) = (each.id for each in place.ledger.advice if each.is_open)
     assert main(["claim", advice_id, "--url", url]) == 0
@@ -155,7 +155,7 @@ def test_anyone_may_claim_where_nothing_is_at_stake(place: Place, capsys: Captur
 
 
 def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
-    """As `advise` tells its own, and as a program reads it; saving is its own affair."""
+    """As `advise` prints local advice, and as JSON; saving is not available."""
     url = place.url()
     assert main(["advise", "--url", url]) == 0
     text = capsys.readouterr().out
@@ -175,7 +175,7 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
 
 
 def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None:
-    """A user may decide; a stranger is told what to give."""
+    """A user may decide; an anonymous client is told which credentials to give."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}\n")
     login = ["--url", url, "--user", "ana", "--password-file", str(place.password_file)]
     (found, *_) = (each.id for each in place.ledger.advice if each.is_open)
@@ -194,14 +194,14 @@ def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None
 
 
 def test_decisions_of_strangers_are_refused(place: Place, capsys: Captured) -> None:
-    """Where no users are configured, all are strangers; the agent's own reason is told."""
+    """Without configured users all clients are anonymous; the agent's reason is shown."""
     assert main(["claim", "a1b2c3", "--url", place.url()]) != 0
     assert "refused over TCP" in capsys.readouterr().err
     assert not place.ledger.acts
 
 
 def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
-    """With what to look after; what is no address at all is a matter of usage."""
+    """With what to check; an invalid address is a usage error."""
     assert main(["top", "--once", "--url", "http://127.0.0.1:9"]) != 0
     errors = capsys.readouterr().err
     assert "http://127.0.0.1:9: " in errors
@@ -215,7 +215,7 @@ def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
 def test_address_of_another_server_is_refused(
     command: list[str], status: int, capsys: Captured
 ) -> None:
-    """Another server, by an answer that no agent gives."""
+    """It is detected by an answer that no agent gives."""
 
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -228,7 +228,7 @@ def test_address_of_another_server_is_refused(
             self.do_GET()
 
         def log_message(self, *_: object) -> None:
-            """Nothing is told."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         thread = Thread(target=server.handle_request)
@@ -236,13 +236,13 @@ def test_address_of_another_server_is_refused(
         assert main([*command, "--url", f"http://127.0.0.1:{server.server_port}"]) == 1
         thread.join()
     errors = capsys.readouterr().err
-    is_own = status == 404 and command[0] == "claim"  # Agents answer so of what they do not know.
+    is_own = status == 404 and command[0] == "claim"  # Agents answer unknown paths like this.
     assert ("what answers there is no agent of Rightsizer" in errors) is not is_own
     assert "Traceback" not in errors
 
 
 def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
-    """In the header; a file that is not there is named."""
+    """It is sent in the header; a missing file is named."""
     parser = argparse.ArgumentParser()
     add_url_flags(parser)
     flags = ["--url", "http://127.0.0.1:9", "--user", "ana", "--password-file"]
@@ -274,7 +274,7 @@ class Terminal:
         self.text = ""
 
     def shows(self, wanted: str, timeout_seconds: float = 60.0) -> bool:
-        """Whether it is written from now on."""
+        """Whether the text appears from now on."""
         self.text, deadline = "", time.monotonic() + timeout_seconds
         while wanted not in self.text and time.monotonic() < deadline:
             if select.select([self._own], [], [], 0.1)[0]:
@@ -285,12 +285,12 @@ class Terminal:
         return wanted in self.text
 
     def press(self, keys: str) -> None:
-        """As a person does."""
+        """Send a key press."""
         os.write(self._own, keys.encode())
 
     def ends(self) -> int:
-        """The command's status once it has ended."""
-        # What it still writes must be read, or it waits for that for ever.
+        """Wait for the command to end; return its status."""
+        # Its remaining output must be read, or it blocks forever.
         while self.shows("nothing at all", 0.2) or self.process.poll() is None:
             pass
         return self.process.returncode
@@ -305,7 +305,7 @@ class Terminal:
 
 
 def test_live_view_obeys_keys(place: Place) -> None:
-    """Selecting tells the advice and its command; s sorts, / filters, q quits."""
+    """Selection shows the advice and its command; s sorts, / filters, q quits."""
     with Terminal("top", "--url", place.url(), "--interval", "1") as terminal:
         assert terminal.shows("s sort: savings")
         terminal.press("\x1b[B")
@@ -330,7 +330,7 @@ def test_text_fits_a_narrow_terminal(place: Place) -> None:
 
 
 def test_narrow_table_keeps_what_to_do(place: Place, capsys: Captured) -> None:
-    """What is to be saved goes last."""
+    """The savings column is dropped last."""
     frame = frame_of(RemoteAgent(HttpClient(place.url(), HttpSettings())))
     for width, heading in (
         (40, "GPU Wasted To do Saves"),
@@ -345,7 +345,7 @@ def test_narrow_table_keeps_what_to_do(place: Place, capsys: Captured) -> None:
 
 
 def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
-    """As many as there is room for; what is left out is counted."""
+    """As many rows as fit; the rest is counted."""
     with Terminal("top", "--url", place.url(), lines=10) as terminal:
         assert terminal.shows("more GPUs; ")
         terminal.press("k")
@@ -355,7 +355,7 @@ def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
 
 
 def test_faults_of_a_login_are_told(place: Place, capsys: Captured, tmp_path: Path) -> None:
-    """What is missing, refused, or cannot be read."""
+    """Missing, refused and unreadable credentials."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}")
     wrong = tmp_path / "wrong"
     wrong.write_text("guess")

@@ -32,7 +32,7 @@ FILES: Final = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the files are, and where the command runs."""
+    """The working folder with the files."""
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_fault_names_the_thing_and_the_remedy(
     folder: Path, arguments: list[str], status: int, message: str, capsys: Captured
 ) -> None:
-    """And leaves every file as it was, with none beside."""
+    """Existing files are unchanged, and no new ones appear."""
     outputs = {"--timeline": "out.csv", "--into": "history.db"}
     for flag, name in outputs.items():
         arguments = arguments if flag in arguments else [*arguments, flag, name]
@@ -93,14 +93,14 @@ def test_a_recording_that_breaks_off_in_its_middle_leaves_nothing(folder: Path) 
     )
     left = {file.name for file in folder.iterdir()} - FILES.keys() - {"whole.csv", "torn.csv"}
 
-    # A reader may pass over what is no line and say so; what it may not do is stop half-way.
+    # A reader may skip an invalid line with a notice, but not stop halfway.
     assert left == (set() if done.returncode else {"out.csv", "history.db"})
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("rightsizer: ")
 
 
 def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> None:
-    """Device, length, tier, the longest states, and what was found."""
+    """Device, length, tier, the longest states, and the findings."""
     log = write_states(folder / "log.csv", (State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1800))
 
     assert main(["replay", str(log), "--board", BOARD]) == 0
@@ -115,7 +115,7 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
 
 
 def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captured) -> None:
-    """A log without memory knows no holder, one without board and limit no stall."""
+    """A log without memory has no holders, one without board and limit no stalls."""
     rows = "".join(
         f"2026/01/01 {at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}, "
         f"{index}, {busy}, {watts}, 40000\n"
@@ -151,7 +151,7 @@ def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captu
 
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
-    """One object, with the design's keys."""
+    """One object, with the keys of the design."""
     log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
 
     assert main(["replay", str(log), "--board", BOARD, "--json"]) == 0
@@ -161,7 +161,7 @@ def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
 
 
 def test_recommendation_of_the_last_hours_is_printed(folder: Path, capsys: Captured) -> None:
-    """A GPU that worked first is no finding over the whole recording, and is idle at its end."""
+    """A GPU that was busy at first and is idle at the end is no finding over the whole span."""
     states = (State.PRODUCTIVE, 2 * HOUR), (State.IDLE_HELD, 4 * HOUR)
     log = write_states(folder / "log.csv", *states, interval_seconds=10)
     assert main(["replay", str(log), "--board", BOARD]) == 0
@@ -171,7 +171,7 @@ def test_recommendation_of_the_last_hours_is_printed(folder: Path, capsys: Captu
 
 
 def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Captured) -> None:
-    """And `advise` reads the history later."""
+    """`advise` can read the history later."""
     log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     outputs = ["--timeline", "out.csv", "--into", "state/history.db"]
     (folder / "state").mkdir()
@@ -190,7 +190,7 @@ def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Capture
 
 
 def test_a_single_poll_is_told_to_have_no_length(folder: Path, capsys: Captured) -> None:
-    """Not a division by zero."""
+    """There is no division by zero."""
     one = write_recording(folder / "log.csv", [(0.0, "GPU-0", SIGNALS_OF[State.PRODUCTIVE])])
 
     assert main(["replay", str(one)]) == 0
@@ -200,7 +200,7 @@ def test_a_single_poll_is_told_to_have_no_length(folder: Path, capsys: Captured)
 def test_a_column_that_is_no_signal_is_left_out_with_a_warning(
     folder: Path, capsys: Captured
 ) -> None:
-    """The answer is given all the same."""
+    """The answer is still given."""
     (folder / "log.csv").write_text("timestamp,device,gpu_busy,gpu_bsy\n1,a,0.5,1\n2,a,0.5,1\n")
 
     assert main(["replay", "log.csv"]) == 0
@@ -231,7 +231,7 @@ def test_recorded_file_can_be_replayed(folder: Path, name: str, capsys: Captured
 
 
 def test_a_recording_that_is_there_is_not_overwritten(folder: Path) -> None:
-    """An hour's recording is easily lost otherwise."""
+    """An hour's recording would be lost."""
     status, said = record(folder, "--duration", "1s", "fine.csv")
 
     assert (status, (folder / "fine.csv").read_bytes()) == (1, FILES["fine.csv"])
@@ -247,7 +247,7 @@ def test_a_place_that_cannot_be_written_is_told(folder: Path) -> None:
 
 
 def test_a_full_disk_ends_the_recording_with_what_it_has(folder: Path) -> None:
-    """It says so at once, and what was written before can be replayed."""
+    """The error is immediate, and the part already written can be replayed."""
     shell = (
         f"ulimit -f 40; exec '{sys.executable}' -m rightsizer record own.jsonl "
         "--simulated.scenario eight-gpu-node --interval 100ms --duration 60s"
@@ -263,7 +263,7 @@ def test_a_full_disk_ends_the_recording_with_what_it_has(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
 def test_a_disk_without_any_room_is_left_without_a_file(folder: Path, name: str) -> None:
-    """An empty recording is of no use, and in the way of the next attempt."""
+    """An empty recording is useless and blocks the next attempt."""
     shell = (
         f"ulimit -f 0; exec '{sys.executable}' -m rightsizer record {name} "
         "--simulated.scenario t4-pair --interval 100ms --duration 60s 2>&1 | cat"
@@ -285,7 +285,7 @@ def test_a_disk_without_any_room_is_left_without_a_file(folder: Path, name: str)
 
 @pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
 def test_a_recording_of_nothing_leaves_no_file(folder: Path, name: str) -> None:
-    """Where it was stopped before its first reading."""
+    """If it was stopped before its first reading."""
     with RecordingWriter(Path(name)):
         assert (folder / name).exists()
 

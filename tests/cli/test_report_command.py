@@ -1,4 +1,4 @@
-"""`rightsizer report`: a document from a real history, whichever span is asked for."""
+"""`rightsizer report`: a document from a real history, for any span."""
 
 import json
 import re
@@ -31,7 +31,7 @@ HOURS: Final = 50
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """Fifty hours of GPU 0, held by a job, the second day of which no one recorded."""
+    """Fifty hours of GPU 0, held by a job; the second day was not recorded."""
     path = tmp_path / "history.db"
     job = workload("llama")
     hours = [hour for hour in range(HOURS) if not 24 <= hour < 48]
@@ -59,7 +59,7 @@ def _window(subject: str, hour: int) -> Window:
 
 
 def reported(capsys: Captured, history: Path, *flags: str) -> dict[str, Any]:
-    """What the command prints as JSON."""
+    """The JSON output."""
     status = main(["report", "--history.path", str(history), "--format", "json", *flags])
     out, err = capsys.readouterr()
     assert (status, err) == (0, "")
@@ -68,7 +68,7 @@ def reported(capsys: Captured, history: Path, *flags: str) -> dict[str, Any]:
 
 
 def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
-    """The exit status and the error of a command that prints nothing else."""
+    """The exit status and error of a command without output."""
     status = main(["report", *flags])
     out, err = capsys.readouterr()
     assert out == ""
@@ -78,7 +78,7 @@ def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
 def test_an_agent_elsewhere_gives_the_same_document(
     history: Path, capsys: Captured, tmp_path: Path
 ) -> None:
-    """Byte for byte; what is wrong with a flag is said as by a local history's."""
+    """Byte for byte; a wrong flag has the same message as with a local history."""
     document, file = reported(capsys, history, "--last", "30h"), tmp_path / "report.html"
     settings = with_values(Settings(), {"history.path": str(history)})
     server = WebServer(
@@ -102,7 +102,7 @@ def test_an_agent_elsewhere_gives_the_same_document(
 
 
 def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:
-    """Up to seven days, from where the history begins; what no one recorded is a gap."""
+    """Up to seven days, from the start of the history; unrecorded time is a gap."""
     document = reported(capsys, history)
 
     assert document["span"]["end"] - document["span"]["start"] == HOURS * 3600
@@ -131,7 +131,7 @@ def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:
 def test_a_span_is_of_whole_hours(
     history: Path, capsys: Captured, flags: tuple[str, ...], first: int, hours: int
 ) -> None:
-    """Widened where it is not, by the calendar of the time zone."""
+    """It is widened if needed, by the calendar of the time zone."""
     span = reported(capsys, history, *flags)["span"]
 
     assert span["start"] == EPOCH / 10**9 + first * 3600
@@ -139,7 +139,7 @@ def test_a_span_is_of_whole_hours(
 
 
 def test_a_span_without_data_says_so(history: Path, capsys: Captured) -> None:
-    """It is no fault to ask for one."""
+    """It is no error."""
     document = reported(capsys, history, "--from", "2026-03-01", "--to", "2026-03-08")
 
     assert document["story"][0].startswith("Nothing is known of this span")
@@ -160,7 +160,7 @@ def test_a_span_without_data_says_so(history: Path, capsys: Captured) -> None:
 def test_a_span_that_cannot_be_is_refused(
     history: Path, capsys: Captured, flags: tuple[str, ...], expected: str
 ) -> None:
-    """By the flag, with what to write."""
+    """The error names the flag and the valid form."""
     status, err = refused(capsys, "--history.path", str(history), *flags)
 
     assert status == 2
@@ -168,7 +168,7 @@ def test_a_span_that_cannot_be_is_refused(
 
 
 def test_a_history_that_is_none_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    """Missing, or empty: with what to do."""
+    """A missing or empty one, with the remedy."""
     status, err = refused(capsys, "--history.path", str(tmp_path / "none.db"))
     assert (status, "none.db" in err) == (1, True)
     empty = tmp_path / "empty.db"
@@ -180,7 +180,7 @@ def test_a_history_that_is_none_is_refused(tmp_path: Path, capsys: Captured) -> 
 
 
 def test_the_report_is_not_written_over_the_history(history: Path, capsys: Captured) -> None:
-    """The one who names it twice meant something else."""
+    """Naming it twice is a mistake."""
     before = history.read_bytes()
     flags = ("--history.path", str(history), "--output", str(history))
 
@@ -189,7 +189,7 @@ def test_the_report_is_not_written_over_the_history(history: Path, capsys: Captu
 
 
 def test_the_same_history_gives_the_same_bytes(history: Path, tmp_path: Path) -> None:
-    """In another process, into a file that appears when it is whole."""
+    """In another process, into a file that appears when it is complete."""
     for name in ("one.html", "two.html"):
         command = [*RIGHTSIZER, "report", "--history.path", str(history), "--output", name]
         subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
@@ -200,7 +200,7 @@ def test_the_same_history_gives_the_same_bytes(history: Path, tmp_path: Path) ->
 
 
 def test_a_writer_beside_is_no_hindrance(history: Path, capsys: Captured) -> None:
-    """The agent keeps its lock meanwhile, and what it adds is seen next time."""
+    """The agent keeps its lock, and the next report has what it added."""
     storage = Storage(str(history))
     before = reported(capsys, history)["summary"]["known_hours"]
     storage.save_windows([_window("GPU-0", HOURS)], (), [DeviceRecord(gpu(0))])
@@ -211,7 +211,7 @@ def test_a_writer_beside_is_no_hindrance(history: Path, capsys: Captured) -> Non
 
 
 def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Captured) -> None:
-    """It has no ledger; the rules are asked, and the states are those of the replay."""
+    """It has no ledger; the rules judge it, and the states are those of the replay."""
     chapters = [(state, 600) for state in SIGNALS_OF]
     recording = write_states(tmp_path / "one.csv", *chapters, device="GPU-0")
     path = tmp_path / "replayed.db"
@@ -227,7 +227,7 @@ def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Cap
 
 
 def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
-    """Through the same components: its candidates, their memory as bars, costs and checks."""
+    """With the same components: candidates, memory as bars, costs and checks."""
     file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
     model = {**SHAPE, "name": "<script>"}
     file.write_text(json.dumps({"model": model, "gpus": ["L4", "H100-SXM5-80GB"]}))
@@ -242,7 +242,7 @@ def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
-    """What cannot be answered is said in its place."""
+    """An unanswerable item is reported in its place."""
     file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
     broken = {"model": {"parameters": -1}}
     file.write_text(json.dumps([{"model": SHAPE, "gpus": ["L4"]}, broken]))
@@ -255,7 +255,7 @@ def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
 def test_a_terminal_gets_a_screenful_of_text(
     history: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe gets the page, as before; a flag has the last word."""
+    """A pipe gets the page; a flag overrides both."""
     ask = ["report", "--history.path", str(history)]
     assert main(ask) == 0
     piped = capsys.readouterr().out

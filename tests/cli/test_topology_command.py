@@ -1,4 +1,4 @@
-"""`rightsizer topology`: over real trees, simulated drivers and none."""
+"""`rightsizer topology` over real trees, simulated drivers and none."""
 
 import itertools
 import json
@@ -26,18 +26,18 @@ TREES: Final = (one_socket, hgx, no_numa, flat_virtual_machine, grace_hopper)
 
 
 def answer(captured: Captured, *arguments: str | Path) -> str:
-    """What the command prints."""
+    """The printed output."""
     assert main(["topology", *map(str, arguments)]) == 0
     return captured.readouterr().out
 
 
 def document(captured: Captured, *arguments: str | Path) -> Any:
-    """What it answers in JSON."""
+    """The JSON answer."""
     return json.loads(answer(captured, "--json", *arguments))
 
 
 def survey(tree: SysfsTree, patience_seconds: float = 10.0) -> NodeSurvey:
-    """A look at a tree, with whatever driver is there."""
+    """A survey of a tree, with the given driver."""
     return survey_node(tree.root, built_in(), patience_seconds=patience_seconds)
 
 
@@ -67,7 +67,7 @@ def test_the_matrix_of_a_bus_without_a_driver(
     capsys: Captured,
     golden: Golden,
 ) -> None:
-    """GPUs go by their addresses, and why the driver says nothing is told beside it."""
+    """GPUs are named by their addresses, with the reason why the driver does not answer."""
     with installed(no_driver):
         assert main(["topology", "--path.sysfs", str(build(tmp_path).root)]) == 0
     out, err = capsys.readouterr()
@@ -80,7 +80,7 @@ def test_the_matrix_of_a_bus_without_a_driver(
 
 
 def test_a_simulated_node_has_no_bus_of_this_machine(capsys: Captured) -> None:
-    """What is plugged in here does not stand beside GPUs that are not."""
+    """Real devices of this machine are not shown beside simulated GPUs."""
     found = document(capsys, "--scenario", "eight-gpu-node")
 
     assert len(found["gpus"]) == 8
@@ -91,7 +91,7 @@ def test_a_simulated_node_has_no_bus_of_this_machine(capsys: Captured) -> None:
 
 
 def test_the_scenario_of_the_configuration_counts_too(tmp_path: Path, capsys: Captured) -> None:
-    """As it does for the agent."""
+    """As for the agent."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text("sources: {simulated: {scenario: t4-pair}}\n")
 
@@ -101,7 +101,7 @@ def test_the_scenario_of_the_configuration_counts_too(tmp_path: Path, capsys: Ca
 
 
 def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> None:
-    """As they do for the agent."""
+    """As for the agent."""
     boards, scenario, file = (tmp_path / name for name in ("boards.yaml", "lab.yaml", "own.yaml"))
     figures = "sm_count: 100, memory_mib: 65536, memory_bandwidth_gbs: 2000, power_limit_watts: 300"
     boards.write_text(
@@ -117,7 +117,7 @@ def test_boards_of_the_operator_count_too(tmp_path: Path, capsys: Captured) -> N
 
 
 def test_unknown_fact_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:
-    """And never a number or a word that could be taken for an answer."""
+    """It is never a number or word that could be taken for a value."""
     with installed(no_driver):
         found = document(capsys, "--path.sysfs", flat_virtual_machine(tmp_path).root)
     gpu, link = found["gpus"][0], found["links"][0]
@@ -130,7 +130,7 @@ def test_unknown_fact_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Cap
 
 
 def test_a_gpu_that_the_driver_does_not_offer_is_shown(tmp_path: Path) -> None:
-    """Another driver may have it, or it has fallen off; where it sits is known."""
+    """Another driver may have it, or it fell off the bus; its position is known."""
     tree = one_socket(tmp_path)
     (tmp_path / "bus/pci/devices/0000:02:00.0/driver").unlink()
     with installed(FakeDriver(FakeGpu("GPU-a", bus_id="00000000:01:00.0"))):
@@ -147,7 +147,7 @@ def test_a_gpu_that_the_driver_does_not_offer_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
-    """The bus answers all the same, and the call is named."""
+    """The bus still answers, and the hanging call is named."""
     tree = hgx(tmp_path)
     with simulated_driver("eight-gpu-node") as bench:
         bench.library.faults.hang("nvmlDeviceGetP2PStatus")
@@ -155,7 +155,7 @@ def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
         bench.library.faults.clear()
         for thread in threading.enumerate():
             if thread.name == "nvml":
-                thread.join(10.0)  # It still has to close this driver, and no other.
+                thread.join(10.0)  # It must still close this driver, and no other.
 
     assert found.offered == frozenset()
     assert len(found.devices) == 8
@@ -163,7 +163,7 @@ def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_asleep_is_not_woken(tmp_path: Path) -> None:
-    """The bus tells where it sits, and the driver is asked for the others alone."""
+    """The bus has its position; the driver is asked about the others only."""
     tree = hgx(tmp_path)
     tree.write("0000:3b:00.0", "power/runtime_status", "suspended")
     with simulated_driver("eight-gpu-node"):
@@ -190,7 +190,7 @@ def test_driver_is_not_opened_while_all_gpus_sleep(tmp_path: Path) -> None:
 
 
 def linked(*can_read: bool | None) -> NodeSurvey:
-    """Four GPUs of which so many pairs were told that they can read each other's memory."""
+    """Four GPUs, of which the given number of pairs can read each other's memory."""
     uuids = [f"GPU-{index}" for index in range(4)]
     pairs = itertools.combinations(uuids, 2)
     links = itertools.zip_longest(pairs, can_read)
@@ -219,12 +219,12 @@ def linked(*can_read: bool | None) -> NodeSurvey:
     ],
 )
 def test_peer_access_is_summarized_in_one_line(access: list[bool | None], words: str) -> None:
-    """In one line, however many pairs there are."""
+    """For any number of pairs."""
     assert f"\nPeer memory: {words}\n" in topology_text(linked(*access))
 
 
 def test_without_any_gpu_it_fails(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:
-    """With what was looked at and what to do."""
+    """With the places searched and the remedy."""
     with installed(no_driver):
         assert main(["topology", "--path.sysfs", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
@@ -236,7 +236,7 @@ def test_without_any_gpu_it_fails(no_driver: FakeDriver, tmp_path: Path, capsys:
 
 
 def test_a_sysfs_that_is_not_there_is_a_usage_error(capsys: Captured) -> None:
-    """Nothing is guessed in its place."""
+    """Nothing is guessed instead."""
     assert main(["topology", "--path.sysfs", "/nowhere"]) == 2
     assert capsys.readouterr().err == (
         "rightsizer: --path.sysfs: /nowhere is no folder; name the mount point of sysfs\n"
@@ -248,5 +248,5 @@ def test_a_sysfs_that_is_not_there_is_a_usage_error(capsys: Captured) -> None:
     [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2,5,7-8")],
 )
 def test_cpus_are_written_as_the_kernel_writes_them(cpus: tuple[int, ...], text: str) -> None:
-    """So that `taskset` and `numactl` take them."""
+    """So that `taskset` and `numactl` accept them."""
     assert cpu_list(cpus) == text
