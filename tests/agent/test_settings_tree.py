@@ -28,13 +28,15 @@ Golden = Callable[[str | Path, str], None]
 _PREFACE: Final = """\
 # Configuration
 
-Every setting, as in `config/rightsizer.yaml` (an example of all) and
-`config/rightsizer.schema.json` (for editors). `rightsizer config init` writes a starter.
+All settings. `config/rightsizer.yaml` is an example with every key, and
+`config/rightsizer.schema.json` the schema for editors. `rightsizer config init` writes a starter
+configuration.
 
 ## Where a value comes from
 
-Command line, then environment, then file, then default. Every key outside of lists has a variable:
-`RIGHTSIZER_`, then the key in capitals with two underscores for each dot.
+The command line overrides the environment, which overrides the file, which overrides the default.
+Every key outside of lists has an environment variable: `RIGHTSIZER_` and the key in upper case,
+with two underscores for each dot.
 
 ```
 RIGHTSIZER_LOG__LEVEL=debug
@@ -43,25 +45,26 @@ RIGHTSIZER_WEB__LISTEN_ADDRESSES="['127.0.0.1:19400']"
 RIGHTSIZER_POLICIES="[{match: {namespace: 'serving-*'}, class: serving}]"
 ```
 
-Values other than text are YAML or JSON; a list replaces the file's. Unknown variables with two
-underscores are refused; those of a Kubernetes service, like `RIGHTSIZER_PORT`, are ignored.
+Values other than text are written in YAML or JSON; a list replaces the list in the file. Unknown
+variables with two underscores are rejected. Variables of a Kubernetes service, such as
+`RIGHTSIZER_PORT`, are ignored.
 
 ## How do I check it?
 
-`rightsizer check-config FILE` lists every fault of file and environment, and of the files that they
-name: web configuration, certificates, boards, prices, scenario, credentials. It exits with 78 on
-any fault, for `ExecStartPre=` or an init container. Run it as the agent's user.
+`rightsizer check-config FILE` lists every error in the file, in the environment, and in the files
+that they refer to: web configuration, certificates, boards, prices, scenario, credentials. It exits
+with 78 on any error, for use in `ExecStartPre=` or an init container. Run it as the agent's user.
 
-## While it runs
+## Reload
 
-`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, reads all
-again. *Takes effect*: `reload` from the next sample, scrape or run; `restart` not until then, and
-the log names the keys (`restart_needed`). `web.config_file` and tokens are read again when they
-change.
+`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, reloads
+the configuration. In the column *takes effect*, `reload` means from the next sample, scrape or run;
+`restart` means after a restart, and a reload logs the changed keys (`restart_needed`).
+`web.config_file` and tokens are read again whenever they change.
 
-A reload with any fault changes nothing: see `reload_failed` in the log,
-`rightsizer_config_last_reload_successful` 0, and the answer of `/-/reload`. Boards and prices are
-read again for recommendations only.
+A reload with any error changes nothing. The error is in the log (`reload_failed`) and in the
+response of `/-/reload`, and `rightsizer_config_last_reload_successful` is 0. Boards and prices are
+reloaded for recommendations only.
 
 ## Keys
 

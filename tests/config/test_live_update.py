@@ -85,5 +85,5 @@ def test_the_reference_says_what_takes_effect_when() -> None:
     assert "| restart |" in rows["live.fixed"]
     assert "| reload |" in rows["names"]
     # What a reload does to both alike is in the first one's table.
-    assert "The keys of [`live`](#live), with defaults of their own." in page
+    assert "Same keys as [`live`](#live), with their own defaults." in page
     assert "names[].own" in rows

@@ -136,7 +136,7 @@ def _template(shape: Shape) -> Iterator[str]:
 
 
 def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)]
 
 
 def _comment_out(lines: Iterable[str]) -> Iterator[str]:
@@ -162,11 +162,11 @@ def _section(group: Group, path: str, explained: dict[Any, str]) -> Iterator[str
         yield from (help_of(group), "") if help_of(group) else ()
     first = explained.setdefault(_keys(group), path)
     if first != path and _is_null(group):
-        yield from (f"The keys of {_link(first)}; `null` leaves a key as it is there.", "")
+        yield from (f"Same keys as {_link(first)}; `null` keeps the value set there.", "")
         return
     first = explained.setdefault(tuple(map(_explanation, rows)), path)
     if first != path and rows:
-        yield from (f"The keys of {_link(first)}, with defaults of their own.", "")
+        yield from (f"Same keys as {_link(first)}, with their own defaults.", "")
         yield from _table("key", "default")
         yield from (f"| `{_join(path, entry.key)}` | {_default(entry)} |" for entry in rows)
         yield ""

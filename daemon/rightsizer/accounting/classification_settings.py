@@ -75,7 +75,7 @@ class ClassificationSettings:
             Source: docs/definitions.md, sources: PSI 20%
         cpu_pressure_ratio: CPU pressure that explains gaps.
             Source: docs/definitions.md, sources: PSI 20%
-        cpu_ratio: CPU use of the quota that explains gaps.
+        cpu_ratio: CPU usage, as a share of the quota, that explains gaps.
             Source: docs/definitions.md, sources: 90% of quota
         second_cause_score: Score from which another state is reported as the second cause.
             Source: half a match
@@ -117,7 +117,7 @@ class SignalSettings:
     Attributes:
         suspect_busy_ratio: Utilization from which profiling counters that all read 0 may be dead.
             Source: dcgm-exporter#662
-        suspect_power_ratio: Power from which they are dead; below it a stall is possible.
+        suspect_power_ratio: Power from which such counters are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
         stand_in_limit_ratio: Highest observed power, relative to the idle power, from which it may
             replace an unknown power limit.

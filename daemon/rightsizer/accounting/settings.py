@@ -81,7 +81,7 @@ class LoadCycleSettings:
             show a pace that is not the load's (aliasing)
         longest_seconds: Maximum length of a cycle; longer ones are phases of a job.
             Source: loaders, steps and evaluations take turns within seconds to a minute
-        swing_ratio: Difference between high and low utilization from which they are work and pause.
+        swing_ratio: Minimum difference between high and low utilization for work and pause.
             Source: steady work at one sample a second varies by a tenth or two
         tolerance_ratio: Maximum deviation of a cycle's length from that of the previous cycles.
             Source: one sample in four; requests that come by chance vary by as much as their mean
@@ -100,7 +100,7 @@ class PcieLinkSettings:
     Attributes:
         window_seconds: Window over which the highest generation under load is taken.
             Source: telemetry of real boards: a link trains up some time after the load begins
-        loaded_seconds: Time under load in that window before the generation is judged.
+        loaded_seconds: Time under load within the window required to judge the generation.
             Source: a link that trains down at rest is slow when a short burst finds it so
     """
 

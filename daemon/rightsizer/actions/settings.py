@@ -157,7 +157,7 @@ class ActionWebhookSettings(ServerSettings):
     """Receiver of JSON over HTTP that performs the action.
 
     Attributes:
-        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+        ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
     ca_file: str = setting("")
@@ -178,7 +178,7 @@ class ActionSettings(ActionTerms):
     match: PolicyMatch = field(default_factory=PolicyMatch)
     command: tuple[str, ...] = setting(
         (),
-        help="The program and its arguments, one word each, without a shell; arguments may hold "
+        help="Program and arguments, one item each, run without a shell; may contain "
         + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         + ".",
     )

@@ -62,7 +62,7 @@ _OPEN: Final = {name: _left_open(of) for name, of in _OF_RULES}
 ThresholdTree: Any = settings_class(
     "ThresholdTree",
     __name__,
-    "Thresholds by rule, for the workloads that match.",
+    "Thresholds by rule, for the matching workloads.",
     ((name, kind, group(kind)) for name, kind in _OPEN.items()),
 )
 """Settings that a policy may change, by rule; `None` for unchanged ones."""
@@ -198,7 +198,7 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
 
 
 RuleTree: Any = settings_class(
-    "RuleTree", __name__, "The rules by name.", ((name, of, group(of)) for name, of in _OF_RULES)
+    "RuleTree", __name__, "Node rules, by name.", ((name, of, group(of)) for name, of in _OF_RULES)
 )
 """Settings of each rule under its name, so that a rule is registered in one place."""
 

@@ -111,7 +111,7 @@ _OF_RULES: Final = [(rule.name, type(rule.settings)) for rule in FLEET_RULES]
 FleetRuleTree: Any = settings_class(
     "FleetRuleTree",
     __name__,
-    "The fleet's own rules by name.",
+    "Rules of the fleet, by name.",
     ((name, kind, group(kind)) for name, kind in _OF_RULES),
 )
 _MOST_SHARDS: Final = 1024

@@ -315,7 +315,7 @@ class ProfileComparisonSettings:
 
 _PARTS: Final = ((name, settings, group(settings)) for name, settings in THRESHOLDS)
 ProfileRuleTree: Any = settings_class(
-    "ProfileRuleTree", __name__, "The rules over profiles by name.", _PARTS
+    "ProfileRuleTree", __name__, "Rules over profiles, by name.", _PARTS
 )
 
 

@@ -22,12 +22,12 @@ class LinkScores:
     """Score of each connection between two GPUs; a higher score is preferred.
 
     Attributes:
-        nvlink: Each NVLink between two GPUs, or to the switch that joins them.
-        one_bridge: At most one PCIe bridge between them (PIX).
-        several_bridges: Several PCIe bridges, not the host bridge (PXB).
-        host_bridge: The PCIe host bridge between them (PHB).
-        numa_node: Host bridges of one NUMA node between them (NODE).
-        system: The link between NUMA nodes between them (SYS).
+        nvlink: Per NVLink between two GPUs, or to the switch that connects them.
+        one_bridge: Connection over at most one PCIe bridge (PIX).
+        several_bridges: Connection over several PCIe bridges, but not the host bridge (PXB).
+        host_bridge: Connection over the PCIe host bridge (PHB).
+        numa_node: Connection over host bridges of one NUMA node (NODE).
+        system: Connection over the link between NUMA nodes (SYS).
     """
 
     nvlink: int = _score(100, within=(1, 1000))

@@ -28,9 +28,9 @@ class MemorySettings:
             Source: 0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)
         driver_reserved_bytes: Memory reported by NVML that no process can use.
             Source: H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported
-        communication_pair_bytes: NCCL's buffers on each GPU of a group of two.
+        communication_pair_bytes: NCCL buffers on each GPU of a group of two.
             Source: aiconfigurator's system files (Apache-2.0)
-        communication_group_bytes: NCCL's buffers on each GPU of a larger group.
+        communication_group_bytes: NCCL buffers on each GPU of a larger group.
             Source: aiconfigurator's system files (Apache-2.0)
         graph_bytes: Memory of a CUDA graph of one batch size, per layer.
             Source: 0.3 GiB for 32 layers and 1.3 GiB for 126, each with 67 batch sizes; assumed

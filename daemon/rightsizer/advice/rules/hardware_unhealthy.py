@@ -30,15 +30,14 @@ class HardwareFaultSettings:
     """Thresholds for hardware faults.
 
     Attributes:
-        xid_recent_seconds: How long an Xid counts.
+        xid_recent_seconds: How long an Xid counts as a fault.
             Source: assumed; hardware faults recur within a day
         retired_pages_maximum: Retired memory pages from which a board should be replaced.
             Source: NVIDIA, Dynamic Page Retirement: boards with 60 or more are replaced
-        nvlink_errors_maximum: NVLink errors since the driver was loaded from which the links are
-            checked.
+        nvlink_errors_maximum: NVLink errors since the driver was loaded from which to check the
+            links.
             Source: assumed; single errors are repeated and cost nothing
-        pcie_replays_maximum: PCIe replays since the driver was loaded from which the slot is
-            checked.
+        pcie_replays_maximum: PCIe replays since the driver was loaded from which to check the slot.
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960
         momentary_ratio: Confidence in a single reading that may be transient.
             Source: assumed; links are retrained within seconds

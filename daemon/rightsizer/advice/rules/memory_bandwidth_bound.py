@@ -27,7 +27,8 @@ class MemoryBandwidthBoundSettings:
             Source: docs/definitions.md, conduct: as for the other limits
         compute_ratio: Median compute utilization above which a larger batch does not help.
             Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
-        pressed_ratio: Share of the span with users waiting from which it is under-provisioned.
+        pressed_ratio: Share of the span with users waiting from which the service is
+            under-provisioned.
             Source: docs/definitions.md, provisioning
     """
 

@@ -30,7 +30,7 @@ class GrafanaSettings(ServerSettings):
             rest are summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
         failures_before_pause: Number of consecutive failed runs before a pause.
-        pause_seconds: Duration of that pause.
+        pause_seconds: Duration of a pause after failed runs.
         outbox_maximum: Maximum number of pending annotations; beyond it the oldest are dropped.
     """
 

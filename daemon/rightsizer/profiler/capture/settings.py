@@ -44,7 +44,7 @@ class CaptureTimingSettings:
         minimum_active_ratio: Minimum active share of that time.
         cool_down_seconds: Minimum time between captures of a workload.
             Source: a profile holds until the code changes, daily at the soonest
-        retry_after_seconds: The same after a failed capture.
+        retry_after_seconds: Minimum time until the next capture of a workload after a failed one.
         maximum_a_day: Maximum number of captures on this node in any 24 hours.
     """
 
@@ -148,7 +148,7 @@ class CaptureSettings:
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
         (),
-        help=f"The program and its arguments, one word each, without a shell; may hold {_NAMED}.",
+        help=f"Program and arguments, one item each, run without a shell; may contain {_NAMED}.",
     )
     dynolog: DynologSettings = field(default_factory=DynologSettings)
     webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
