@@ -215,7 +215,7 @@ def lost_ratio() -> Any:
     """Declare the setting of the minimum loss to a limit."""
     return setting(
         0.1,
-        help="Share of all time, idle time included, that must be lost to it.",
+        help="Share of all time, idle time included, lost to the bottleneck.",
         source="a tenth of a GPU is less than a fix costs",
     )
 
@@ -238,7 +238,7 @@ class BottleneckSettings:
 
     on_ratio: float = on_ratio(
         0.5,
-        "Share of the active time that it must limit a GPU.",
+        "Share of the active time that the bottleneck must limit a GPU.",
         "SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time",
     )
     minimum_known_seconds: float = minimum_known()

@@ -173,14 +173,14 @@ class FleetSettings:
         samples_maximum: Samples of a first run up to which days are read in five-minute steps,
             newest first; older days are read by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
-        fine_seconds: Recent history that is always read in five-minute steps; each UTC day has one
-            step.
+        fine_seconds: Recent history always read in five-minute steps; each UTC day uses one step
+            size.
             Source: docs/definitions.md, conduct: bottlenecks are looked for in six hours
         late_seconds: How long after its end a day is read once more, to include late samples.
             Source: a receiver that was down, and recording rules that lag
         absent_seconds: How long a device may be silent before it counts as gone.
             Source: longer than a node's restart
-        workers: Worker processes that read and judge; 0 for one per core and 1,000 GPUs, at most 8.
+        workers: Worker processes; 0 for one per core and 1,000 GPUs, at most 8.
         path: Cache of days, next to the ledger; empty for `fleet.db` in the directory of
             `history.path`, or else in the user's cache.
         api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, accessible only

@@ -23,7 +23,7 @@ class HostSettings:
             Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
         numa_maps_deadline_seconds: Time limit for reading one process's numa_maps.
         numa_maps_resident_maximum_bytes: Resident memory above which a process's numa_maps is not
-            read, since one mapping of that size may stall it.
+            read, since one mapping of that size may block the process.
             Source: About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map
             memory.
     """
