@@ -1,4 +1,4 @@
-"""An agent with and without captures: what it runs, counts and answers, and how it stops."""
+"""An agent with and without captures: its jobs, counters, API answers, and how it stops."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ from rightsizer.profiler.settings import ProfileSettings
 
 
 class Minutes:
-    """A source of an empty GPU, a reading a minute, some of them."""
+    """A source of an empty GPU, with some readings a minute apart."""
 
     name = "minutes"
 
@@ -29,7 +29,7 @@ class Minutes:
         self._left = list(range(count))
 
     def read(self) -> Snapshot | None:
-        """The next minute."""
+        """The next reading."""
         if not self._left:
             return None
         device = gpu()
@@ -37,11 +37,11 @@ class Minutes:
         return snapshot(at, [device], {device: EMPTY}, interval_seconds=60.0)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No resource is held."""
 
 
 def settings_of(profiles: ProfileSettings) -> Settings:
-    """An agent's on loopback."""
+    """Settings of an agent on loopback."""
     base = Settings()
     return replace(
         base,
@@ -52,7 +52,7 @@ def settings_of(profiles: ProfileSettings) -> Settings:
 
 
 def capturing(folder: Path) -> ProfileSettings:
-    """With someone to call."""
+    """Settings with a capture program."""
     return ProfileSettings(
         drop_folder=DropFolderSettings(str(folder)),
         capture=CaptureSettings(kind=CaptureKind.COMMAND, command=("true",)),
@@ -61,7 +61,7 @@ def capturing(folder: Path) -> ProfileSettings:
 
 @contextmanager
 def running(profiles: ProfileSettings) -> Iterator[Agent]:
-    """An agent that has started, and is stopped."""
+    """An agent that is started, and stopped at the end."""
     storage = Storage("")
     agent = Agent(
         settings_of(profiles),
@@ -79,18 +79,18 @@ def running(profiles: ProfileSettings) -> Iterator[Agent]:
 
 
 def capture_status(agent: Agent) -> Any:
-    """What its API says of captures."""
+    """Captures in the API's status."""
     with urlopen(f"http://{agent.server.addresses[0]}/api/v1/captures", timeout=10) as answer:
         return json.loads(answer.read())
 
 
 def jobs(agent: Agent) -> list[str]:
-    """What runs beside sampling."""
+    """Jobs beside sampling."""
     return [report.name for report in agent.jobs.reports()]
 
 
 def test_an_agent_that_nobody_asked_captures_nothing() -> None:
-    """No job, no counter, and an answer that says so."""
+    """It has no job and no counter, and its API says that captures are off."""
     with running(ProfileSettings()) as agent:
         assert capture_status(agent) == {
             "kind": "none",
@@ -105,7 +105,7 @@ def test_an_agent_that_nobody_asked_captures_nothing() -> None:
 
 
 def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
-    """No one is called for it."""
+    """No capture program is called for it."""
     with running(ProfileSettings(drop_folder=DropFolderSettings(str(tmp_path)))) as agent:
         assert capture_status(agent)["kind"] == "none"
         assert set(jobs(agent)) >= {"profiles"}
@@ -113,7 +113,7 @@ def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_captures_counts_every_outcome_from_the_start(tmp_path: Path) -> None:
-    """So that rates and alerts work with the first."""
+    """Rates and alerts therefore work from the first capture on."""
     with running(capturing(tmp_path)) as agent:
         assert capture_status(agent)["kind"] == "command"
         assert set(jobs(agent)) >= {"profiles", "capture"}
@@ -127,7 +127,7 @@ def test_an_agent_that_captures_counts_every_outcome_from_the_start(tmp_path: Pa
 
 
 def test_captures_change_with_a_restart_alone(tmp_path: Path) -> None:
-    """A reload says so, and puts all else of the section in force."""
+    """A reload logs that, and applies the rest of the section."""
     before = settings_of(ProfileSettings())
     wanted = replace(capturing(tmp_path), valid_for=7200.0)
     after, waiting = live_update(before, settings_of(wanted))

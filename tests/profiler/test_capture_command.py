@@ -1,4 +1,4 @@
-"""A program that records, as a real process: what it is given, and when it is ended."""
+"""A capture program as a real process: its arguments, environment and limits."""
 
 import sys
 import threading
@@ -18,14 +18,14 @@ RECORDER: Final = Path(__file__).parents[1] / "support" / "capture_recorder.py"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a capture goes."""
+    """Folder of a capture."""
     path = tmp_path / "capture"
     path.mkdir()
     return path
 
 
 def recorded(folder: Path, behavior: str, **limits: Any) -> CaptureResult:
-    """The answer of a recorder that behaves in some way."""
+    """Result of a recorder with a given behavior."""
     usual: dict[str, Any] = {
         "seconds": 20.0,
         "stop": threading.Event(),
@@ -36,7 +36,7 @@ def recorded(folder: Path, behavior: str, **limits: Any) -> CaptureResult:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended, waited for or not."""
+    """Whether a process has ended, whether or not it was waited for."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -45,7 +45,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_program_that_records_leaves_its_profile(folder: Path) -> None:
-    """What it says is kept, and its recording is over."""
+    """Its output is returned, and its recording has ended."""
     assert recorded(folder, "well") == CaptureResult(
         CaptureOutcome.CALLED, said="records process 7", is_recorded=True
     )
@@ -55,7 +55,7 @@ def test_a_program_that_records_leaves_its_profile(folder: Path) -> None:
 def test_a_program_is_given_no_more_than_it_needs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No secret of the agent's environment, and nothing to read."""
+    """It gets no secret of the agent's environment, and nothing on standard input."""
     monkeypatch.setenv("RIGHTSIZER_SECRET", "s3cret")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials")
     assert recorded(folder, "tells").outcome is CaptureOutcome.CALLED
@@ -65,12 +65,12 @@ def test_a_program_is_given_no_more_than_it_needs(
 
 
 def test_a_program_has_a_path_even_where_the_agent_has_none() -> None:
-    """As under a service manager that sets none."""
+    """A service manager may set no PATH."""
     assert environment({})["PATH"].startswith("/usr/local/sbin:")
 
 
 def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
-    """In one line of printable characters, and not all of it."""
+    """The message is one line of printable characters, of bounded length."""
     called = recorded(folder, "fails")
     assert called.outcome is CaptureOutcome.FAILED
     assert called.detail == "ended with status 3; the log has what it said"
@@ -79,7 +79,7 @@ def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
 
 
 def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
-    """With what to do."""
+    """The message has the remedy."""
     command = ("no-such-profiler", "--now")
     called = run_command(command, folder, Limits(1.0, threading.Event(), lambda: None))
     assert called == CaptureResult(
@@ -89,14 +89,14 @@ def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
 
 
 def test_a_program_that_hangs_is_ended(folder: Path) -> None:
-    """After its time, as that outcome."""
+    """The outcome is a timeout."""
     called = recorded(folder, "hangs", seconds=0.5)
     assert called.outcome is CaptureOutcome.TIMED_OUT
     assert called.detail == "was not done after 0.5 s, and was ended"
 
 
 def test_children_of_a_program_are_ended_with_it(folder: Path) -> None:
-    """Those that stayed in its group."""
+    """This covers children in its process group."""
     stop = threading.Event()
     has_forked = folder.parent / ".child"
 
@@ -110,7 +110,7 @@ def test_children_of_a_program_are_ended_with_it(folder: Path) -> None:
 
 
 def test_a_program_that_fills_the_disk_is_ended(folder: Path) -> None:
-    """Once someone says that it is too much."""
+    """It is ended as soon as the quota check fails."""
 
     def why() -> str | None:
         huge = folder / "huge"
@@ -121,7 +121,7 @@ def test_a_program_that_fills_the_disk_is_ended(folder: Path) -> None:
 
 
 def test_a_word_stays_a_word(folder: Path) -> None:
-    """No shell reads what is in it."""
+    """No shell interprets arguments."""
     text = "$(touch made); `touch made` > made | * ~"
     program = "import sys; print(sys.argv[1])"
     command = (sys.executable, "-c", program, text)
@@ -131,7 +131,7 @@ def test_a_word_stays_a_word(folder: Path) -> None:
 
 
 def test_a_process_is_told_from_another_with_its_number(folder: Path) -> None:
-    """Only the one that was noted is ended by a later agent."""
+    """A later agent ends only the process that was recorded, not another with its PID."""
     noted: list[tuple[int, int]] = []
     ended: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The whole way of a capture, with real programs: when, what meanwhile, and what is left."""
+"""Capture controller with real programs: timing, released counters, and cleanup."""
 
 import signal
 import subprocess
@@ -28,13 +28,13 @@ PAST_ITS_START = 14
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[CaptureNode]:
-    """A node with a recorder that works."""
+    """A node with a working recorder."""
     with capture_node(tmp_path) as found:
         yield found
 
 
 def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) -> None:
-    """Not before its stride, not twice; the profile lands in the capture's own folder."""
+    """The workload must have worked long enough; the profile is in the capture's own folder."""
     node.pass_minutes(5)
     assert len(node.captures) == 0
     assert node.waits is not None
@@ -62,7 +62,7 @@ def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) 
 
 
 def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
-    """For a bounded time at most, and taken back when it ends."""
+    """The release is bounded in time, and ends with the recording."""
     with capture_node(tmp_path, command=recorder("hangs")) as node:
         node.pass_its_start()
         release = eventually(lambda: node.released)
@@ -87,7 +87,7 @@ def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
 def test_the_counters_come_back_in_every_outcome(
     tmp_path: Path, behavior: str, outcome: CaptureOutcome
 ) -> None:
-    """And an operator's own release stays as it is."""
+    """A release by an operator stays in force."""
     room = CaptureStorageSettings(quota_bytes=2**20)
     timeout = 1.0 if behavior == "hangs" else 30.0
     with capture_node(tmp_path, room=room, command=recorder(behavior), timeout=timeout) as node:
@@ -100,7 +100,7 @@ def test_the_counters_come_back_in_every_outcome(
 
 
 def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) -> None:
-    """The one who runs the node has the last word."""
+    """The operator's command takes precedence."""
     with capture_node(tmp_path, command=recorder("hangs")) as node:
         node.pass_its_start()
         eventually(lambda: node.released)
@@ -109,7 +109,7 @@ def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) 
 
 
 def test_one_is_made_at_a_time(tmp_path: Path) -> None:
-    """However many findings there are."""
+    """This holds for any number of findings."""
     with capture_node(tmp_path, command=recorder("hangs")) as node:
         other = replace(host_bound(id="bbbbbbbbbbbb"), key="slurm/other")
         node.judgements = (host_bound(), other)
@@ -118,7 +118,7 @@ def test_one_is_made_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: Path) -> None:
-    """What others have put into the folder stays, whatever it takes."""
+    """Files of others in the folder stay, whatever their size."""
     with capture_node(
         tmp_path, command=recorder("fills"), room=CaptureStorageSettings(quota_bytes=4 * 2**20)
     ) as node:
@@ -135,7 +135,7 @@ def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: P
 
 
 def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
-    """Neither beyond the quota, nor on a disk that is nearly full."""
+    """The quota would be exceeded, or the disk is nearly full."""
     with capture_node(tmp_path, room=CaptureStorageSettings(minimum_free_ratio=1.0)) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.waits is not None
@@ -152,7 +152,7 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
 
 
 def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
-    """Oldest first beyond the quota, all beyond their age; never a link, nor what is unknown."""
+    """The oldest beyond the quota, all beyond their age; links and unknown files stay."""
     repository = DurableRepository()
     room = CaptureStorageSettings(quota_bytes=2**20, kept_for=6 * 3600.0)
     with capture_node(tmp_path, repository, room=room) as node:
@@ -179,7 +179,7 @@ def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_deletes_nothing_and_repeats_nothing(node: CaptureNode) -> None:
-    """A year ahead or back: rests go by the clock that never steps."""
+    """For a year ahead or back, intervals use the monotonic clock."""
     node.pass_minutes(PAST_ITS_START)
     node.settle()
     (made,) = node.captures
@@ -191,7 +191,7 @@ def test_a_clock_that_is_set_deletes_nothing_and_repeats_nothing(node: CaptureNo
 
 
 def test_a_clock_that_was_wrong_before_the_start_is_not_rested_for(tmp_path: Path) -> None:
-    """A capture of next year says nothing of today; one of an hour ahead may."""
+    """A capture dated next year does not delay today's; one dated an hour ahead may."""
     for ahead, count in ((400 * DAY, 2), (HOUR, 1)):
         repository = DurableRepository()
         repository.put(record(1, workload=LLAMA.key, started=EPOCH + ahead))
@@ -201,7 +201,7 @@ def test_a_clock_that_was_wrong_before_the_start_is_not_rested_for(tmp_path: Pat
 
 
 def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
-    """The capture that was under way ends as interrupted, and its program with it."""
+    """The running capture ends as interrupted, and its program is ended."""
     with (
         repository_at(tmp_path / "history.db") as repository,
         subprocess.Popen(["sleep", "600"], start_new_session=True) as left,
@@ -221,7 +221,7 @@ def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
 
 
 def test_a_capture_that_leaves_nothing_is_told_and_tried_again_later(tmp_path: Path) -> None:
-    """After an hour, and not before."""
+    """The next attempt is after an hour, not before."""
     with capture_node(tmp_path, command=("true",)) as node, capture_logs() as log:
         node.pass_minutes(PAST_ITS_START)
         node.settle()
@@ -238,7 +238,7 @@ def test_a_capture_that_leaves_nothing_is_told_and_tried_again_later(tmp_path: P
 
 
 def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
-    """It was said that there was none; that is put right, and counted once."""
+    """The outcome is corrected from "no profile", and counted once."""
     with capture_node(tmp_path, command=("true",)) as node:
         node.pass_minutes(PAST_ITS_START)
         node.settle()
@@ -250,7 +250,7 @@ def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
 
 
 def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> None:
-    """Not told by the driver, or of a GPU that two share."""
+    """The driver does not list them, or two workloads share the GPU."""
     node.pids = None
     node.pass_minutes(PAST_ITS_START)
     assert node.waits == "its processes are not known"
@@ -263,14 +263,14 @@ def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> 
 
 @pytest.mark.parametrize("state", [AdviceState.DISMISSED, AdviceState.SNOOZED])
 def test_dismissed_advice_is_not_captured(node: CaptureNode, state: AdviceState) -> None:
-    """The finding stays, and so does the quiet."""
+    """The finding stays, without a capture."""
     node.advice = (Advice(host_bound().finding, state, NOW, NOW),)
     node.pass_minutes(PAST_ITS_START)
     assert node.waits == "its advice was dismissed or snoozed"
 
 
 def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> None:
-    """And not with every minute that passes."""
+    """It is not logged every minute."""
     with capture_logs() as log:
         node.pass_minutes(9)
         node.judgements = (host_bound(confidence=0.3),)
@@ -284,7 +284,7 @@ def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> N
 
 
 def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path) -> None:
-    """The job fails, and no one is called."""
+    """The job fails, and no program is called."""
     with capture_node(tmp_path) as node:
         node.folder.rmdir()
         node.folder.write_text("in the way")
@@ -294,7 +294,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path
 
 
 def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
-    """A restart would forget how often; the reason names the setting."""
+    """A restart would lose the count of captures; the reason names the setting."""
     with capture_node(tmp_path, CaptureRepository(Storage("").database)) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.captures == ()
@@ -303,7 +303,7 @@ def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
 
 
 def test_read_only_query_writes_nothing(tmp_path: Path) -> None:
-    """What the history has lost is told all the same, and written again by the next look."""
+    """Captures missing in the history are listed, and written by the next run."""
     with capture_node(tmp_path) as node:
         node.pass_its_start()
         node.settle()
@@ -316,7 +316,7 @@ def test_read_only_query_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> None:
-    """What this agent did it knows without the repository, and writes it down again."""
+    """The agent keeps them in memory, and writes them again later."""
     repository = DurableRepository()
     with capture_node(tmp_path, repository) as node:
         node.pass_its_start()
@@ -329,7 +329,7 @@ def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> N
 
 
 def test_output_of_a_capture_program_is_only_logged(tmp_path: Path) -> None:
-    """Anyone on the network reads the API, and a program may name whatever it likes."""
+    """The API is readable on the network, and a program may print anything."""
     with capture_logs() as log, capture_node(tmp_path) as node:
         node.pass_its_start()
         node.settle()

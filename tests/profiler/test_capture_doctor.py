@@ -1,4 +1,4 @@
-"""What the doctor says of a drop folder, and of the one who is called for profiles."""
+"""The doctor's checks of the drop folder and of the capture program."""
 
 import socket
 from pathlib import Path
@@ -15,24 +15,24 @@ from rightsizer.config.loader import load
 
 
 def place(text: str, **environ: str) -> CheckContext:
-    """A machine whose profiles are configured so."""
+    """A machine with the given profile settings."""
     settings = load(Settings, f"profiles: {text}", "f")
     return CheckContext(settings, snapshot(0.0, [gpu()], {}), environ)
 
 
 def test_both_are_among_the_checks() -> None:
-    """An operator sees them without asking for them."""
+    """They run by default."""
     assert {check_capture, check_drop_folder} <= set(CHECKS)
 
 
 def test_unconfigured_capture_is_reported_unused() -> None:
-    """No folder, and no one to call."""
+    """There is no folder and no capture program."""
     verdicts = [check(place("{}")).verdict for check in (check_drop_folder, check_capture)]
     assert verdicts == [Verdict.UNUSED, Verdict.UNUSED]
 
 
 def test_the_folder_is_looked_at(tmp_path: Path) -> None:
-    """Whether it is there, who may write into it, and what there is of room."""
+    """The check covers existence, write permissions and free space."""
     folder = tmp_path / "drop"
     text = f"{{drop_folder: {{path: {folder}}}}}"
     missing = check_drop_folder(place(text))
@@ -67,14 +67,14 @@ def test_the_folder_is_looked_at(tmp_path: Path) -> None:
     ],
 )
 def test_capture_program_and_token_are_looked_up(capture: str, verdict: Verdict, said: str) -> None:
-    """A program where programs are, a token where it is said to be."""
+    """The program is looked up in PATH, the token in its file."""
     found = check_capture(place(f"{{drop_folder: {{path: /d}}, capture: {capture}}}"))
     assert found.verdict is verdict
     assert said in found.found
 
 
 def test_dynologs_daemon_must_listen(tmp_path: Path) -> None:
-    """Its client alone reaches no one."""
+    """Its client alone is not enough."""
     program = tmp_path / "dyno"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

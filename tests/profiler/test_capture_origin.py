@@ -1,4 +1,4 @@
-"""Whose GPUs a captured profile is of, where its profiler does not say."""
+"""GPUs of a captured profile whose profiler does not name them."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from rightsizer.profiler.capture.drop_folder import with_origin
 def test_a_gpu_without_a_name_is_one_of_those_asked_for(
     index: int | None, uuid: str, devices: tuple[str, ...], expected: str
 ) -> None:
-    """By its number among them; what a profile says itself stands."""
+    """Its index counts among the requested ones; a name in the profile takes precedence."""
     device = ProfiledDevice("k", index, "NVIDIA H100", uuid)
     profile = Profile(ProfileFormat.PYTORCH, "a.json", devices=(DeviceProfile(device, None),))
     assert with_origin(profile, devices).devices[0].device.uuid == expected

@@ -1,4 +1,4 @@
-"""A file read by a process of its own: whatever the file does, the agent gets an answer."""
+"""Files are read in a process of their own: whatever happens to it, the agent gets an answer."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
 
 
 def read(path: Path, settings: DropFolderSettings = SETTINGS) -> Profile:
-    """What is in a file, or why no one knows."""
+    """Result of reading a file, or the reason of failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return read_isolated(descriptor, path.name, ReadLimits(), settings, threading.Event())
@@ -39,14 +39,14 @@ def why_not(path: Path, settings: DropFolderSettings = SETTINGS) -> str:
 
 
 def test_a_profile_is_read_as_in_this_process(tmp_path: Path) -> None:
-    """Under its own name, and no other place is told; without what only a page draws."""
+    """Only its own name is reported, and data that only a page draws is left out."""
     path = trace_of().write(tmp_path, "rank0.pt.trace.json.gz")
     limits = ReadLimits(frames_maximum=0, time=TimeSettings(timeline_moments=10))
     assert read(path) == open_profile(path, limits)
 
 
 def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:
-    """Not what has its name by now."""
+    """The path may refer to another file by now."""
     path = trace_of().write(tmp_path)
     descriptor = os.open(path, os.O_RDONLY)
     path.unlink()
@@ -57,7 +57,7 @@ def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:
 
 
 def test_invalid_profile_is_reported_by_its_name(tmp_path: Path) -> None:
-    """Without the way that it was read by."""
+    """The name, not the path that it was opened by."""
     path = tmp_path / "notes.txt"
     path.write_text("buy milk")
     reason = why_not(path)
@@ -66,7 +66,7 @@ def test_invalid_profile_is_reported_by_its_name(tmp_path: Path) -> None:
 
 
 def test_of_a_torn_profile_the_whole_part_is_read(tmp_path: Path) -> None:
-    """It broke off while it was written, and says so."""
+    """The note says that the file was truncated during writing."""
     path = trace_of().write(tmp_path, "torn.json")
     path.write_bytes(path.read_bytes()[:5000])
     (note,) = read(path).notes
@@ -74,7 +74,7 @@ def test_of_a_torn_profile_the_whole_part_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_takes_too_much_memory_ends_its_reader_alone(tmp_path: Path) -> None:
-    """And says what to do, where it still can."""
+    """The message has the remedy, where the reader can still write one."""
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wt") as file:
         file.write('{"traceEvents":[{"ph":"X","name":"')
@@ -85,7 +85,7 @@ def test_a_file_that_takes_too_much_memory_ends_its_reader_alone(tmp_path: Path)
 
 
 def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
-    """And says what to do."""
+    """The message has the remedy."""
     path = tmp_path / "slow.json"
     path.write_text(json.dumps(trace_of().document()))
     reason = why_not(path, replace(SETTINGS, read_timeout=0.01))
@@ -96,7 +96,7 @@ def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
 
 
 def test_stopped_reader_does_not_wait_for_a_file(tmp_path: Path) -> None:
-    """Nothing is known of it then."""
+    """The file's result is unknown."""
     path, stop = trace_of().write(tmp_path), threading.Event()
     stop.set()
     began = time.monotonic()
@@ -106,7 +106,7 @@ def test_stopped_reader_does_not_wait_for_a_file(tmp_path: Path) -> None:
 
 
 def test_no_vendors_program_is_run_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report that only `nsys` can read stays unread, though `nsys` is there."""
+    """A report that only `nsys` can read stays unread, even with `nsys` installed."""
     program = tmp_path / "bin" / "nsys"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")

@@ -1,4 +1,4 @@
-"""What is remembered of captures and of files, in memory and over a restart."""
+"""Repositories of captures and files, in memory and over a restart."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureReposi
 
 @pytest.fixture(params=["memory", "disk"])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CaptureRepository]:
-    """One of either kind."""
+    """Each kind of repository."""
     if request.param == "memory":
         yield CaptureRepository(Storage("").database)
         return
@@ -22,7 +22,7 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Captu
 
 
 def test_captures_are_kept_oldest_first_and_changed_in_place(repository: CaptureRepository) -> None:
-    """As they began, whatever came of them later."""
+    """The order is by start, whatever their outcome."""
     repository.put(record(2))
     repository.put(record(1, CaptureOutcome.RUNNING))
     repository.put(record(1, CaptureOutcome.FAILED, detail="no", process=7, process_started=8))
@@ -36,7 +36,7 @@ def test_captures_are_kept_oldest_first_and_changed_in_place(repository: Capture
 
 
 def test_files_are_kept_by_their_path(repository: CaptureRepository) -> None:
-    """The latest that is known of each."""
+    """The latest result of each is kept."""
     repository.put_files([ReadFile("a", 1, 2), ReadFile("b/c", 3, 4, "torn")])
     repository.put_files([ReadFile("a", 5, 6)])
     repository.put_files([])
@@ -46,7 +46,7 @@ def test_files_are_kept_by_their_path(repository: CaptureRepository) -> None:
 
 
 def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
-    """And what a row of another program says is passed over."""
+    """Rows of other versions are skipped."""
     path = tmp_path / "history.db"
     with repository_at(path) as repository:
         repository.put(record(1))

@@ -1,4 +1,4 @@
-"""Who is called by other ways than a command: dynolog's client and webhooks, both for real."""
+"""Capture runners other than commands: dynolog's client and webhooks, both for real."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ echo 'response = {{"processesMatched":[{matched}]}}'
 
 
 def test_dynologs_client_is_called_with_its_own_flags() -> None:
-    """Processes by number and, of a Slurm job, the job by which dynolog keeps them."""
+    """Processes by PID, and for a Slurm job the job under which dynolog lists them."""
     assert words(DynologSettings(arguments=("--with-stacks",)), REQUEST) == (
         *("dyno", "--port", "1778", "gputrace", "--job-id", "4711", "--pids", "41,42"),
         *("--process-limit", "2", "--duration-ms", "2500"),
@@ -57,7 +57,7 @@ def test_dynologs_client_is_called_with_its_own_flags() -> None:
 
 
 def test_answer_of_dynolog_is_parsed() -> None:
-    """It ends well where it reached no one; what it has asked for is still to be recorded."""
+    """It exits with 0 where it reached no process; a requested recording is still to come."""
     nobody = CaptureResult(
         CaptureOutcome.CALLED, said="No processes were matched, please check", is_recorded=True
     )
@@ -80,7 +80,7 @@ def test_answer_of_dynolog_is_parsed() -> None:
 def test_a_program_in_its_place_is_called(
     tmp_path: Path, matched: str, said: str, outcome: CaptureOutcome
 ) -> None:
-    """The whole way, with the counters released until the recording is over."""
+    """The counters are released until the recording is over."""
     program = tmp_path / "dyno"
     program.write_text(DYNO.format(folder=tmp_path, matched=matched, said=said))
     program.chmod(0o755)
@@ -96,7 +96,7 @@ def test_a_program_in_its_place_is_called(
 
 
 def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
-    """As JSON, with its token; an answer in its own words is a yes."""
+    """They are JSON, sent with a token; any successful response is accepted."""
     (tmp_path / "token").write_text("s3cret\n")
     with webhook_server() as inbox:
         inbox.faults = ["html"]
@@ -129,7 +129,7 @@ def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["500", "403", "away"])
 def test_a_webhook_that_fails_is_told_without_its_secrets(tmp_path: Path, fault: str) -> None:
-    """And is not asked twice for what it may have had."""
+    """A request that may have arrived is not repeated."""
     (tmp_path / "token").write_text("s3cret\n")
     http = HttpSettings(timeout_seconds=2.0, backoff_seconds=0.0)
     with webhook_server() as inbox:
@@ -143,7 +143,7 @@ def test_a_webhook_that_fails_is_told_without_its_secrets(tmp_path: Path, fault:
 
 
 def test_a_lost_answer_counts_as_a_call() -> None:
-    """It may be at work: its profile is waited for, and it is not asked twice."""
+    """The capture may be running: its profile is awaited, and the request is not repeated."""
     http = HttpSettings(timeout_seconds=2.0, backoff_seconds=0.0)
     with webhook_server() as inbox:
         inbox.faults = ["cut"] * 5
@@ -153,7 +153,7 @@ def test_a_lost_answer_counts_as_a_call() -> None:
 
 
 def test_a_webhook_is_the_whole_way_of_a_capture(tmp_path: Path) -> None:
-    """Processes that are not known are no obstacle: the receiver may know them."""
+    """Unknown processes do not prevent it: the receiver may know them."""
     with webhook_server() as inbox:
         webhook = CaptureWebhookSettings(inbox.url)
         with capture_node(tmp_path, kind=CaptureKind.WEBHOOK, webhook=webhook) as node:
@@ -176,12 +176,12 @@ def test_a_webhook_is_the_whole_way_of_a_capture(tmp_path: Path) -> None:
     ],
 )
 def test_a_workloads_name_can_do_nothing_to_a_command(key: str, said: str) -> None:
-    """The one who starts a workload chooses it."""
+    """Users choose the names of their workloads."""
     request = replace(REQUEST, workload=replace(REQUEST.workload, key=key))
     assert request.placeholders["workload"] == said
 
 
 def test_the_form_is_json() -> None:
-    """With nothing in it that JSON does not know."""
+    """It contains only JSON types."""
     document: Mapping[str, Any] = json.loads(json.dumps(REQUEST.document("gpu-7")))
     assert document == REQUEST.document("gpu-7")

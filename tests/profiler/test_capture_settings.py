@@ -1,4 +1,4 @@
-"""What may be set of captures, and what is refused before anyone starts with it."""
+"""Capture settings, and values that are rejected before the start."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def profiles(text: str) -> ProfileSettings:
 
 
 def test_nothing_is_captured_or_read_unless_somebody_asks_for_it() -> None:
-    """Opt-in, both of them."""
+    """Both are opt-in."""
     settings = ProfileSettings()
     assert settings.capture.kind is CaptureKind.NONE
     assert settings.drop_folder.path == ""
@@ -43,7 +43,7 @@ def test_nothing_is_captured_or_read_unless_somebody_asks_for_it() -> None:
     ],
 )
 def test_impossible_capture_settings_are_refused_with_their_place(text: str, said: str) -> None:
-    """By check-config and by the start alike."""
+    """This holds for check-config and for the start."""
     with pytest.raises(ConfigurationError) as caught:
         profiles(text)
     assert said in str(caught.value)
@@ -51,7 +51,7 @@ def test_impossible_capture_settings_are_refused_with_their_place(text: str, sai
 
 
 def test_placeholders_of_a_command_decide_what_it_needs() -> None:
-    """No one is called for processes that are not known, where the command names them."""
+    """A command that names processes does not run where they are unknown."""
     for command, needs in (("[rec, '{pids}']", True), ("[rec, '-p{pid}']", True), ("[r]", False)):
         text = f"{{drop_folder: {{path: /d}}, capture: {{kind: command, command: {command}}}}}"
         assert profiles(text).capture.needs_pids is needs
@@ -59,7 +59,7 @@ def test_placeholders_of_a_command_decide_what_it_needs() -> None:
 
 
 def test_words_are_filled_and_stay_words() -> None:
-    """Braces that name nothing, as JSON has, are left alone; values are not filled again."""
+    """Unknown braces, as in JSON, stay; values are not expanded again."""
     argv = ("--p={pid}/{pid}", '{"a": 1}', "{pids}", "{}", "{ pid }")
     values = dict.fromkeys(PLACEHOLDERS, "{seconds}") | {"pid": "7"}
     assert filled(argv, values) == ("--p=7/7", '{"a": 1}', "{seconds}", "{}", "{ pid }")
@@ -69,7 +69,7 @@ def test_words_are_filled_and_stay_words() -> None:
 
 
 def test_references_of_capture_settings_are_checked(tmp_path: Path) -> None:
-    """A program, a folder, a token: each with its key."""
+    """Program, folder and token are checked, each with its key."""
     text = f"""
     profiles:
       drop_folder: {{path: {tmp_path}/nowhere}}

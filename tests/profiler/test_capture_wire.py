@@ -1,4 +1,4 @@
-"""Profiles over a pipe: what arrives is what was sent, and what is none is refused."""
+"""Profiles over a pipe: they arrive unchanged, and invalid documents are rejected."""
 
 import json
 from pathlib import Path
@@ -20,12 +20,12 @@ _Value = TypeVar("_Value")
 
 
 def sent(value: _Value) -> _Value:
-    """What comes out of the pipe at its other end."""
+    """Output at the pipe's other end."""
     return decode(encode(value), type(value))
 
 
 def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
-    """With its kernels, steps, spans, counts and all that is not known."""
+    """Kernels, steps, spans, counts and unknown values are included."""
     for path in (launch_bound_trace(tmp_path), trace_of().write(tmp_path)):
         profile = open_profile(path, ReadLimits())
         assert isinstance(profile, Profile)
@@ -50,6 +50,6 @@ def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_document_is_refused(value: object) -> None:
-    """Types are checked, though both ends are one program."""
+    """Types are checked, though both ends are the same program."""
     with pytest.raises(ValueError, match=r"Expected|missing"):
         decode(json.dumps(value), ReaderTask)

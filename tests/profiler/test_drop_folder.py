@@ -1,4 +1,4 @@
-"""The drop folder: what in it may be opened, what is read when, and what is told once."""
+"""The drop folder: which files are opened and when, and which messages are logged once."""
 
 import os
 import socket
@@ -23,13 +23,13 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 @dataclass
 class RecordingConsumer:
-    """Takes what was read, or breaks."""
+    """Consumer that records or raises."""
 
     taken: list[list[str]] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
 
     def take(self, profiles: Sequence[Profile]) -> None:
-        """Note the names."""
+        """Record the names."""
         if self.faults:
             raise self.faults.pop(0)
         self.taken.append([each.source for each in profiles])
@@ -37,14 +37,14 @@ class RecordingConsumer:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where profiles land."""
+    """Folder where profiles arrive."""
     path = tmp_path / "drop"
     path.mkdir(mode=0o755)
     return path
 
 
 def read_here(descriptor: int, name: str, *_: object) -> Profile:
-    """The file read in this process; one that says so is broken."""
+    """The file read in this process; some contents make it invalid."""
     if os.read(descriptor, 100).startswith(b"broken"):
         raise ProfileError(f"{name}: is broken")
     return Profile(ProfileFormat.PYTORCH, name)
@@ -57,7 +57,7 @@ def intake(
     read: Callable[..., Profile] | None = read_here,
     files_maximum: int = 1000,
 ) -> DropFolderWatcher:
-    """Looks at the folder when it is told to."""
+    """Watcher that scans on demand."""
     settings = DropFolderSettings(str(folder), files_maximum=files_maximum)
     return DropFolderWatcher(
         settings,
@@ -74,7 +74,7 @@ def refusals(folder: Path) -> dict[str, str]:
 
 
 def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
-    """Two looks have to agree; a third reads nothing again."""
+    """Two scans must agree; a third reads nothing again."""
     controller = RecordingConsumer()
     place = intake(folder, controller)
     path = folder / "a.json"
@@ -89,7 +89,7 @@ def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
 
 
 def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
-    """It is another profile under the same name."""
+    """It is another profile of the same name."""
     controller = RecordingConsumer()
     place = intake(folder, controller)
     for text in ("one", "another"):
@@ -100,7 +100,7 @@ def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
 
 
 def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
-    """Those of one folder, apart from those of another."""
+    """Ranks of one folder are grouped, apart from those of another."""
     controller = RecordingConsumer()
     for name in ("run/r1.json", "run/r0.json", "other/r0.json", "alone.json", ".hidden/r2.json"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -113,7 +113,7 @@ def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
 
 
 def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
-    """Nor is what is broken told of again."""
+    """An invalid file is not reported again either."""
     controller = RecordingConsumer()
     (folder / "a.json").write_text("good")
     (folder / "b.json").write_text("broken")
@@ -132,7 +132,7 @@ def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path
 
 
 def test_files_that_went_away_are_forgotten(folder: Path) -> None:
-    """The memory is no larger than the folder."""
+    """Memory is bounded by the folder's size."""
     repository, path = CaptureRepository(Storage("").database), folder / "a.json"
     place = intake(folder, RecordingConsumer(), repository)
     path.write_text("x")
@@ -145,7 +145,7 @@ def test_files_that_went_away_are_forgotten(folder: Path) -> None:
 
 
 def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
-    """Neither links, nor pipes, nor sockets, which would lead elsewhere or wait for ever."""
+    """Links, pipes and sockets could lead elsewhere or block forever."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     (folder / "link.json").symlink_to(secret)
@@ -170,7 +170,7 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
 
 
 def test_files_of_others_are_opened_where_only_a_group_may_write(folder: Path) -> None:
-    """Where everybody may, anyone could put anything; no one can be asked who did."""
+    """In a world-writable folder the origin of a file is unknown."""
     if os.geteuid() != 0:
         pytest.skip("only root makes files of others")
     path = folder / "a.json"
@@ -203,7 +203,7 @@ def test_a_hard_link_is_opened_where_all_who_may_have_made_it_could_read_it(
     file_mode: int,
     opened: bool,  # noqa: FBT001
 ) -> None:
-    """The agent reads more than they do: a second name must not show them another's file."""
+    """The agent may read more than they: a second name must not expose another user's file."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     secret.chmod(file_mode)
@@ -222,7 +222,7 @@ def test_a_hard_link_is_opened_where_all_who_may_have_made_it_could_read_it(
 def test_a_hard_link_to_a_file_of_another_in_a_folder_of_ones_own_is_refused(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The owner of the folder may not be who may read it; only root may read all."""
+    """The folder's owner may lack read permission; only root may read all files."""
     if os.geteuid() != 0:
         pytest.skip("only root makes files of others")
     secret = tmp_path / "secret"
@@ -240,14 +240,14 @@ def test_a_hard_link_to_a_file_of_another_in_a_folder_of_ones_own_is_refused(
 
 
 def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
-    """It would do something to a terminal, or be kept nowhere."""
+    """It could control a terminal, or cannot be stored."""
     (folder / "a\x1b[31m.json").write_text("x")
     (folder / os.fsdecode(b"\xff.json")).write_text("x")
     assert set(refusals(folder).values()) == {"its name has characters that are no text; rename it"}
 
 
 def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
-    """Between the look and the opening someone put another there."""
+    """This covers a swap between scan and opening."""
     (folder / "a.json").write_text("x")
     ((landed,), _) = scan_folder(folder, 10)
     (folder / "b.json").write_text("y")
@@ -261,7 +261,7 @@ def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
 
 
 def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
-    """And it is said once that there are more."""
+    """One message says that there are more."""
     controller = RecordingConsumer()
     place = intake(folder, controller, files_maximum=2)
     for number in range(4):
@@ -276,7 +276,7 @@ def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
-    """And read once it is."""
+    """It is read once it exists."""
     controller = RecordingConsumer()
     place = intake(folder / "later", controller)
     with capture_logs() as log:
@@ -291,7 +291,7 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
 
 
 def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
-    """A full disk, on the other hand, is tried again."""
+    """After a full disk, on the other hand, it is tried again."""
     controller, repository = (
         RecordingConsumer(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
         CaptureRepository(Storage("").database),
@@ -310,7 +310,7 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
 
 
 def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
-    """What was not read is read after the next start."""
+    """Unread files are read after the next start."""
     controller, repository = RecordingConsumer(), CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
@@ -321,7 +321,7 @@ def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
 
 
 def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
-    """From the folder to the controller, and a pipe beside it keeps no one waiting."""
+    """Covers the way from the folder to the controller; a pipe in the folder blocks nothing."""
     controller = RecordingConsumer()
     place = intake(folder, controller, read=None)
     trace_of().write(folder)

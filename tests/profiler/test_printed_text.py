@@ -26,7 +26,7 @@ from rightsizer.telemetry.profiles.printed_text import (
     ],
 )
 def test_one_number_tells_the_decimal_mark(texts: list[str], mark: DecimalMark) -> None:
-    """A single group of three digits does not."""
+    """A single group of three digits is ambiguous."""
     assert decimal_mark(texts) == mark
 
 
@@ -34,18 +34,18 @@ def test_one_number_tells_the_decimal_mark(texts: list[str], mark: DecimalMark) 
     "text", ["", "n/a", "inf", "nan", "1e999", "1e300", "12 apples", "0x10", "--5"]
 )
 def test_text_that_is_no_number_is_none(text: str) -> None:
-    """And nothing else, least of all 0."""
+    """The result is `None`, never 0."""
     assert printed_number(text) is None
 
 
 @given(st.floats(-1e15, 1e15), st.sampled_from([",", "\u202f", "'", ""]))
 def test_grouped_numbers_are_read_back(value: float, group: str) -> None:
-    """With any mark between thousands."""
+    """Any thousands separator is accepted."""
     assert printed_number(f"{value:,.3f}".replace(",", group)) == pytest.approx(value, abs=1e-3)
 
 
 def test_units_are_known_or_none() -> None:
-    """Old and new names; what is no such unit has no factor."""
+    """Old and new names are known; an unknown unit has no factor."""
     assert [seconds_in(unit) for unit in ("ns", "usecond", "ms", "s", "%")] == [
         1e-9,
         1e-6,

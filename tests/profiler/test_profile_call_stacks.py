@@ -1,4 +1,4 @@
-"""What issued a wait: the outermost operator, and the program's own line that called it."""
+"""Origin of a wait: the outermost operator, and the innermost line of the program."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ WAIT = ("wait", 1, "cudaStreamSynchronize", (50, 60))
 
 
 def test_a_wait_is_told_with_its_operator_and_line() -> None:
-    """The outermost operator is what the program wrote, the innermost line is where."""
+    """The outermost operator is the program's, the innermost line is its place."""
     names = _waits(
         ("frame", 1, "/home/me/train.py(1): <module>", (0, 1000)),
         ("frame", 1, "/home/me/train.py(42): step", (10, 900)),
@@ -37,7 +37,7 @@ def test_a_wait_is_told_with_its_operator_and_line() -> None:
 
 
 def test_ended_and_foreign_call_issues_no_kernel() -> None:
-    """Nor what ends within the wait."""
+    """Neither does a call that ends within the wait."""
     names = _waits(
         ("operator", 1, "aten::add", (10, 40)),
         ("operator", 2, "aten::item", (30, 70)),
@@ -55,7 +55,7 @@ _SPAN = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(
 def test_any_calls_are_told_as_by_looking_at_each(
     operators: list[tuple[int, int]], waits: list[tuple[int, int]]
 ) -> None:
-    """Of those that hold a wait the one that begins first, then ends last."""
+    """Of the calls around a wait, the one that begins first and ends last is used."""
     stacks = CallStacks(ReadLimits())
     for place, span in enumerate(operators):
         stacks.operator(1, f"op{place}", span)
@@ -71,7 +71,7 @@ def test_any_calls_are_told_as_by_looking_at_each(
 
 
 def test_a_trace_tells_which_line_waits(tmp_path: Path) -> None:
-    """As PyTorch writes it with stacks, a copy to pageable memory among them."""
+    """Covers PyTorch's stacks, and a copy to pageable memory."""
     path = (
         KinetoTrace()
         .kernel("gemm", 0, 5, correlation=1)
@@ -96,7 +96,7 @@ def test_a_trace_tells_which_line_waits(tmp_path: Path) -> None:
 
 
 def test_threads_are_bounded_and_no_wait_is_lost() -> None:
-    """Of threads beyond the bound, what was called is not told."""
+    """Waits of threads beyond the bound have no caller."""
     stacks = CallStacks(ReadLimits())
     for thread in range(5000):
         stacks.operator(thread, "aten::item", (0, 10))

@@ -1,4 +1,4 @@
-"""Opening a file by what is in it, and folders by what belongs together."""
+"""Formats are detected by content, and folders are grouped."""
 
 import gzip
 import json
@@ -58,7 +58,7 @@ FILES: Final = {
 def test_a_file_is_told_by_what_is_in_it(
     tmp_path: Path, known: ProfileFormat, *, is_packed: bool
 ) -> None:
-    """Its name says nothing, packed or not."""
+    """Its name does not matter, nor does compression."""
     path = tmp_path / "some.bin"
     data = FILES[known]
     path.write_bytes(gzip.compress(data) if is_packed else data)
@@ -69,18 +69,18 @@ def test_a_file_is_told_by_what_is_in_it(
 
 @pytest.mark.parametrize("known", FILES)
 def test_no_two_readers_want_the_same_file(known: ProfileFormat) -> None:
-    """The order of the formats decides nothing for files that are right."""
+    """The order of formats does not matter for valid files."""
     wanted = [each.format for each in FORMATS if each.recognizes(Head("a", FILES[known]))]
     assert wanted == [known]
 
 
 def test_every_format_is_read_by_somebody() -> None:
-    """The model names no format that nothing reads."""
+    """Every format of the model has a reader."""
     assert {each.format for each in FORMATS} == set(ProfileFormat)
 
 
 def test_a_file_of_several_packed_parts(tmp_path: Path) -> None:
-    """Parts that were packed one by one and put together are one file."""
+    """Concatenated compressed parts are one file."""
     data = FILES[ProfileFormat.TRACE_VIEWER]
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(data[:500]) + gzip.compress(data[500:]) + b"\0" * 512)
@@ -94,7 +94,7 @@ def test_a_file_of_several_packed_parts(tmp_path: Path) -> None:
     "known", [ProfileFormat.XPLANE, ProfileFormat.MLPERF_INFERENCE, ProfileFormat.MLPERF_TRAINING]
 )
 def test_packed_data_that_breaks_off_is_said(tmp_path: Path, known: ProfileFormat) -> None:
-    """A part of these files says little or something false."""
+    """A part of such a file would give little or wrong data."""
     path = tmp_path / "torn.gz"
     data = b"\n" * 400_000 if known is not ProfileFormat.XPLANE else b""
     path.write_bytes(gzip.compress(FILES[known] + data)[:-12])
@@ -103,7 +103,7 @@ def test_packed_data_that_breaks_off_is_said(tmp_path: Path, known: ProfileForma
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    """It is refused by how much it grows, long before it is whole."""
+    """It is rejected by its growth, long before it is unpacked."""
     path = tmp_path / "bomb.gz"
     data = FILES[ProfileFormat.TRACE_VIEWER].removesuffix(b"]}") + b" " * 20_000_000 + b"]}"
     path.write_bytes(gzip.compress(data))
@@ -112,7 +112,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_file_that_nobody_knows_says_what_was_looked_for(tmp_path: Path) -> None:
-    """And how it begins, without what may be a secret."""
+    """The message shows its beginning, without possible secrets."""
     path = tmp_path / "notes.txt"
     path.write_bytes(b"HF_TOKEN=hf_s3cret\nSome notes of mine\n")
     with pytest.raises(ProfileError) as raised:
@@ -135,7 +135,7 @@ UNFINISHED: Final = {
 
 @pytest.mark.parametrize("odd", UNFINISHED)
 def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, odd: str) -> None:
-    """With what to do; in a folder it is named as broken beside what can be read."""
+    """The message has the remedy; in a folder it is listed as broken beside the readable files."""
     data, expected = UNFINISHED[odd]
     path = tmp_path / "trace.json"
     path.write_bytes(data)
@@ -155,7 +155,7 @@ def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, od
     ("data", "packing"), [(b"PK\x03\x04\x14\0", "zip"), (b"\x28\xb5\x2f\xfd\x04", "zstd")]
 )
 def test_another_packing_is_named(tmp_path: Path, data: bytes, packing: str) -> None:
-    """With what to do."""
+    """The message has the remedy."""
     path = tmp_path / f"trace.json.{packing}"
     path.write_bytes(data)
     with pytest.raises(ProfileError) as raised:
@@ -179,12 +179,12 @@ def test_another_packing_is_named(tmp_path: Path, data: bytes, packing: str) -> 
     ],
 )
 def test_beginning_of_a_file_is_printable_and_short(data: bytes, shown: str) -> None:
-    """At most 40 characters, all of them printable, none of a path or a key."""
+    """At most 40 characters, all printable, none of a path or a key."""
     assert excerpt(data) == shown
 
 
 def test_words_of_others() -> None:
-    """What is no plain word becomes an ellipsis, and what is long is cut."""
+    """Anything but a plain word becomes an ellipsis, and long text is cut."""
     assert (
         plain_words("Lost 12 events on gpu-17.example (code 0xdead)")
         == "Lost 12 events on … (code …"
@@ -201,7 +201,7 @@ def test_words_of_others() -> None:
     ],
 )
 def test_nothing_to_read_is_said(tmp_path: Path, data: bytes, words: str) -> None:
-    """An empty file, or one that does not unpack at all."""
+    """The file is empty, or does not unpack at all."""
     path = tmp_path / "empty"
     path.write_bytes(data)
     with pytest.raises(ProfileError, match=words):
@@ -209,21 +209,21 @@ def test_nothing_to_read_is_said(tmp_path: Path, data: bytes, words: str) -> Non
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """With the whole path."""
+    """The message has the whole path."""
     with pytest.raises(ProfileError) as raised:
         open_profile(tmp_path / "nowhere" / "a.json", LIMITS)
     assert str(raised.value).startswith(f"{tmp_path / 'nowhere' / 'a.json'}: No such file")
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    """No one may ever write into it."""
+    """It may never have a writer."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ProfileError, match="pipe or a device"):
         read_all([tmp_path / "pipe"], LIMITS)
 
 
 def test_a_fault_within_a_file_names_the_whole_path(tmp_path: Path) -> None:
-    """Whichever reader found it."""
+    """This holds for every reader."""
     path = tmp_path / "some.pb"
     path.write_bytes(space(WORKED)[:-5])
     with pytest.raises(ProfileError) as raised:
@@ -232,7 +232,7 @@ def test_a_fault_within_a_file_names_the_whole_path(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_ranks_comes_in_their_order(tmp_path: Path) -> None:
-    """Rank 10 behind rank 2, whatever the names are; other files are passed over."""
+    """Rank 10 follows rank 2 for any names; other files are skipped."""
     for rank in (10, 2, 0):
         text = TORCH.replace(b'"rank": 0', f'"rank": {rank}'.encode())
         (tmp_path / f"worker_{chr(110 - rank)}.json").write_bytes(text)
@@ -243,7 +243,7 @@ def test_a_folder_of_ranks_comes_in_their_order(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_benchmark_is_one_result(tmp_path: Path) -> None:
-    """Summary and detail together, each run's in its own folder."""
+    """Summary and detail are combined, for each run's folder."""
     for run, rate in (("run_1", "100.35"), ("run_2", "200.5")):
         folder = tmp_path / "performance" / run
         folder.mkdir(parents=True)
@@ -261,7 +261,7 @@ def test_a_folder_of_a_benchmark_is_one_result(tmp_path: Path) -> None:
 
 
 def test_logs_of_several_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
-    """No one can tell which belong together."""
+    """It is unknown which of them belong together."""
     for number in (1, 2):
         (tmp_path / f"summary_{number}.txt").write_text(summary())
     (tmp_path / "detail.txt").write_text(detail({}))
@@ -270,7 +270,7 @@ def test_logs_of_several_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
 
 
 def test_a_report_beside_its_export_is_read_once() -> None:
-    """Nsight Systems leaves both; other files of such names are what they are."""
+    """Nsight Systems writes both; other files of such names are read normally."""
     names = ("a/run.sqlite", "a/run.nsys-rep", "b/run.nsys-rep", "a/run.csv")
     export, _, other, table = paths = [Path(name) for name in names]
     groups = list(grouped(dict.fromkeys(paths, NSIGHT_SYSTEMS)))
@@ -278,7 +278,7 @@ def test_a_report_beside_its_export_is_read_once() -> None:
 
 
 def test_a_log_folder_of_tensorflow_is_its_latest_run(tmp_path: Path) -> None:
-    """A file for each host, without what was derived of it."""
+    """It has one file for each host; derived files are skipped."""
     for run in ("2026_11_02_09_00_00", "2026_11_20_08_00_00"):
         folder = tmp_path / "plugins" / "profile" / run
         folder.mkdir(parents=True)
@@ -294,7 +294,7 @@ def test_a_log_folder_of_tensorflow_is_its_latest_run(tmp_path: Path) -> None:
 
 
 def test_files_and_folders_together(tmp_path: Path) -> None:
-    """In the order in which they were named, each once."""
+    """They keep the order of arguments, and each is read once."""
     (tmp_path / "ranks").mkdir()
     (tmp_path / "ranks" / "a.json").write_bytes(TORCH)
     single = tmp_path / "result_0.txt"
@@ -304,7 +304,7 @@ def test_files_and_folders_together(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_profiles_is_refused(tmp_path: Path) -> None:
-    """And one with more files than anyone means."""
+    """So is one with too many files."""
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text("nothing")
     with pytest.raises(ProfileError, match="none of its 3 files is a profile"):
@@ -314,7 +314,7 @@ def test_a_folder_without_profiles_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_of_a_folder_does_not_keep_the_others(tmp_path: Path) -> None:
-    """It is named by its path within the folder, with its fault; the others are read."""
+    """Its path in the folder and its error are listed; the others are read."""
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "cut.xplane.pb").write_bytes(space(WORKED)[:-5])
     (tmp_path / "torn.gz").write_bytes(b"\x1f\x8b\x08junk")
@@ -329,7 +329,7 @@ def test_a_broken_file_of_a_folder_does_not_keep_the_others(tmp_path: Path) -> N
 
 
 def test_a_folder_of_broken_files_alone_is_refused(tmp_path: Path) -> None:
-    """By the first of them, whose fault is told, and by how many there are."""
+    """The error is the first file's, with the number of broken files."""
     for name in ("a.pb", "b.pb"):
         (tmp_path / name).write_bytes(space(WORKED)[:-5])
     with pytest.raises(ProfileError, match=r"a\.pb: byte .*\(and 1 more of this folder\)"):
@@ -337,7 +337,7 @@ def test_a_folder_of_broken_files_alone_is_refused(tmp_path: Path) -> None:
 
 
 def test_of_two_logs_of_a_run_the_whole_one_is_read(tmp_path: Path) -> None:
-    """A detail log that is broken costs the summary nothing."""
+    """A broken detail log does not affect the summary."""
     (tmp_path / "mlperf_log_summary.txt").write_text(summary())
     (tmp_path / "mlperf_log_detail.txt.gz").write_bytes(
         gzip.compress(detail({}).encode() + b"\n" * 400_000)[:-12]
@@ -348,7 +348,7 @@ def test_of_two_logs_of_a_run_the_whole_one_is_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
-    """Links to folders are not followed, and folders only so deep."""
+    """Links to folders are not followed, and depth is bounded."""
     (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)
     deep = tmp_path.joinpath(*"abcdefgh")
     deep.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Device time by what launched it: operators, modules, ranges and scopes."""
+"""Device time by origin: operators, modules, ranges and scopes."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from rightsizer.telemetry.profiles.xplane.recorded_events import record_stream_e
 
 
 def read(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> DeviceProfile:
-    """Its only device."""
+    """The only device of a trace."""
     (device,) = open_profile(trace.write(folder), limits or ReadLimits()).devices
     return device
 
 
 def paths(frames: tuple[FrameUse, ...]) -> dict[str, tuple[float, float, int, int | None]]:
-    """What each frame holds, by the names from the outermost to it; times in microseconds."""
+    """Time of each frame in microseconds, by the names from the outermost to it."""
     named: list[str] = []
     for each in frames:
         around = "" if each.parent is None else f"{named[each.parent]}/"
@@ -48,7 +48,7 @@ def _two_layers() -> KinetoTrace:
 
 
 def test_frames_hold_the_kernels_that_they_launched(tmp_path: Path) -> None:
-    """Layers of one kind together, libraries left out, the longest first."""
+    """Layers of one kind are merged, libraries left out, and the longest come first."""
     module, line, linear = "Layer", "Layer/net.py(3): forward", "aten::linear"
     assert paths(read(_two_layers(), tmp_path).frames) == {
         module: (100, 0, 4, 2),
@@ -59,20 +59,20 @@ def test_frames_hold_the_kernels_that_they_launched(tmp_path: Path) -> None:
 
 
 def test_kernels_without_a_frame_stand_apart(tmp_path: Path) -> None:
-    """Launched by another thread, or before the recording."""
+    """They were launched by another thread, or before the recording."""
     trace = _two_layers().kernel("late", 400, 25, correlation=99)
     assert paths(read(trace, tmp_path).frames)["(in no frame)"] == (25, 25, 1, None)
 
 
 def test_a_trace_without_frames_has_none(tmp_path: Path) -> None:
-    """Rather than one that holds it all."""
+    """It has no frame that holds everything."""
     trace = KinetoTrace().launch(1, 0, 5).kernel("gemm", 10, 5, correlation=1)
     assert read(trace, tmp_path).frames == ()
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_time_beyond_the_bound_counts_for_the_frame_around(tmp_path: Path, most: int) -> None:
-    """Frames are bounded, no time is lost."""
+    """Frames are bounded, and no time is lost."""
     device = read(_two_layers(), tmp_path, ReadLimits(frames_maximum=most))
     assert len(device.frames) == most
     assert sum(each.self_seconds for each in device.frames) == pytest.approx(100e-6 * (most > 0))
@@ -89,7 +89,7 @@ def test_times_of_frames_add_up(
     calls: list[tuple[int, int, str, int]],
     launches: list[tuple[int, int, str, int]],
 ) -> None:
-    """However calls overlap: frames sum to what is within, and all to the whole."""
+    """For any overlap, frames sum to their parts, and all to the whole."""
     trace = KinetoTrace()
     for start, length, name, thread in calls:
         trace.complete("cpu_op", name, start, length, stream=thread)
@@ -120,7 +120,7 @@ def test_times_of_frames_add_up(
     ],
 )
 def test_scopes_of_xla_are_frames(stats: dict[str, object], path: str) -> None:
-    """JAX's, TensorFlow's, or the compiler's own names; layers that are numbered as one."""
+    """Scopes are JAX's, TensorFlow's, or the compiler's own names; numbered layers are merged."""
     recorder = Recorder(ReadLimits())
     record_stream_event(recorder, "gpu", "kernel", (0, 5000), stats)
     (device,) = recorder.devices()

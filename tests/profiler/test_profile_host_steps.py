@@ -1,4 +1,4 @@
-"""Steps of a host that no device shows: what their operators tell of a GPU, and what not."""
+"""Host steps without a device: what operators show of a GPU, and what they do not."""
 
 from pathlib import Path
 from typing import Final
@@ -19,13 +19,13 @@ _OPERATORS: Final = 60
 
 
 class _Loop:
-    """Steps of 10 ms; the operators of each follow each other from its start."""
+    """Steps of 10 ms; operators of each step follow each other from its start."""
 
     def __init__(self, **top: object) -> None:
         self.trace = KinetoTrace(**top)
 
     def step(self, number: int, *calls: tuple[str, float, float]) -> None:
-        """Category, or name of an operator, with the time after the start and the duration."""
+        """Category or operator name, with time after the start and duration."""
         begin = 1_000_000.0 + number * _STEP
         self.trace.annotation(f"ProfilerStep#{number}", begin, _STEP)
         for name, after, duration in calls:
@@ -34,13 +34,13 @@ class _Loop:
             self.trace.complete(category, name, begin + after, duration)
 
     def all_steps(self, *calls: tuple[str, float, float]) -> "_Loop":
-        """The same in each."""
+        """The same step repeated."""
         for number in range(_STEPS):
             self.step(number, *calls)
         return self
 
     def read(self, folder: Path, name: str = "host.json") -> Profile:
-        """As it is read."""
+        """The trace after reading."""
         return open_profile(self.trace.write(folder, name), ReadLimits())
 
 
@@ -56,7 +56,7 @@ def _complaints(*profiles: Profile) -> dict[Reason, Finding]:
 
 
 def test_short_operators_are_bound_by_launches(tmp_path: Path) -> None:
-    """As a bound, and less sure than what a GPU shows."""
+    """It is a bound, with less confidence than a finding on a GPU."""
     found = _complaints(_Loop().all_steps(*_short()).read(tmp_path))
 
     assert found.keys() == {Reason.LAUNCH_BOUND}
@@ -68,7 +68,7 @@ def test_short_operators_are_bound_by_launches(tmp_path: Path) -> None:
 
 
 def test_few_or_long_operators_are_not(tmp_path: Path) -> None:
-    """Fewer than a network has, or as many that compute for most of the time."""
+    """There are fewer than a network has, or they compute for most of the time."""
     few = _short(_OPERATORS - 11)
     long = [("aten::mm", after, 90.0) for _, after, _ in _short()]
     for name, calls in (("few.json", few), ("long.json", long)):
@@ -76,7 +76,7 @@ def test_few_or_long_operators_are_not(tmp_path: Path) -> None:
 
 
 def test_self_time_of_an_operator_counts(tmp_path: Path) -> None:
-    """A convolution holds short ones that allocate, and computes between them."""
+    """A convolution contains short operators that allocate, and computes between them."""
     calls = [("aten::mkldnn_convolution", 0.0, _STEP), *_short()]
     profile = _Loop().all_steps(*calls).read(tmp_path)
 
@@ -85,7 +85,7 @@ def test_self_time_of_an_operator_counts(tmp_path: Path) -> None:
 
 
 def test_pauses_are_the_programs_own(tmp_path: Path) -> None:
-    """Named by the innermost of its frames; an operator before and after each."""
+    """The innermost frame names a pause; operators precede and follow it."""
     frames = [("train.py(3): step", 0.0, 9_990.0), ("train.py(9): tokenized", 120.0, 4_000.0)]
     operators = [("aten::mm", 0.0, 100.0), ("aten::mm", 5_000.0, 5_000.0)]
     profile = _Loop().all_steps(*frames, *operators).read(tmp_path)
@@ -99,7 +99,7 @@ def test_pauses_are_the_programs_own(tmp_path: Path) -> None:
 
 
 def test_one_long_step_of_many_is_no_rate(tmp_path: Path) -> None:
-    """The usual step decides, not their mean."""
+    """The usual step decides, not the mean."""
     loop = _Loop()
     for number in range(_STEPS):
         loop.step(number, ("aten::mm", 0.0, 100.0 if number == 5 else 9_950.0))
@@ -107,7 +107,7 @@ def test_one_long_step_of_many_is_no_rate(tmp_path: Path) -> None:
 
 
 def test_values_read_back_are_counted(tmp_path: Path) -> None:
-    """Once for each that follows an operator; with `nonzero` within an index, and `.cpu()`."""
+    """One for each that follows an operator, including `nonzero` in an index, and `.cpu()`."""
     cpu = "<built-in method cpu of Tensor object at 0x7f00>"
     calls = [
         ("train.py(3): step", 0.0, 9_990.0),
@@ -130,7 +130,7 @@ def test_values_read_back_are_counted(tmp_path: Path) -> None:
 
 
 def test_an_optimizers_own_numbers_are_not_read_back(tmp_path: Path) -> None:
-    """Adam counts its steps in tensors of the host; a loader draws its seeds there."""
+    """Adam counts steps in host tensors; a loader draws its seeds there."""
     loop = _Loop()
     for number in range(_STEPS):
         begin = 1_000_000.0 + number * _STEP
@@ -154,7 +154,7 @@ def test_a_value_read_in_a_few_steps_is_none(tmp_path: Path) -> None:
 
 
 def test_operators_of_a_gpu_that_was_not_recorded_tell_nothing(tmp_path: Path) -> None:
-    """A board that is listed, a call of its runtime, an operator that runs there alone."""
+    """Covers a listed board, a call of its runtime, and an operator that only runs there."""
     listed = _Loop(deviceProperties=[{"id": 0, "name": "NVIDIA A100"}]).all_steps(*_short())
     called = _Loop().all_steps(*_short())
     called.trace.launch(1, 1_000_000.0, 5.0)
@@ -167,7 +167,7 @@ def test_operators_of_a_gpu_that_was_not_recorded_tell_nothing(tmp_path: Path) -
 
 
 def test_the_rank_with_the_longest_pauses_is_named(tmp_path: Path) -> None:
-    """By its rank, where several are judged together."""
+    """Several ranks are evaluated together."""
     ranks = []
     for rank, lasts in ((0, 9_900.0), (1, 2_000.0)):
         top = {"distributedInfo": {"rank": rank, "world_size": 2}}
@@ -180,7 +180,7 @@ def test_the_rank_with_the_longest_pauses_is_named(tmp_path: Path) -> None:
 
 
 def test_long_waits_of_a_gpu_name_where_its_host_was(tmp_path: Path) -> None:
-    """The innermost frame of the program, not those of libraries within it."""
+    """The innermost frame is the program's, not that of a library below it."""
     loop = _Loop(deviceProperties=[{"id": 0, "name": "NVIDIA A100"}])
     for number in range(_STEPS):
         begin = 1_000_000.0 + number * _STEP
@@ -202,14 +202,14 @@ def test_long_waits_of_a_gpu_name_where_its_host_was(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where loops are recorded, once for all tests."""
+    """Folder of recorded loops, shared by all tests."""
     return tmp_path_factory.mktemp("planted")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", ["plant_torch", "plant_jax"])
 def test_planted_faults_are_found_in_what_is_recorded_here(program: str, folder: Path) -> None:
-    """By the current PyTorch and JAX; evaluation/planted_profiles/ has recordings of both."""
+    """Current PyTorch and JAX record; evaluation/planted_profiles/ has recordings of both."""
     into, _, _ = recorded(program, folder)
     paths = [*into.glob("*.json"), *into.rglob("*.xplane.pb")]
     due = {

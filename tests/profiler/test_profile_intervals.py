@@ -1,4 +1,4 @@
-"""Lengths of time, against lengths that were counted one nanosecond after the other."""
+"""Lengths of time, compared with counts of single nanoseconds."""
 
 from array import array
 from itertools import pairwise
@@ -16,13 +16,13 @@ INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(
 
 
 def covered(intervals: list[tuple[int, int]]) -> set[int]:
-    """Every nanosecond that any of them holds."""
+    """Every nanosecond within any of the intervals."""
     return {each for start, end in intervals for each in range(start, end)}
 
 
 @given(INTERVALS)
 def test_a_union_covers_what_its_intervals_cover(intervals: list[tuple[int, int]]) -> None:
-    """No more, no less, and each nanosecond once."""
+    """Each nanosecond counts exactly once."""
     united = list(union(sorted(intervals)))
 
     assert covered(united) == covered(intervals)
@@ -33,7 +33,7 @@ def test_a_union_covers_what_its_intervals_cover(intervals: list[tuple[int, int]
 def test_a_walk_finds_what_one_line_covers_of_another(
     intervals: list[tuple[int, int]], times: list[tuple[int, int]]
 ) -> None:
-    """Part by part, each nanosecond once, wherever the two begin and end."""
+    """Each nanosecond is in one part, wherever the intervals begin and end."""
     within = Within(union(sorted(intervals)))
     found = [part for start, end in union(sorted(times)) for part in within.of(start, end)]
 
@@ -43,7 +43,7 @@ def test_a_walk_finds_what_one_line_covers_of_another(
 
 @given(INTERVALS)
 def test_parts_of_a_union_are_apart_and_in_order(intervals: list[tuple[int, int]]) -> None:
-    """What touches is one."""
+    """Adjacent intervals are merged."""
     united = list(union(sorted(intervals)))
 
     assert all(before[1] < after[0] for before, after in pairwise(united))
@@ -53,7 +53,7 @@ def test_parts_of_a_union_are_apart_and_in_order(intervals: list[tuple[int, int]
 def test_a_ruler_measures_between_any_of_its_marks(
     intervals: list[tuple[int, int]], marks: set[int], data: st.DataObject
 ) -> None:
-    """Whatever was laid on it, in whatever order."""
+    """This holds for any marks in any order."""
     ruler = CoveredLength(marks)
     ruler.add_all(data.draw(st.permutations(intervals)))
     start, end = sorted(data.draw(st.tuples(*(st.sampled_from(sorted(marks)),) * 2)))
@@ -64,7 +64,7 @@ def test_a_ruler_measures_between_any_of_its_marks(
 
 
 def test_a_ruler_can_be_read_between_what_is_laid_on_it() -> None:
-    """A reading does not freeze it."""
+    """Reading does not freeze it."""
     ruler = CoveredLength([0, 10])
     ruler.add(2, 4)
     assert ruler.length(0, 10) == 2
@@ -76,7 +76,7 @@ def test_a_ruler_can_be_read_between_what_is_laid_on_it() -> None:
 
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=40), st.integers(1, 9))
 def test_a_column_is_put_in_order_run_by_run(values: list[int], run: int) -> None:
-    """As a stable sort of all of it at once would."""
+    """The result equals a stable sort of the whole."""
     column = array("q", values)
 
     assert list(order(column, run)) == sorted(range(len(values)), key=values.__getitem__)
@@ -84,5 +84,5 @@ def test_a_column_is_put_in_order_run_by_run(values: list[int], run: int) -> Non
 
 @pytest.mark.parametrize("values", [[], [5], [1, 1, 2, 9]])
 def test_a_column_in_order_is_left_as_it_is(values: list[int]) -> None:
-    """Traces mostly are, and no row of theirs is boxed."""
+    """Most traces are sorted, and none of their rows is boxed."""
     assert order(array("q", values)) == range(len(values))

@@ -1,4 +1,4 @@
-"""Events of JSON traces, read from files that are whole, torn, or made to do harm."""
+"""Events of JSON traces, from files that are whole, truncated or hostile."""
 
 import contextlib
 import gzip
@@ -33,14 +33,14 @@ EVENTS = st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), max_si
 
 
 def file_of(folder: Path, data: str | bytes) -> Path:
-    """A file with these contents."""
+    """A file with the given contents."""
     path = folder / "trace.json"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
 
 
 def read(path: Path, *keep: str, limits: ReadLimits = LIMITS) -> tuple[list[Any], JsonEvents]:
-    """All its events, and what was read beside them."""
+    """All its events, and the metadata."""
     trace = JsonEvents(path, limits, keep=keep)
     return list(trace), trace
 
@@ -53,7 +53,7 @@ def test_events_come_out_as_they_went_in(
     indent: int | str | None,
     is_packed: bool,  # noqa: FBT001 - drawn.
 ) -> None:
-    """Wherever they stand in the file, however it is laid out."""
+    """This holds for any position in the file and any layout."""
     text = json.dumps(
         {"before": beside, "kept": 7, "traceEvents": events, "after": beside, "late": "x"},
         indent=indent,
@@ -71,7 +71,7 @@ def test_events_come_out_as_they_went_in(
 def test_a_torn_file_yields_what_was_whole(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int
 ) -> None:
-    """And says that it is torn, and where."""
+    """The note says where it was truncated."""
     text = json.dumps({"traceEvents": events}).encode()
     path = file_of(tmp_path_factory.mktemp("torn"), text[: max(17, len(text) - 1 - cut)])
 
@@ -85,7 +85,7 @@ def test_a_torn_file_yields_what_was_whole(
 def test_bytes_of_any_kind_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
-    """There is no third way."""
+    """No other exception is raised."""
     for beginning in (b"", b"{", b'{"traceEvents":[', b'{"traceEvents":[{"a":1},', b"\x1f\x8b"):
         path = file_of(tmp_path_factory.mktemp("any"), beginning + data)
         with contextlib.suppress(ProfileError):
@@ -95,7 +95,7 @@ def test_bytes_of_any_kind_are_read_or_refused(
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_the_window_may_be_of_any_size(size: int) -> None:
-    """A value may begin in one stretch and end in another, also in the midst of a character."""
+    """A value may span windows, even within a character."""
     text = ' {"a\\"}é": [1, {"b": "]}"}], "c": "\\\\"} , tru'.encode()
     place = 0
 
@@ -112,7 +112,7 @@ def test_the_window_may_be_of_any_size(size: int) -> None:
 
 
 def test_invalid_event_is_counted(tmp_path: Path) -> None:
-    """Lists and numbers among them stop nothing."""
+    """Lists and numbers between events do not stop reading."""
     found, trace = read(file_of(tmp_path, '{"traceEvents": [1, {"a": 1}, [{}], "x", {"b": 2}]}'))
 
     assert found == [{"a": 1}, {"b": 2}]
@@ -121,7 +121,7 @@ def test_invalid_event_is_counted(tmp_path: Path) -> None:
 
 
 def test_an_event_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
-    """Braces and quotes tell where it ends."""
+    """Braces and quotes show where it ends."""
     found, trace = read(
         file_of(tmp_path, '{"traceEvents": [{"a": 1}, {a: "}"}, {"n": NaN1}, {"b": 2}]}')
     )
@@ -135,7 +135,7 @@ def test_an_event_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
 def test_a_quotient_by_zero_costs_no_event(
     tmp_path: Path, printed: str, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyTorch 1.8 printed the bandwidth of a copy that took no time so; words stay as they are."""
+    """PyTorch 1.8 printed the bandwidth of a copy of zero duration so; text is unchanged."""
     monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
     one = f'{{"name": "of {printed}, all", "args": {{"GB/s": {printed}, "bytes": 8}}}}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one},\n{one}]}}'))
@@ -150,7 +150,7 @@ def test_a_quotient_by_zero_costs_no_event(
 def test_folders_of_windows_cost_no_event(
     tmp_path: Path, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyTorch wrote their backslashes as they are until 2022; what is escaped stays so."""
+    """Until 2022 PyTorch did not escape their backslashes; escaped ones stay unchanged."""
     monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
     one = r'{"name": "C:\Users\me\x.py(3): \"f\" \\ \u00b5"}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one}, {one}]}}'))
@@ -160,7 +160,7 @@ def test_folders_of_windows_cost_no_event(
 
 
 def test_names_may_hold_tabs_and_line_ends(tmp_path: Path) -> None:
-    """As annotations do that someone formatted."""
+    """Formatted annotations contain them."""
     found, trace = read(file_of(tmp_path, '{"traceEvents": [{"name": "a\tb\nc"}]}'))
 
     assert found == [{"name": "a\tb\nc"}]
@@ -168,7 +168,7 @@ def test_names_may_hold_tabs_and_line_ends(tmp_path: Path) -> None:
 
 
 def test_a_quote_too_many_costs_one_event(tmp_path: Path) -> None:
-    """As Kineto lays events out, the next one is found although no quote tells where."""
+    """In Kineto's layout the next event is found although quotes are unbalanced."""
     events = [f'  {{\n    "ph": "X", "name": "{name}",\n    "args": {{\n    }}\n  }}' for name in
               ("a", 'b"', "c", "d{")]  # fmt: skip
     found, trace = read(file_of(tmp_path, '{"traceEvents": [\n' + ",\n".join(events) + "\n]}"))
@@ -179,7 +179,7 @@ def test_a_quote_too_many_costs_one_event(tmp_path: Path) -> None:
 
 
 def test_a_value_of_nothing_but_mistakes_is_given_up(tmp_path: Path) -> None:
-    """Each repair copies what is read ahead."""
+    """Each repair copies what was read ahead."""
     many = ",".join(["inf"] * 200)
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{{"a": [{many}]}}, {{"b": 2}}]}}'))
 
@@ -188,7 +188,7 @@ def test_a_value_of_nothing_but_mistakes_is_given_up(tmp_path: Path) -> None:
 
 
 def test_text_of_two_bytes_a_character_is_read(tmp_path: Path) -> None:
-    """Shells of Windows write what a program prints so, in either order of bytes."""
+    """Windows shells redirect output so, in either byte order."""
     text = '\ufeff{"traceEvents": [{"a": "\u00b5\u4e2d"}, {"b": 2}]}'
     for encoding in ("utf-16-le", "utf-16-be"):
         found, trace = read(file_of(tmp_path, text.encode(encoding)))
@@ -198,7 +198,7 @@ def test_text_of_two_bytes_a_character_is_read(tmp_path: Path) -> None:
 
 
 def test_an_event_nested_too_deep_is_passed_over(tmp_path: Path) -> None:
-    """It neither ends the program nor the reading."""
+    """Neither the program nor the reading ends."""
     deep = '{"a":' * 50_000 + "1" + "}" * 50_000
     path = file_of(tmp_path, f'{{"x": {deep}, "traceEvents": [{deep}, {{"b": 2}}]}}')
 
@@ -209,7 +209,7 @@ def test_an_event_nested_too_deep_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_an_event_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
-    """It says how long one may be."""
+    """The note has the limit."""
     path = file_of(tmp_path, json.dumps({"traceEvents": [{"a": ["x" * 900] * 1000}, {"b": 2}]}))
 
     found, trace = read(path)
@@ -219,7 +219,7 @@ def test_an_event_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_file_of_nothing_but_faults_is_given_up(tmp_path: Path) -> None:
-    """Finding where each ends takes time, and a gigabyte of them would take hours."""
+    """Recovery takes time for each, hours for a gigabyte."""
     path = file_of(tmp_path, '{"traceEvents": [{"a": 1},' + "{a}," * 5000 + '{"b": 2}]}')
 
     found, trace = read(path)
@@ -230,7 +230,7 @@ def test_a_file_of_nothing_but_faults_is_given_up(tmp_path: Path) -> None:
 
 
 def test_numbers_too_long_to_build_are_passed_over(tmp_path: Path) -> None:
-    """A number of a hundred thousand digits takes minutes to make."""
+    """A number of a hundred thousand digits takes minutes to build."""
     path = file_of(tmp_path, f'{{"traceEvents": [{{"ts": {"9" * 100_000}}}, {{"b": 2}}]}}')
 
     assert read(path, limits=ReadLimits())[0] == [{"b": 2}]
@@ -242,7 +242,7 @@ def test_a_bare_list_is_a_trace_also_without_its_end(tmp_path: Path) -> None:
 
 
 def test_text_that_is_no_utf8_is_read_all_the_same(tmp_path: Path) -> None:
-    """A name in another encoding loses its letters, not its times."""
+    """A name in another encoding loses characters, but no times."""
     found, _ = read(file_of(tmp_path, b'\xef\xbb\xbf{"traceEvents": [{"a": "\xe9\xff"}]}'))
 
     assert found == [{"a": "��"}]
@@ -261,7 +261,7 @@ def test_text_that_is_no_utf8_is_read_all_the_same(tmp_path: Path) -> None:
 def test_invalid_trace_is_refused_with_place_and_remedy(
     tmp_path: Path, data: str, message: str
 ) -> None:
-    """The file is named."""
+    """The message names the file."""
     with pytest.raises(ProfileError, match=r"trace\.json") as caught:
         read(file_of(tmp_path, data))
 
@@ -269,13 +269,13 @@ def test_invalid_trace_is_refused_with_place_and_remedy(
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """In the words of the system."""
+    """The message is the system's."""
     with pytest.raises(ProfileError, match="No such file or directory; name a file that can"):
         read(tmp_path / "absent.json")
 
 
 def test_more_events_than_allowed_are_refused(tmp_path: Path) -> None:
-    """With the remedy."""
+    """The message has the remedy."""
     path = file_of(tmp_path, json.dumps({"traceEvents": [{}] * 1001}))
 
     with pytest.raises(ProfileError, match="more than 1000 events; record fewer steps"):
@@ -291,7 +291,7 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
 
 
 def test_a_file_larger_than_allowed_is_refused(tmp_path: Path) -> None:
-    """Packed or not."""
+    """This holds for compressed files too."""
     text = b'{"traceEvents": [' + b" " * 2**21
     for data in (text, gzip.compress(text)):
         with pytest.raises(ProfileError, match="more than 1048576 bytes unpacked"):
@@ -303,7 +303,7 @@ def test_a_file_larger_than_allowed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["cut", "garbled", "trailing"])
 def test_packed_data_that_breaks_off_is_said(tmp_path: Path, harm: str) -> None:
-    """What came before counts."""
+    """Earlier data is kept."""
     whole = gzip.compress(json.dumps({"traceEvents": [{"a": i} for i in range(5000)]}).encode())
     half = len(whole) // 2
     data = {
@@ -319,7 +319,7 @@ def test_packed_data_that_breaks_off_is_said(tmp_path: Path, harm: str) -> None:
 
 
 def test_packed_files_may_follow_each_other(tmp_path: Path) -> None:
-    """As `cat a.gz b.gz` makes them, zeros at the end or not."""
+    """`cat a.gz b.gz` creates such files, with or without trailing zeros."""
     halves = b'{"traceEvents": [{"a": 1},', b'{"b": 2}]}'
     path = file_of(tmp_path, b"".join(map(gzip.compress, halves)) + b"\0" * 10)
 
@@ -329,7 +329,7 @@ def test_packed_files_may_follow_each_other(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_however_long_the_file(tmp_path: Path) -> None:
-    """Fifteen megabytes of events and of a block that no one asked for, in less than five."""
+    """Fifteen megabytes of events and of an unused block are read in less than five."""
     path = tmp_path / "long.json"
     with path.open("w", encoding="ascii") as file:
         file.write('{"env": "')
@@ -350,7 +350,7 @@ def test_memory_is_bounded_however_long_the_file(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**60))
 def test_microseconds_with_three_places_are_whole_nanoseconds(time: int) -> None:
-    """Since 1970 as well, where a float would be off by a quarter of a microsecond."""
+    """This holds since 1970, where a float would be off by a quarter of a microsecond."""
     written = f"{time // 1000}.{time % 1000:03d}"
 
     assert microseconds(json.loads(written, parse_float=Decimal)) == time
@@ -362,13 +362,13 @@ def test_microseconds_with_three_places_are_whole_nanoseconds(time: int) -> None
     ["", "x", None, [], {}, True, "1e999999999", Decimal("1e999999"), float("nan"), "9" * 60],
 )
 def test_invalid_time_is_none(value: Any) -> None:
-    """Never zero."""
+    """It is never 0."""
     assert microseconds(value) is None
     assert number(value) is None
 
 
 def test_whole_numbers_may_be_written_as_text() -> None:
-    """As TensorFlow writes all of them."""
+    """TensorFlow writes all of them so."""
     assert [whole_number(each) for each in ("7", 7, 7.0, Decimal("7.0"), "7.5", "0x7")] == [
         7,
         7,

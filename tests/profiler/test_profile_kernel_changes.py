@@ -1,4 +1,4 @@
-"""Which kernels take more time than in an earlier profile, by family and one by one."""
+"""Kernels that take more time than in an earlier profile, by family and individually."""
 
 import json
 
@@ -20,7 +20,7 @@ STEPS = tuple(step(each) for each in range(4))
 
 
 def workload(*kernels: KernelUse, steps: int = 4) -> ProfiledWorkload:
-    """A GPU with these."""
+    """A GPU with the given kernels."""
     found = profile(device(kernels=kernels, steps=STEPS[:steps]))
     return ProfiledWorkload("training", (found,), ())
 
@@ -39,7 +39,7 @@ AFTER = workload(
 
 
 def test_families_and_kernels_are_compared_per_step() -> None:
-    """Those that changed most first; what is new has no ratio, what is gone one of 0."""
+    """The largest changes come first; new ones have no ratio, removed ones a ratio of 0."""
     found = kernel_changes(BEFORE.profiles, AFTER.profiles)
     assert found.per == "step"
     assert [(each.family, each.before, each.after) for each in found.families] == [
@@ -57,7 +57,7 @@ def test_families_and_kernels_are_compared_per_step() -> None:
 
 
 def test_other_boards_and_counts_are_told() -> None:
-    """The change is theirs too; what a file does not name differs from nothing."""
+    """They explain part of the change; a missing name is not a difference."""
     kernels = (kernel("gemm_a", seconds=0.4, family=PRODUCT),)
     boards = [
         ProfiledWorkload("training", (profile(*each),), ())
@@ -90,7 +90,7 @@ def test_other_boards_and_counts_are_told() -> None:
 def test_a_name_that_says_more_may_be_of_the_same_board(
     before: str, after: str, expected: int
 ) -> None:
-    """Up to the end of a word, so that no A10 is taken for an A100."""
+    """A prefix must end at a word's end, so that an A10 is not taken for an A100."""
     first, second = (
         (profile(device(device=ProfiledDevice("0", 0, name))),) for name in (before, after)
     )
@@ -98,14 +98,14 @@ def test_a_name_that_says_more_may_be_of_the_same_board(
 
 
 def test_without_steps_they_are_compared_per_gpu() -> None:
-    """On either side."""
+    """This applies to either side."""
     found = kernel_changes(workload(kernel(seconds=0.4), steps=0).profiles, AFTER.profiles)
     assert found.per == "GPU"
     assert found.families[0].after in {0.9, 0.04}
 
 
 def test_a_regression_is_named_by_its_family() -> None:
-    """In the text and on the page alike, even where another family gained more."""
+    """Text and page name it, even where another family improved more."""
     answer = json.loads(json.dumps(encode_profile_answer((AFTER,), (BEFORE,))))
     against = answer["workloads"][0]["against"]
     sentence = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
@@ -117,7 +117,7 @@ def test_a_regression_is_named_by_its_family() -> None:
 
 
 def test_unchanged_kernel_is_not_reported() -> None:
-    """Half a percent of all kernels, or nothing at all."""
+    """It is less than half a percent of all kernels, or zero."""
     for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
         before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))
         against = encode_profile_answer((after,), (before,))["workloads"][0]["against"]
@@ -130,7 +130,7 @@ def test_unchanged_kernel_is_not_reported() -> None:
 def test_families_sum_to_their_kernels(
     sides: tuple[list[tuple[str, int]], list[tuple[str, int]]],
 ) -> None:
-    """On both sides, whatever ran."""
+    """This holds on both sides, for any kernels."""
     families = dict(zip("abcd", (PRODUCT, COPY, PRODUCT, COPY), strict=True))
     before, after = (
         workload(*(kernel(name, seconds=time, family=families[name]) for name, time in side))

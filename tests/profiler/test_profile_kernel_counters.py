@@ -1,4 +1,4 @@
-"""What Nsight Compute counted of a kernel: limits of occupancy, waves, access, divergence."""
+"""Nsight Compute's counters of a kernel: limits of occupancy, waves, access, divergence."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,7 @@ UNITS = {"gpu__time_duration.sum": "ns"}
 
 
 def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
-    """The sections that `--set full` has."""
+    """The sections are those of `--set full`."""
     rows = [
         DURATION,
         (SPEED, "Memory Throughput", "%", "61.84"),
@@ -62,7 +62,7 @@ def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
 
 
 def test_hardware_names_tell_the_same(tmp_path: Path) -> None:
-    """The raw page, and what was asked for metric by metric."""
+    """Covers the raw page, and individually requested metrics."""
     found = _of_raw(
         {
             "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": "50",
@@ -88,7 +88,7 @@ def test_hardware_names_tell_the_same(tmp_path: Path) -> None:
 def test_sectors_of_a_request_tell_what_no_width_explains(
     sectors: str, requests: str, excess: float, tmp_path: Path
 ) -> None:
-    """Up to 16 may be wide loads side by side; beyond, threads are apart."""
+    """Up to 16 may be wide loads side by side; beyond that, threads are spread."""
     metrics = {LOADS.format("sectors"): sectors, LOADS.format("requests"): requests}
     found = _of_raw(metrics, tmp_path)
     assert found is not None
@@ -96,7 +96,7 @@ def test_sectors_of_a_request_tell_what_no_width_explains(
 
 
 def test_bytes_used_of_a_sector_are_told_by_what_is_worse(tmp_path: Path) -> None:
-    """Loads of a quarter; stores that are none count for nothing."""
+    """Loads use a quarter; a kernel without stores has no such value for them."""
     name = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.pct"
     found = _of_raw({name.format("ld"): "25", name.format("st"): "0"}, tmp_path)
     assert found is not None
@@ -104,12 +104,12 @@ def test_bytes_used_of_a_sector_are_told_by_what_is_worse(tmp_path: Path) -> Non
 
 
 def test_nothing_counted_is_nothing(tmp_path: Path) -> None:
-    """A duration alone."""
+    """Only the duration is known."""
     assert _of_raw({}, tmp_path) is None
 
 
 def test_what_warps_wait_for_is_told_by_metrics_and_rules(tmp_path: Path) -> None:
-    """The longest reason of all, as a share of the cycles between two instructions."""
+    """The longest reason is given as a share of the cycles between two instructions."""
     stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     values = {"long_scoreboard": "6", "barrier": "3", "selected": "1"}
     units = {"gpu__time_duration.sum": "us", **dict.fromkeys(map(stalled.format, values), "inst")}

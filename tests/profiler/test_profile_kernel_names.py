@@ -1,4 +1,4 @@
-"""What names of kernels tell; the names are those of real profiles, shortened."""
+"""Classification of kernels by name, with real, shortened names."""
 
 import pytest
 
@@ -59,31 +59,31 @@ COLLECTIVES = (
 
 @pytest.mark.parametrize("name", MATRIX_UNITS)
 def test_kernels_of_matrix_units_are_told_by_name(name: str) -> None:
-    """By the instruction, the operator's class, or the library that knows no other."""
+    """The instruction, the operator's class, or the library decides."""
     assert uses_tensor_cores(name) is True
 
 
 @pytest.mark.parametrize("name", OTHER_UNITS)
 def test_kernels_of_other_units_are_told_by_name(name: str) -> None:
-    """Single precision on the ordinary units, and what multiplies no matrices."""
+    """Covers single precision on ordinary units, and kernels that multiply no matrices."""
     assert uses_tensor_cores(name) is False
 
 
 @pytest.mark.parametrize("name", UNTOLD)
 def test_a_name_that_does_not_tell_is_left_open(name: str) -> None:
-    """Both would be a guess."""
+    """Either answer would be a guess."""
     assert uses_tensor_cores(name) is None
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_collectives_are_told_by_name(name: str) -> None:
-    """Of NCCL and RCCL, and those that replace them within a node."""
+    """Covers NCCL, RCCL, and replacements within a node."""
     assert is_collective(name)
 
 
 @pytest.mark.parametrize("name", [*MATRIX_UNITS, *UNTOLD, "reduce_segments"])
 def test_other_kernels_are_no_collectives(name: str) -> None:
-    """A reduction within a device is none."""
+    """A reduction within a device is not one."""
     assert not is_collective(name)
 
 
@@ -101,7 +101,7 @@ def test_other_kernels_are_no_collectives(name: str) -> None:
     ],
 )
 def test_copies_are_told_by_name(name: str, kind: CopyKind, memory: HostMemory) -> None:
-    """Where from, where to, and what the host's side is."""
+    """Source, target and the kind of host memory are known."""
     assert (copy_kind(name), host_memory(name)) == (kind, memory)
 
 
@@ -120,12 +120,12 @@ def test_copies_are_told_by_name(name: str, kind: CopyKind, memory: HostMemory) 
     ],
 )
 def test_spans_of_the_host_are_told_by_name(name: str, kind: SpanKind) -> None:
-    """Activations that are computed again are no checkpoint on a disk."""
+    """Recomputed activations are not a checkpoint on disk."""
     assert span_kind(name) is kind
 
 
 def test_frames_of_python_are_named_without_folders() -> None:
-    """Where someone installed a library is no one's business."""
+    """Installation folders are private."""
     assert python_span("/home/me/lib/torch/serialization.py(850): save") == (
         SpanKind.CHECKPOINT,
         "torch.save",
@@ -166,5 +166,5 @@ _F = KernelFamily
     ],
 )
 def test_a_kernels_family_is_told_by_its_name(name: str, family: KernelFamily) -> None:
-    """What it is for; a functor within an elementwise kernel tells a copy, not the optimizer."""
+    """A functor within an elementwise kernel indicates a copy, not the optimizer."""
     assert kernel_family(name) is family

@@ -1,4 +1,4 @@
-"""Which call of the host is the one that a number names."""
+"""Host call of a correlation number."""
 
 from itertools import permutations
 
@@ -11,7 +11,7 @@ CALLS = ((5, 10, 30), (5, 10, 20), (5, 40, 45), (6, 0, 9))
 
 @pytest.mark.parametrize("calls", list(permutations(CALLS)))
 def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, int], ...]) -> None:
-    """However they were written: the first that began, and of those the first that ended."""
+    """In any order of writing, the first to begin counts, and of those the first to end."""
     launches = Launches()
     for call in calls:
         launches.add(*call)
@@ -21,7 +21,7 @@ def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, i
 
 
 def test_an_unknown_number_names_none() -> None:
-    """Between two that are known, and beyond all."""
+    """Covers numbers between known ones, and beyond all."""
     launches = Launches()
     launches.add(5, 0, 1)
     launches.add(7, 0, 1)

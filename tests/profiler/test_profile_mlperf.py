@@ -1,4 +1,4 @@
-"""Logs of MLPerf: the load generator's summary and detail, alone and together, and training."""
+"""MLPerf logs: the load generator's summary and detail, alone and combined, and training."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
 
 
 def read(folder: Path, text: str, reader: ProfileReader = MLPERF_SUMMARY) -> Profile:
-    """The profile that a log is."""
+    """The profile of a log."""
     path = folder / "log.txt"
     path.write_text(text, "utf-8")
     return reader.read(path, ReadLimits())
 
 
 def result_of(profile: Profile) -> BenchmarkResult:
-    """What it says of its benchmark."""
+    """Benchmark result of a profile."""
     assert profile.benchmark is not None
     return profile.benchmark
 
@@ -88,7 +88,7 @@ def result_of(profile: Profile) -> BenchmarkResult:
 def test_figures_of_a_summary(
     tmp_path: Path, headline: str, additional: list[str], figures: dict[str, float]
 ) -> None:
-    """Every scenario's, of every round, in seconds and rates a second."""
+    """Covers every scenario of every round, in seconds and rates a second."""
     profile = read(tmp_path, summary(headline, additional=additional))
     assert result_of(profile).figures == pytest.approx(figures)
 
@@ -97,12 +97,12 @@ def test_figures_of_a_summary(
     ("written", "scenario"), [("Single Stream", "SingleStream"), ("MultiStream", "MultiStream")]
 )
 def test_scenarios_have_one_name(tmp_path: Path, written: str, scenario: str) -> None:
-    """Older rounds put a space in it."""
+    """Older rounds have a space in it."""
     assert result_of(read(tmp_path, summary(scenario=written))).scenario == scenario
 
 
 def test_target_value_is_no_result(tmp_path: Path) -> None:
-    """Targets have names of their own, and 0 is none."""
+    """Targets have names of their own, and 0 is no target."""
     parameters = [
         *("target_qps : 101", "target_latency (ns): 0", "ttft_latency (ns): 2000000000"),
         *("tpot_latency (ns): 200000000", "min_duration (ms): 600000"),
@@ -121,7 +121,7 @@ def test_target_value_is_no_result(tmp_path: Path) -> None:
 
 
 def test_queries_and_samples_are_told_apart(tmp_path: Path) -> None:
-    """A query of several samples has two latencies, in groups under headings."""
+    """A query of several samples has two latencies, grouped by headings."""
     additional = [
         'Intervals between each IssueQuery:  "qps" : 20, "ms" : 50',
         "99.00 percentile : 1",
@@ -146,7 +146,7 @@ def test_queries_and_samples_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_not_valid_says_why(tmp_path: Path) -> None:
-    """With what was not satisfied, and how many errors there were."""
+    """The reason has unmet conditions and the number of errors."""
     text = summary(
         validity="INVALID", closing="\n1 warning encountered.\n\n2 ERRORS encountered.\n"
     )
@@ -160,7 +160,7 @@ def test_a_run_that_is_not_valid_says_why(tmp_path: Path) -> None:
 
 
 def test_an_accuracy_run_has_no_result(tmp_path: Path) -> None:
-    """Its summary is the closing lines alone, and that is a summary."""
+    """Its summary is only the closing lines, and is accepted as such."""
     text = "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
     profile = read(tmp_path, text)
     assert result_of(profile) == BenchmarkResult("", "", None, {})
@@ -169,13 +169,13 @@ def test_an_accuracy_run_has_no_result(tmp_path: Path) -> None:
 
 
 def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
-    """The message names the file and what is missing."""
+    """The message names the file and the missing part."""
     with pytest.raises(ProfileError, match=r"log\.txt: no summary"):
         read(tmp_path, "Samples per second: 1\n")
 
 
 def test_a_detail_log_gives_the_same_names(tmp_path: Path) -> None:
-    """From its keys, with its version and its time."""
+    """They come from its keys, with version and time."""
     text = detail(
         {
             "result_validity": "VALID",
@@ -216,7 +216,7 @@ def test_a_detail_log_gives_the_same_names(tmp_path: Path) -> None:
 
 
 def test_a_detail_log_of_round_seven(tmp_path: Path) -> None:
-    """Text, in which what was asked for comes after what was done."""
+    """In its text, requested values follow the measured ones."""
     text = detail_text(
         [
             "version : .5a1 @ f41dbd6f18",
@@ -246,7 +246,7 @@ def test_a_detail_log_of_round_seven(tmp_path: Path) -> None:
 
 
 def test_summary_and_detail_make_one_result(tmp_path: Path) -> None:
-    """What one of them lacks the other has; the published figure stands."""
+    """Each completes the other; the published result takes precedence."""
     one = read(tmp_path, summary("Samples per second: 100.35"))
     other = read(
         tmp_path,
@@ -262,7 +262,7 @@ def test_summary_and_detail_make_one_result(tmp_path: Path) -> None:
 
 
 def test_logs_of_two_runs_are_not_made_one_unsaid(tmp_path: Path) -> None:
-    """A folder into which someone copied them."""
+    """A note reports it, as when both were copied into one folder."""
     one = read(tmp_path, summary("Samples per second: 200", scenario="Server"))
     other = read(tmp_path, detail({"result_samples_per_second": 100}), MLPERF_DETAIL)
     (note,) = merged(one, other).notes[-1:]
@@ -292,19 +292,19 @@ def test_summary_and_detail_that_differ_in_validity_are_told(tmp_path: Path) -> 
     ],
 )
 def test_odd_values_are_no_figures(tmp_path: Path, line: str, figures: dict[str, float]) -> None:
-    """Nor do they stop the rest from being read."""
+    """Other values are still read."""
     assert result_of(read(tmp_path, line + logged("end", 1), MLPERF_TRAINING)).figures == figures
 
 
 def test_logs_that_are_none_are_refused(tmp_path: Path) -> None:
-    """With what to name in their place."""
+    """The message says what to name instead."""
     for reader, words in ((MLPERF_DETAIL, "mlperf_log_detail"), (MLPERF_TRAINING, "result_")):
         with pytest.raises(ProfileError, match=words):
             read(tmp_path, "something else\n", reader)
 
 
 def test_each_log_is_told_from_the_others() -> None:
-    """One reader for each."""
+    """Exactly one reader accepts each."""
     texts = (summary(), detail({}), training())
     for text, expected in zip(texts, READERS, strict=True):
         head = Head("log.txt", text.encode())
@@ -314,7 +314,7 @@ def test_each_log_is_told_from_the_others() -> None:
 
 
 def test_numbers_of_any_kind() -> None:
-    """Switches and what is not finite are none."""
+    """Booleans and values that are not finite are no numbers."""
     assert [finite(each) for each in (1, 2.5, "3", True, "x", None, "nan", 1e999, "9" * 400)] == [
         *(1.0, 2.5, 3.0),
         *([None] * 6),

@@ -1,4 +1,4 @@
-"""MLPerf training logs: the runs in them, of every round since the first."""
+"""MLPerf training logs: their runs, of every round since the first."""
 
 from pathlib import Path
 
@@ -15,20 +15,20 @@ READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
 
 
 def read(folder: Path, text: str, reader: ProfileReader = MLPERF_SUMMARY) -> Profile:
-    """The profile that a log is."""
+    """The profile of a log."""
     path = folder / "log.txt"
     path.write_text(text, "utf-8")
     return reader.read(path, ReadLimits())
 
 
 def result_of(profile: Profile) -> BenchmarkResult:
-    """What it says of its benchmark."""
+    """Benchmark result of a profile."""
     assert profile.benchmark is not None
     return profile.benchmark
 
 
 def test_a_training_run(tmp_path: Path) -> None:
-    """Its time, what it was busy with, and the samples a second of its middle block."""
+    """It has its time, the time by activity, and the samples a second of its middle block."""
     profile = read(tmp_path, training(), MLPERF_TRAINING)
     assert profile.format is ProfileFormat.MLPERF_TRAINING
     assert profile.start == 1_714_993_577_687_000_000
@@ -68,7 +68,7 @@ def test_a_training_run_that_did_not_end_well(
 
 
 def test_lines_of_ranks_may_have_run_together(tmp_path: Path) -> None:
-    """Programs that write into one file do not wait for each other's line ends."""
+    """Programs that share a file do not wait for each other's line ends."""
     lines = training().splitlines()
     text = "\x1b[0m\n".join(["".join(lines[:4]), *lines[4:]])
     profile = read(tmp_path, text, MLPERF_TRAINING)
@@ -102,7 +102,7 @@ NCF_RAW_:::MLPv0.5.0 minigo 1571445085.385000000 (a.py:1) run_start
 
 @pytest.mark.parametrize("version", FORMER_RUNS)
 def test_training_runs_of_the_first_rounds(tmp_path: Path, version: str) -> None:
-    """Their lines have the time and the key before the object, and may be printed twice."""
+    """Time and key precede the object, and lines may be printed twice."""
     text = FORMER_RUNS[version]
     assert MLPERF_TRAINING.recognizes(Head("result_0.txt", text.encode()))
     profile = read(tmp_path, text, MLPERF_TRAINING)
@@ -120,14 +120,14 @@ def test_training_runs_of_the_first_rounds(tmp_path: Path, version: str) -> None
 
 
 def test_a_run_whose_end_says_nothing_is_not_called_aborted(tmp_path: Path) -> None:
-    """It may have succeeded as well."""
+    """It may have succeeded."""
     profile = read(tmp_path, training("success").replace("success", ""), MLPERF_TRAINING)
     assert result_of(profile).is_valid is None
     assert profile.notes == ("Its log does not say whether the run succeeded.",)
 
 
 def test_several_runs_in_one_file(tmp_path: Path) -> None:
-    """The last counts, and it is said."""
+    """The last one counts, and a note reports it."""
     profile = read(tmp_path, training(took=100_000) + training(took=400_000), MLPERF_TRAINING)
     assert result_of(profile).figures["time_to_train_seconds"] == 400.0
     assert result_of(profile).figures["block_seconds"] == 200.0
@@ -135,7 +135,7 @@ def test_several_runs_in_one_file(tmp_path: Path) -> None:
 
 
 def test_a_launcher_writes_before_and_between_the_lines(tmp_path: Path) -> None:
-    """Its own lines are counted; a rank before a line of ours does no harm."""
+    """Its own lines are counted; a rank prefix is accepted."""
     text = "+ srun train.sh --token s3cret\n" + training().replace(":::", "0: :::")
     system = '{"accelerator_model_name": "H200", "accelerators_per_node": "8"'
     text += f':::SYSJSON {system}, "number_of_nodes": 2}}\n'

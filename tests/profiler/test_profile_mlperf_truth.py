@@ -1,4 +1,4 @@
-"""Published logs of MLPerf against the figures that they are known by."""
+"""Published MLPerf logs against their published results."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ TRAINING = "train_v4.0_8xH200_llama2_70b_lora"
 
 
 def read(name: str) -> Profile:
-    """A file or folder of the folder that RIGHTSIZER_TRUTH names."""
+    """A file or folder in the folder named by RIGHTSIZER_TRUTH."""
     folder = os.environ.get("RIGHTSIZER_TRUTH", "")
     path = Path(folder) / "profiles" / "mlperf" / name
     if not folder or not path.exists():
@@ -23,7 +23,7 @@ def read(name: str) -> Profile:
 
 
 def result_of(name: str) -> BenchmarkResult:
-    """What it says of its benchmark."""
+    """Benchmark result of a profile."""
     result = read(name).benchmark
     assert result is not None
     return result
@@ -79,21 +79,21 @@ def result_of(name: str) -> BenchmarkResult:
 def test_mlperf_summary_has_its_scenario_validity_and_figure(
     run: str, scenario: str, figures: dict[str, float], *, is_valid: bool
 ) -> None:
-    """Its scenario, whether it is valid, and the figure that was published."""
+    """They equal the published ones."""
     result = result_of(f"{run}/mlperf_log_summary.txt")
     assert (result.scenario, result.is_valid) == (scenario, is_valid)
     assert {name: result.figures[name] for name in figures} == pytest.approx(figures)
 
 
 def test_an_accuracy_run_has_no_result() -> None:
-    """And says so."""
+    """The result says that it is an accuracy run."""
     profile = read("v4.1_8xH200_llama2-70b_accuracy/mlperf_log_summary.txt")
     assert profile.benchmark == BenchmarkResult("", "", None, {})
     assert any("no result" in each for each in profile.notes)
 
 
 def test_a_detail_log_agrees_with_its_summary() -> None:
-    """To the digits that either prints; together they are one result without a word of it."""
+    """They agree to their printed digits, and combine into one result without a note."""
     ours = result_of(f"{SERVER}/mlperf_log_summary.txt")
     theirs = result_of(f"{SERVER}/mlperf_log_detail.txt")
     for name in set(ours.figures) & set(theirs.figures):
@@ -109,7 +109,7 @@ def test_a_detail_log_agrees_with_its_summary() -> None:
 
 
 def test_a_detail_log_of_round_seven() -> None:
-    """Its results are in the summary alone; together they are whole."""
+    """Its results are only in the summary; combined they are complete."""
     detail = read("v0.7_1xT4_resnet50_singlestream/mlperf_log_detail.txt")
     assert detail.benchmark is not None
     assert detail.benchmark.scenario == "SingleStream"
@@ -121,7 +121,7 @@ def test_a_detail_log_of_round_seven() -> None:
 
 
 def test_a_training_run() -> None:
-    """Its time to train is from its start to its stop, as the round's rules have it."""
+    """Time to train runs from start to stop, by the round's rules."""
     profile = read(f"{TRAINING}/result_0.txt")
     result = profile.benchmark
     assert result is not None

@@ -1,4 +1,4 @@
-"""Nsight Compute's pages and reports: what was measured of each kernel, and never idle time."""
+"""Nsight Compute's pages and reports: metrics of each kernel, never idle time."""
 
 import sys
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ RAW = {
 
 
 def profile_of(text: str, tmp_path: Path) -> Profile:
-    """What the reader makes of a file."""
+    """Result of the reader."""
     path = tmp_path / "kernels.csv"
     path.write_text(text, encoding="utf-8")
     return read(path, LIMITS)
@@ -65,7 +65,7 @@ def kernel_of(text: str, tmp_path: Path) -> KernelUse:
 
 
 def test_the_details_page_is_read_by_section_and_name(tmp_path: Path) -> None:
-    """The same name stands in two sections, in two units."""
+    """The same name occurs in two sections, in two units."""
     profile = profile_of(details_page(DETAILS), tmp_path)
 
     (device,) = profile.devices
@@ -86,7 +86,7 @@ def test_the_details_page_is_read_by_section_and_name(tmp_path: Path) -> None:
 
 
 def test_launches_of_a_kernel_are_summed_and_weighed(tmp_path: Path) -> None:
-    """A launch that takes longer counts for more; the order is by time."""
+    """Longer launches weigh more; kernels are in order of time."""
     pages = [
         details_page(
             [(SPEED, "Duration", "ms", time), (SPEED, "DRAM Throughput", "%", share)],
@@ -110,7 +110,7 @@ def test_launches_of_a_kernel_are_summed_and_weighed(tmp_path: Path) -> None:
 
 
 def test_chosen_metrics_are_read_by_their_own_names(tmp_path: Path) -> None:
-    """`--metrics` puts them into a section that says nothing; DRAM's rate comes from its bytes."""
+    """`--metrics` puts them into an unnamed section; DRAM's rate is computed from its bytes."""
     section = "Command line profiler metrics"
     page = details_page(
         [
@@ -160,7 +160,7 @@ def test_chosen_metrics_are_read_by_their_own_names(tmp_path: Path) -> None:
 def test_operations_are_counted_by_launch_or_by_cycle(
     tmp_path: Path, metrics: dict[str, tuple[str, str]], rate: float | None
 ) -> None:
-    """A fused one counts twice; a cycle is of no use without the clock."""
+    """A fused operation counts twice; rates a cycle need the clock."""
     section = "Command line profiler metrics"
     rows = [(section, name, unit, value) for name, (unit, value) in metrics.items()]
     rows.append((section, "gpu__time_duration.sum", "ns", "1,000"))
@@ -171,7 +171,7 @@ def test_operations_are_counted_by_launch_or_by_cycle(
 
 
 def test_the_wide_page_has_its_units_in_a_row(tmp_path: Path) -> None:
-    """And the name of the GPU in a column."""
+    """A column has the GPU's name."""
     profile = profile_of(raw_page(RAW_UNITS, [("copy", RAW), ("copy", RAW)]), tmp_path)
 
     (device,) = profile.devices
@@ -189,7 +189,7 @@ def test_the_wide_page_has_its_units_in_a_row(tmp_path: Path) -> None:
 
 
 def test_the_summed_up_page_tells_how_often_kernels_ran(tmp_path: Path) -> None:
-    """`--print-summary per-kernel`: without a number of the launch, with averages."""
+    """`--print-summary per-kernel` has averages, and no number of the launch."""
     head = (
         '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device",'
         '"CC","Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum",'
@@ -229,7 +229,7 @@ def test_the_summed_up_page_tells_how_often_kernels_ran(tmp_path: Path) -> None:
 def test_tensor_cores_are_told_by_counters_and_rules(
     metrics: dict[str, str], rules: list[str], *, uses: bool | None, tmp_path: Path
 ) -> None:
-    """A counter of one kind of number that is 0 says nothing of the others."""
+    """A counter of 0 for one number format does not exclude the others."""
     page = details_page(
         [(SPEED, "Duration", "ns", "5"), *(("any", name, "", v) for name, v in metrics.items())],
         rules=[("HighPipeUtilization", text, "0") for text in rules],
@@ -239,7 +239,7 @@ def test_tensor_cores_are_told_by_counters_and_rules(
 
 
 def test_rules_are_notes_those_that_promise_most_first(tmp_path: Path) -> None:
-    """Bounded in number and length, without addresses."""
+    """They are bounded in number and length, and have no addresses."""
     rules = [("A", f"text {n} (https://docs.nvidia.com/a.html#b) ends", f"{n}") for n in range(40)]
     rules.append(("Long", "x" * 5000, "99"))
     rules.append(("Self", "The optional metric lts__a.pct could not be found. Collect it.", "100"))
@@ -255,14 +255,14 @@ def test_rules_are_notes_those_that_promise_most_first(tmp_path: Path) -> None:
     [("nsecond", "1,500.25", 1500.25e-9), ("msecond", "1.5", 1.5e-3), ("second", "2", 2.0)],
 )
 def test_older_units_are_known(unit: str, value: str, seconds: float, tmp_path: Path) -> None:
-    """Their names changed in 2023."""
+    """Names changed in 2023."""
     page = details_page([("GPU Speed Of Light", "Duration", unit, value)])
 
     assert kernel_of(page, tmp_path).seconds == pytest.approx(seconds)
 
 
 def test_numbers_of_other_locales_are_read(tmp_path: Path) -> None:
-    """Points between thousands, a comma before the decimals."""
+    """The thousands separator is a point, and the decimal mark a comma."""
     page = details_page(
         [(SPEED, "Duration", "ns", "21.058.944"), (SPEED, "DRAM Throughput", "%", "61,84")]
     )
@@ -273,7 +273,7 @@ def test_numbers_of_other_locales_are_read(tmp_path: Path) -> None:
 
 
 def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
-    """Before the table and after it, with Windows' line ends and byte order mark."""
+    """It may precede or follow the table; Windows line ends and a byte order mark are accepted."""
     text = (
         '\ufeff==PROF== Connected to process 4 (/home/SECRET/train)\ntoken="SECRET\n'
         + details_page(DETAILS)
@@ -296,7 +296,7 @@ def test_rows_that_end_early_are_whole(tmp_path: Path) -> None:
 
 
 def test_launches_without_a_duration_are_said(tmp_path: Path) -> None:
-    """0 seconds would pass for a measured time."""
+    """A duration of 0 seconds would look measured."""
     profile = profile_of(details_page(DETAILS[6:7]), tmp_path)
 
     assert profile.devices[0].kernels[0].occupancy_ratio == pytest.approx(0.8)
@@ -304,7 +304,7 @@ def test_launches_without_a_duration_are_said(tmp_path: Path) -> None:
 
 
 def test_a_run_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """The commonest way for a run to fail."""
+    """This is the most common failure."""
     text = "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user has no permission\n"
 
     assert NSIGHT_COMPUTE.recognizes(Head("x", text.encode()))
@@ -313,7 +313,7 @@ def test_a_run_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> 
 
 
 def test_a_run_that_profiled_no_kernel_says_what_to_check(tmp_path: Path) -> None:
-    """Another form of its output would have no kernel either."""
+    """The output has no kernel in another format either."""
     text = "==PROF== Connected to process 1 (/a)\n==WARNING== No kernels were profiled.\n"
     with pytest.raises(ProfileError, match="profiled none; add --target-processes all"):
         profile_of(text, tmp_path)
@@ -321,7 +321,7 @@ def test_a_run_that_profiled_no_kernel_says_what_to_check(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["", "words\n", '"ID","Kernel Name"\n"0","k"\n', "a,b\n1,2\n"])
 def test_a_file_without_a_page_is_refused(text: str, tmp_path: Path) -> None:
-    """With the command that writes one."""
+    """The message has the command that writes one."""
     assert not NSIGHT_COMPUTE.recognizes(Head("x.csv", text.encode()))
     with pytest.raises(
         ProfileError, match=r"^kernels\.csv: no table of kernels .*ncu --csv --page raw"
@@ -330,7 +330,7 @@ def test_a_file_without_a_page_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_more_launches_than_allowed_are_refused(tmp_path: Path) -> None:
-    """By the name of the limit."""
+    """The message names the limit."""
     path = tmp_path / "kernels.csv"
     path.write_text(raw_page(RAW_UNITS, [("copy", RAW)] * 30))
 
@@ -341,7 +341,7 @@ def test_more_launches_than_allowed_are_refused(tmp_path: Path) -> None:
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_page_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Anything written over any of it, or torn anywhere."""
+    """This covers overwritten parts and truncation anywhere."""
     pages = [details_page(DETAILS, rules=[("R", "text", "3")]), raw_page(RAW_UNITS, [("k", RAW)])]
     content = bytearray("".join(data.draw(st.permutations(pages))).encode())
     for _ in range(data.draw(st.integers(1, 5))):
@@ -398,7 +398,7 @@ def load_report(path):
 
 @pytest.fixture
 def vendor_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The interface of NVIDIA's module, as its documentation has it."""
+    """NVIDIA's module interface, as documented."""
     folder = tmp_path / "extras"
     folder.mkdir()
     (folder / "ncu_report.py").write_text(MODULE)
@@ -409,7 +409,7 @@ def vendor_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 @pytest.mark.usefixtures("vendor_module")
 def test_a_report_is_read_through_the_vendors_module(tmp_path: Path) -> None:
-    """Metrics, the GPU's name and the rules."""
+    """Covers metrics, the GPU's name and the rules."""
     path = tmp_path / "run.ncu-rep"
     path.write_bytes(b"NVR\0" + bytes(64))
     profile = read(path, LIMITS)
@@ -425,7 +425,7 @@ def test_a_report_is_read_through_the_vendors_module(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("vendor_module")
 def test_a_report_that_the_module_cannot_read_is_refused(tmp_path: Path) -> None:
-    """Without what a foreign module says, which may hold paths."""
+    """The foreign module's message is not shown, as it may contain paths."""
     path = tmp_path / "run.ncu-rep"
     path.write_bytes(b"NVR\0broken")
 
@@ -434,7 +434,7 @@ def test_a_report_that_the_module_cannot_read_is_refused(tmp_path: Path) -> None
 
 
 def test_a_report_without_the_module_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """The command that writes a page, or where the module is."""
+    """The remedy is the command that writes a page, or the module's location."""
     path = tmp_path / "run.ncu-rep"
     path.write_bytes(b"\x08\0\0")
 

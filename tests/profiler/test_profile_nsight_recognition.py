@@ -1,4 +1,4 @@
-"""What Nsight Compute printed, and pages that only speak of it."""
+"""Recognition of Nsight Compute's output, and of pages that only mention it."""
 
 import pytest
 
@@ -17,11 +17,11 @@ from rightsizer.telemetry.profiles.reader import Head
     ],
 )
 def test_a_page_that_speaks_of_the_profiler_is_none(text: str) -> None:
-    """Quoted lines, lines that only begin as its own do, titles without a row."""
+    """Covers quoted lines, similar beginnings, and titles without rows."""
     assert not NSIGHT_COMPUTE.recognizes(Head("README.md", text.encode()))
 
 
 def test_a_log_without_a_table_is_the_profilers_by_its_own_lines() -> None:
-    """A run that failed, or one whose table comes behind megabytes of the program's own output."""
+    """The run failed, or megabytes of the program's output precede the table."""
     for line in ("==PROF== Connected to process 4 (train)", "==ERROR== ERR_NVGPUCTRPERM - no"):
         assert NSIGHT_COMPUTE.recognizes(Head("x.log", f"epoch 1\n{line}\n".encode()))

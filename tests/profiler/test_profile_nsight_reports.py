@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems, which its own program turns into what can be read."""
+"""Nsight Systems reports, which its own program exports."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ US = 1000
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all of PATH, and one for temporary files."""
+    """A folder that is the whole PATH, and one for temporary files."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -25,14 +25,14 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def report_in(tmp_path: Path) -> Path:
-    """A report, of which only its program knows the form."""
+    """A report in a format that only its program knows."""
     path = tmp_path / "run 1.nsys-rep"
     path.write_bytes(b"\0\1\2" * 100)
     return path
 
 
 def test_a_report_is_exported_by_its_own_program(programs: Path, tmp_path: Path) -> None:
-    """The export is read and taken away again, for it holds the whole environment."""
+    """The export is deleted after reading, as it contains the whole environment."""
     export = NsightExport()
     export.kernel(0, 7 * US)
     made = export.write(tmp_path / "made.sqlite")
@@ -61,7 +61,7 @@ def test_a_report_is_exported_by_its_own_program(programs: Path, tmp_path: Path)
 def test_a_program_that_does_not_do_is_said(
     script: str, said: str, programs: Path, tmp_path: Path
 ) -> None:
-    """With what to do by hand; nothing is left behind."""
+    """The message has the manual command; no file is left behind."""
     fake_nsys(programs, script)
 
     with pytest.raises(ProfileError, match=said) as raised:
@@ -73,7 +73,7 @@ def test_a_program_that_does_not_do_is_said(
 def test_a_report_without_its_program_is_refused_with_the_remedy(
     programs: Path, tmp_path: Path
 ) -> None:
-    """No one else knows the format."""
+    """The format is not public."""
     assert list(programs.iterdir()) == []
 
     with pytest.raises(ProfileError, match=r"nsys.* is not on PATH; run `nsys export"):

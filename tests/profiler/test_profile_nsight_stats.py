@@ -1,4 +1,4 @@
-"""The tables of `nsys stats`: every report, in old and new words, any unit and either form."""
+"""Tables of `nsys stats`: all reports, old and new names, any unit, CSV and JSON."""
 
 import json
 from pathlib import Path
@@ -68,14 +68,14 @@ Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name
 
 
 def profile_of(text: str, tmp_path: Path) -> Profile:
-    """What the reader makes of a file."""
+    """Result of the reader."""
     path = tmp_path / "stats.csv"
     path.write_text(text, encoding="utf-8")
     return read(path, LIMITS)
 
 
 def as_json(table: str) -> str:
-    """The same table as `--format json` has it."""
+    """The same table in `--format json`."""
     head, *rows = (line.split(",") for line in table.splitlines())
     numbers = [
         [float(cell) if printed_number(cell) is not None else cell for cell in row] for row in rows
@@ -84,7 +84,7 @@ def as_json(table: str) -> str:
 
 
 def test_kernel_sums_have_no_timeline(tmp_path: Path) -> None:
-    """Kernels are known, where the time went is not, and that is said."""
+    """Kernels are known, use of time is not, and a note says so."""
     profile = profile_of(KERNELS, tmp_path)
 
     (device,) = profile.devices
@@ -100,7 +100,7 @@ def test_kernel_sums_have_no_timeline(tmp_path: Path) -> None:
 
 
 def test_the_columns_of_former_versions_are_read(tmp_path: Path) -> None:
-    """Their averages and extremes carry no unit, and are in nanoseconds."""
+    """Their averages and extremes have no unit, and are nanoseconds."""
     (kernel,) = profile_of(FORMER_KERNELS, tmp_path).devices[0].kernels
 
     assert (kernel.name, kernel.count) == ("gemm", 3)
@@ -111,7 +111,7 @@ def test_the_columns_of_former_versions_are_read(tmp_path: Path) -> None:
 
 
 def test_times_and_sizes_of_copies_are_joined(tmp_path: Path) -> None:
-    """By what was copied, whether its name is long or short."""
+    """The key is the kind of copy, with a long or short name."""
     profile = profile_of(f"{COPY_TIMES}\n{COPY_SIZES}", tmp_path)
 
     down, up = profile.devices[0].copies
@@ -126,12 +126,12 @@ def test_times_and_sizes_of_copies_are_joined(tmp_path: Path) -> None:
     ("table", "missing"), [(COPY_TIMES, "The sizes of copies"), (COPY_SIZES, "The times of copies")]
 )
 def test_half_of_what_copies_need_is_said(table: str, missing: str, tmp_path: Path) -> None:
-    """A zero would pass for a measured one."""
+    """A zero would look measured."""
     assert any(note.startswith(missing) for note in profile_of(table, tmp_path).notes)
 
 
 def test_calls_and_ranges_become_launches_and_spans(tmp_path: Path) -> None:
-    """Summed over the program's whole run."""
+    """They are sums over the program's whole run."""
     profile = profile_of(f"{KERNELS}\n{CALLS}\n{RANGES}", tmp_path)
 
     launches = profile.devices[0].launches
@@ -148,7 +148,7 @@ def test_calls_and_ranges_become_launches_and_spans(tmp_path: Path) -> None:
 
 
 def test_a_trace_has_a_time_line(tmp_path: Path) -> None:
-    """With its device, its copies' memory, and idle time of unknown cause."""
+    """It has its device, kinds of copied memory, and idle time of unknown cause."""
     profile = profile_of(TRACE, tmp_path)
 
     (device,) = profile.devices
@@ -163,7 +163,7 @@ def test_a_trace_has_a_time_line(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_calls_tells_why_a_device_was_idle(tmp_path: Path) -> None:
-    """Both reports in one file, tied by their numbers."""
+    """Both reports are in one file, joined by correlation numbers."""
     profile = profile_of(f"{TRACE}\n{CALL_TRACE}", tmp_path)
 
     time = profile.devices[0].time
@@ -173,7 +173,7 @@ def test_a_trace_of_calls_tells_why_a_device_was_idle(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_ranges_lays_steps_on_the_time_line(tmp_path: Path) -> None:
-    """With what the host did meanwhile."""
+    """Host activity in steps is known too."""
     ranges = (
         "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,"
         "NumChild,RangeId,ParentId,RangeStack,NameTree\n"
@@ -189,14 +189,14 @@ def test_a_trace_of_ranges_lays_steps_on_the_time_line(tmp_path: Path) -> None:
 
 
 def test_a_trace_counts_and_not_the_sums_beside_it(tmp_path: Path) -> None:
-    """The same kernels stand in both."""
+    """The sums contain the same kernels."""
     profile = profile_of(f"{KERNELS}\n{TRACE}", tmp_path)
 
     assert [kernel.count for kernel in profile.devices[0].kernels] == [2]
 
 
 def test_the_table_of_calls_and_gpus_is_split(tmp_path: Path) -> None:
-    """`cuda_api_gpu_sum` has calls among the kernels; beside `cuda_api_sum` they count once."""
+    """`cuda_api_gpu_sum` mixes calls and kernels; beside `cuda_api_sum` calls count once."""
     both = f"""\
 Time (%),Total Time (ns),Instances,{FIGURES},Category,Operation
 50.0,7000,100,70,70,50,90,1,CUDA_API,cudaLaunchKernel
@@ -227,7 +227,7 @@ PID,TID,DevId,Count,QCount,AAvg (ns),QAvg (ns),KAvg (ns),Kernel Name
 
 
 def test_a_trace_of_2020_has_seconds_and_nanoseconds(tmp_path: Path) -> None:
-    """A column says its unit, in the words of its day."""
+    """A column has its unit, in the spelling of that version."""
     text = (
         TRACE.replace("Start (ns),Duration (ns)", "Start(sec),Duration(nsec)")
         .replace("60000,40000", "1.00006,40000")
@@ -241,7 +241,7 @@ def test_a_trace_of_2020_has_seconds_and_nanoseconds(tmp_path: Path) -> None:
 
 
 def test_a_table_by_grid_is_not_counted_beside_the_plain_one(tmp_path: Path) -> None:
-    """By itself, the sizes of one kernel make one."""
+    """Without the plain table, all sizes of a kernel are merged."""
     head = f"Time (%),Total Time (ns),Instances,{FIGURES},GridXYZ,BlockXYZ,Name"
     rows = "\n".join(f'50.0,500,5,100,100,90,110,1,"{n} 1 1","256 1 1",gemm' for n in (64, 128))
     by_grid = f"{head}\n{rows}\n"
@@ -251,7 +251,7 @@ def test_a_table_by_grid_is_not_counted_beside_the_plain_one(tmp_path: Path) -> 
 
 
 def test_the_table_of_all_that_gpus_did_is_split(tmp_path: Path) -> None:
-    """Kernels and copies stand in one."""
+    """Kernels and copies are in one table."""
     head = f"Time (%),Total Time (ns),Instances,{FIGURES},Category,Operation"
     rows = (
         "9,900,3,300,300,1,1,1,CUDA_KERNEL,gemm\n1,100,2,50,50,1,1,1,MEMORY_OPER,[CUDA memcpy DtoH]"
@@ -275,7 +275,7 @@ def test_times_are_in_the_unit_of_their_header(unit: str, total: str, tmp_path: 
     ("unit", "size"), [("MB", 10**6), ("MiB", 2**20), ("KB", 1000), ("KiB", 1024), ("B", 1)]
 )
 def test_sizes_are_in_the_unit_of_their_header(unit: str, size: int, tmp_path: Path) -> None:
-    """By thousands or by 1024."""
+    """Units are decimal or binary."""
     table = f"Total ({unit}),Count,Operation\n3,1,[CUDA memcpy DtoD]\n"
     (copy,) = profile_of(table, tmp_path).devices[0].copies
 
@@ -283,7 +283,7 @@ def test_sizes_are_in_the_unit_of_their_header(unit: str, size: int, tmp_path: P
 
 
 def test_decimal_commas_are_read(tmp_path: Path) -> None:
-    """As German and French machines print them; one number tells for all."""
+    """German and French locales print them; one number decides for all."""
     rows = '"482,333",3,"160,778","0,000",[CUDA memcpy DtoH]\n'
     table = f"Total (MB),Count,Avg (MB),StdDev (MB),Operation\n{rows}"
     (copy,) = profile_of(table, tmp_path).devices[0].copies
@@ -292,7 +292,7 @@ def test_decimal_commas_are_read(tmp_path: Path) -> None:
 
 
 def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
-    """Before the tables, between them, and instead of them."""
+    """It may be before, between or instead of tables."""
     text = (
         "\ufeffGenerating SQLite file /home/SECRET/run.sqlite from /home/SECRET/run.nsys-rep\r\n"
         "NOTICE: Existing SQLite export found: SECRET.sqlite\r\n"
@@ -312,7 +312,7 @@ def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
 
 
 def test_a_file_with_nothing_but_skipped_reports_says_so(tmp_path: Path) -> None:
-    """A program that never used a GPU is no error."""
+    """A program without GPU use is no error."""
     text = (
         "Processing [a.sqlite] with [b.py]...\n"
         "SKIPPED: a.sqlite does not contain CUDA kernel data.\n"
@@ -326,7 +326,7 @@ def test_a_file_with_nothing_but_skipped_reports_says_so(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("table", [FORMER_KERNELS, COPY_TIMES, CALLS, RANGES, TRACE_COLUMNS])
 def test_json_says_the_same_as_csv(table: str, tmp_path: Path) -> None:
-    """The same names as keys; several arrays, and words between them."""
+    """Keys have the same names; several arrays, and text between them, are accepted."""
     text = f"Processing [a] with [b]...\n{as_json(table)}\n"
     path = tmp_path / "stats.json"
     path.write_text(text + as_json(FORMER_KERNELS), encoding="utf-8")
@@ -338,7 +338,7 @@ def test_json_says_the_same_as_csv(table: str, tmp_path: Path) -> None:
 
 
 def test_names_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
-    """Quoted, or last in an unquoted line."""
+    """They are quoted, or last in an unquoted line."""
     head = "Time (%),Total Time (ns),Instances,Name\n"
     rows = '50.0,500,1,void k<int, float>\n30.0,300,1,"say ""a"",\nb"\n'
     (device,) = profile_of(head + rows, tmp_path).devices
@@ -358,7 +358,7 @@ def test_names_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
     ],
 )
 def test_reports_are_told_by_their_columns(titles: str, report: StatsReport) -> None:
-    """Whatever version wrote them."""
+    """This holds for every version."""
     header = header_of(tuple(titles.split(",")))
 
     assert header

@@ -1,4 +1,4 @@
-"""Files of `nsys stats` that are torn, damaged or made to do harm."""
+"""Files of `nsys stats` that are truncated, damaged or hostile."""
 
 import gzip
 import json
@@ -32,14 +32,14 @@ COPIES = [{"Total (MB)": 1.5, "Count": 2, "Operation": "[CUDA memcpy DtoH]"}]
 
 
 def profile_of(text: str, tmp_path: Path) -> Profile:
-    """What the reader makes of a file."""
+    """Result of the reader."""
     path = tmp_path / "stats.csv"
     path.write_text(text, encoding="utf-8")
     return read(path, LIMITS)
 
 
 def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:
-    """The line is counted; those after it are read."""
+    """Its line is counted, and later lines are read."""
     head = "Time (%),Total Time (ns),Instances,Name\n"
     rows = '50.0,500,1,"torn\n' + "".join(f"1.0,{n},1,kernel {n}\n" for n in range(1, 100))
     profile = profile_of(head + rows, tmp_path)
@@ -49,7 +49,7 @@ def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:
 
 
 def test_lines_longer_than_allowed_are_passed_over(tmp_path: Path) -> None:
-    """Counted, and without being held."""
+    """They are counted, and not held in memory."""
     path = tmp_path / "stats.csv"
     path.write_text(KERNELS + "9.0,9,9,1,1,1," + "x" * 300_000 + "\n5.0,5,1,5,5,5,last\n")
     profile = read(path, ReadLimits(event_maximum_bytes=1024))
@@ -63,7 +63,7 @@ def test_lines_longer_than_allowed_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_packed_tables_are_read(tmp_path: Path) -> None:
-    """As people keep them; torn ones are refused."""
+    """Truncated ones are rejected."""
     path = tmp_path / "stats.csv.gz"
     path.write_bytes(gzip.compress(KERNELS.encode()))
     assert len(read(path, LIMITS).devices[0].kernels) == 2
@@ -75,7 +75,7 @@ def test_packed_tables_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "hello\n", "a,b,c\n1,2,3\n", "[]", "[1, 2]", "{}"])
 def test_a_file_without_a_table_is_refused(text: str, tmp_path: Path) -> None:
-    """With the command that writes one."""
+    """The message has the command that writes one."""
     assert not NSIGHT_STATS.recognizes(Head("stats.csv", text.encode()))
     with pytest.raises(ProfileError, match=r"stats\.csv: no table .*nsys stats --format csv"):
         profile_of(text, tmp_path)
@@ -85,7 +85,7 @@ def test_a_file_without_a_table_is_refused(text: str, tmp_path: Path) -> None:
     "text", ['[{"Name": "a", "Total Time (ns)": 1, "Instances": ' + "[" * 5000, "[" + "{" * 9999]
 )
 def test_torn_and_deep_objects_are_counted(text: str, tmp_path: Path) -> None:
-    """Neither a traceback nor a hang."""
+    """Neither exceptions nor hangs occur."""
     profile = profile_of(f"{json.dumps(COPIES)}\n{text}", tmp_path)
 
     assert profile.devices[0].copies[0].count == 2
@@ -94,7 +94,7 @@ def test_torn_and_deep_objects_are_counted(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ["1e300", "9" * 400, "Infinity", "NaN", "true", "[]", '"1e300"'])
 def test_numbers_that_cannot_be_are_counted(number: str, tmp_path: Path) -> None:
-    """In JSON, which has whole numbers without end."""
+    """JSON allows integers of any length."""
     objects = [
         f'{{"Total Time (ns)": {number}, "Instances": 1, "Name": "a"}}',
         f'{{"Start (ns)": {number}, "Duration (ns)": 1, "CorrId": 1, "Name": "a"}}',
@@ -107,7 +107,7 @@ def test_numbers_that_cannot_be_are_counted(number: str, tmp_path: Path) -> None
 
 
 def test_json_may_stand_in_one_long_line(tmp_path: Path) -> None:
-    """Longer than a line of a table may be."""
+    """It may be longer than a table's line."""
     path = tmp_path / "stats.json"
     each = '{"Total Time (ns)": 5, "Instances": 1, "Name": "gemm"}'
     path.write_text(f"[{','.join([each] * 20_000)}]", encoding="utf-8")
@@ -119,7 +119,7 @@ def test_json_may_stand_in_one_long_line(tmp_path: Path) -> None:
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Anything written over any of it."""
+    """Any part may be overwritten."""
     good = data.draw(st.sampled_from([KERNELS, TRACES, json.dumps(COPIES)]))
     content = bytearray(good.encode())
     for _ in range(data.draw(st.integers(1, 5))):

@@ -1,4 +1,4 @@
-"""Nsight Systems' exports: what devices did, what the host did, and what is said of both."""
+"""Nsight Systems exports: device and host activity, and notes on both."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ US = 1000
 
 
 def profile_of(export: NsightExport, tmp_path: Path) -> Profile:
-    """What the reader makes of an export."""
+    """Result of the reader on an export."""
     return read(export.write(tmp_path / "export.sqlite"), LIMITS)
 
 
@@ -26,7 +26,7 @@ def spans_of(profile: Profile, kind: SpanKind) -> dict[str, int]:
 
 
 def test_graphs_are_busy_time_beside_kernels(tmp_path: Path) -> None:
-    """A launched graph is one row of its own, and overlapping rows count once."""
+    """A launched graph is one row, and overlapping rows count once."""
     export = NsightExport()
     export.kernel(0, 10 * US)
     export.kernel(5 * US, 20 * US, stream=9)
@@ -59,7 +59,7 @@ def test_idle_time_is_told_apart_by_when_kernels_were_launched(tmp_path: Path) -
 
 
 def test_processes_count_their_calls_each_for_itself(tmp_path: Path) -> None:
-    """The same correlation number in two processes ties two pairs, not one."""
+    """Equal correlation numbers in two processes link two pairs."""
     export = NsightExport()
     for process, device in ((11, 0), (12, 1)):
         late = device * 1000 * US
@@ -75,7 +75,7 @@ def test_processes_count_their_calls_each_for_itself(tmp_path: Path) -> None:
 
 
 def test_devices_of_processes_are_looked_up(tmp_path: Path) -> None:
-    """Both processes call their GPU 0; the export says which is which."""
+    """Both processes call their GPU 0; the export resolves it."""
     export = NsightExport()
     for gpu, process in ((4, 11), (5, 12)):
         export.kernel(0, 5 * US, process=process)
@@ -110,7 +110,7 @@ def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
 
 
 def test_gpus_had_another_table_until_2021(tmp_path: Path) -> None:
-    """There they are numbered as CUDA numbers them."""
+    """There they have CUDA's numbers."""
     export = NsightExport()
     for device in (0, 1):
         export.kernel(0, 5 * US, device=device)
@@ -130,7 +130,7 @@ def test_gpus_had_another_table_until_2021(tmp_path: Path) -> None:
 
 
 def test_a_device_that_no_table_names_is_no_other_devices(tmp_path: Path) -> None:
-    """One process has its GPUs told, another has not; nor is the only GPU every device."""
+    """One process has its GPUs listed, another has not; a single GPU is not assumed for all."""
     export = NsightExport()
     export.row("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=1, pid=11)
     export.row("TARGET_INFO_GPU", id=0, name="NVIDIA L4", uuid="7", totalMemory=1, smCount=58)
@@ -145,7 +145,7 @@ def test_a_device_that_no_table_names_is_no_other_devices(tmp_path: Path) -> Non
 
 
 def test_devices_that_nothing_tells_apart_are_kept_apart(tmp_path: Path) -> None:
-    """Two processes with a GPU 0 each may have one or two; that is said."""
+    """Two processes with a GPU 0 each may use one or two; a note says so."""
     export = NsightExport()
     export.kernel(0, 5 * US, process=11)
     export.kernel(0, 5 * US, process=12)
@@ -178,7 +178,7 @@ def test_copies_tell_where_they_went(  # noqa: PLR0913, PLR0917 - a table of cod
     memory: HostMemory,
     tmp_path: Path,
 ) -> None:
-    """By the codes of the format, those of the host's memory among them."""
+    """Covers the format's codes, including those of host memory."""
     export = NsightExport()
     export.copy(0, 4 * US, code, source, target, 1 << 20)
     (device,) = profile_of(export, tmp_path).devices
@@ -190,7 +190,7 @@ def test_copies_tell_where_they_went(  # noqa: PLR0913, PLR0917 - a table of cod
 
 
 def test_a_copy_within_a_process_to_another_device_is_a_peer_copy(tmp_path: Path) -> None:
-    """Its code says device to device."""
+    """Its code is that of device to device."""
     export = NsightExport()
     export.copy(0, US, 8, 2, 2, target_device=1)
     (device,) = profile_of(export, tmp_path).devices
@@ -199,7 +199,7 @@ def test_a_copy_within_a_process_to_another_device_is_a_peer_copy(tmp_path: Path
 
 
 def test_calls_in_which_the_host_waited_are_spans(tmp_path: Path) -> None:
-    """A copy into pageable memory is waited for, whatever its call is named; so is memory."""
+    """A copy into pageable memory waits, whatever its call's name; allocation does too."""
     export = NsightExport()
     export.call(0, 9, "cudaStreamSynchronize_v3020", 1)
     export.copy(0, 5, 2, 2, 0, correlation=2)
@@ -218,7 +218,7 @@ def test_calls_in_which_the_host_waited_are_spans(tmp_path: Path) -> None:
 
 
 def test_a_wait_is_told_with_the_range_that_issued_it(tmp_path: Path) -> None:
-    """The innermost one of its thread; a step's number would make each wait another."""
+    """The innermost range of its thread counts; a step's number would make each wait unique."""
     export = NsightExport()
     export.kernel(0, US)
     export.range(0, 100, "Step 3")
@@ -233,7 +233,7 @@ def test_a_wait_is_told_with_the_range_that_issued_it(tmp_path: Path) -> None:
 
 
 def test_waits_stand_in_for_calls_that_were_not_recorded(tmp_path: Path) -> None:
-    """Those of streams for one another are no waits of the host."""
+    """Waits between streams are no waits of the host."""
     export = NsightExport()
     export.kernel(0, US)
     for code in (1, 2, 3, 4):
@@ -247,7 +247,7 @@ def test_waits_stand_in_for_calls_that_were_not_recorded(tmp_path: Path) -> None
 
 
 def test_ranges_are_spans_and_steps(tmp_path: Path) -> None:
-    """By common names, with their text in place or by number, of either kind of range."""
+    """Covers common names, inline or interned text, and both kinds of range."""
     export = NsightExport()
     export.kernel(0, 90 * US)
     export.range(0, 50 * US, "step 1")
@@ -271,7 +271,7 @@ def test_ranges_are_spans_and_steps(tmp_path: Path) -> None:
 
 
 def test_steps_belong_to_the_devices_of_their_process(tmp_path: Path) -> None:
-    """A rank's steps are not laid on another rank's GPU."""
+    """A rank's steps do not apply to another rank's GPU."""
     export = NsightExport()
     for process, device in ((11, 0), (12, 1)):
         export.kernel(0, 90 * US, device=device, process=process)
@@ -285,7 +285,7 @@ def test_steps_belong_to_the_devices_of_their_process(tmp_path: Path) -> None:
 
 
 def test_the_session_gives_wall_time_and_version(tmp_path: Path) -> None:
-    """Both the profiler's version and that of the tables."""
+    """The version is that of the profiler and of the tables."""
     export = NsightExport()
     export.row("TARGET_INFO_SESSION_START_TIME", utcEpochNs=1_754_324_972_242_076_786)
     profile = profile_of(export, tmp_path)
@@ -297,7 +297,7 @@ def test_the_session_gives_wall_time_and_version(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_profiler_are_notes_without_paths(tmp_path: Path) -> None:
-    """And the one warning that says that events were lost."""
+    """So is the one warning about lost events."""
     export = NsightExport()
     for severity, text in [
         (1, "Profiling has started."),
@@ -316,7 +316,7 @@ def test_errors_of_the_profiler_are_notes_without_paths(tmp_path: Path) -> None:
 
 
 def test_unused_table_is_counted(tmp_path: Path) -> None:
-    """By table, GPU metrics among them; tables that hold no events are not events."""
+    """GPU metrics are counted; tables without events are not."""
     export = NsightExport()
     export.kernel(0, US)
     for moment in range(5):
@@ -330,7 +330,7 @@ def test_unused_table_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_table_without_a_needed_column_is_counted_whole(tmp_path: Path) -> None:
-    """A version that no one has seen yet."""
+    """It is from an unknown version."""
     export = NsightExport()
     export.row("CUPTI_ACTIVITY_KIND_KERNEL", begin=1, end=2, deviceId=0)
     profile = profile_of(export, tmp_path)
@@ -339,7 +339,7 @@ def test_a_table_without_a_needed_column_is_counted_whole(tmp_path: Path) -> Non
 
 
 def test_the_peak_of_allocations_is_the_memory_peak(tmp_path: Path) -> None:
-    """In the order of time, which is not that of the rows; the host's memory left out."""
+    """Events are sorted by time, unlike the rows; host memory does not count."""
     export = NsightExport()
     export.kernel(0, US)
     for start, size, operation, kind in [
@@ -365,7 +365,7 @@ def test_the_peak_of_allocations_is_the_memory_peak(tmp_path: Path) -> None:
 
 
 def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
-    """Neither the variables, nor who ran it, where, on which host and with what arguments."""
+    """This covers variables, user, folder, host and arguments."""
     export = NsightExport()
     export.kernel(0, US)
     export.range(0, US, "load /home/SECRET/data/batch.bin")
@@ -389,5 +389,5 @@ def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
     ],
 )
 def test_files_are_told_by_how_they_begin(name: str, data: bytes, *, is_one: bool) -> None:
-    """But for reports, whose form is no one's but their program's."""
+    """Reports are an exception: only their program knows the format."""
     assert NSIGHT_SYSTEMS.recognizes(Head(name, data)) is is_one

@@ -1,4 +1,4 @@
-"""Nsight Systems' exports that are broken, torn or made to do harm."""
+"""Nsight Systems exports that are broken, truncated or hostile."""
 
 import contextlib
 import gzip
@@ -21,7 +21,7 @@ ENDLESS = "WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more)
 
 
 def whole_export() -> NsightExport:
-    """An export with a little of everything."""
+    """An export with some rows of each kind."""
     export = NsightExport()
     for number in range(40):
         export.kernel(number * 100, number * 100 + 50, f"kernel {number % 7}", correlation=number)
@@ -34,7 +34,7 @@ def whole_export() -> NsightExport:
 
 @pytest.mark.parametrize("data", [b"", b"SQLite format 3\0", b"words\n" * 50, bytes(4096)])
 def test_file_that_is_no_database_is_refused(data: bytes, tmp_path: Path) -> None:
-    """With the file's name and the way to a good one."""
+    """The message has the file's name and the command for a valid one."""
     path = tmp_path / "run.sqlite"
     path.write_bytes(data)
 
@@ -43,7 +43,7 @@ def test_file_that_is_no_database_is_refused(data: bytes, tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """By its name, without its folders."""
+    """The message has its name without folders."""
     with pytest.raises(ProfileError, match=r"^gone\.sqlite: cannot be read: No such file"):
         read(tmp_path / "gone.sqlite", LIMITS)
 
@@ -60,7 +60,7 @@ def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_packed_database_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """Pages cannot be reached in a stream."""
+    """Database pages cannot be accessed in a stream."""
     path = tmp_path / "run.sqlite.gz"
     path.write_bytes(gzip.compress(whole_export().write(tmp_path / "run.sqlite").read_bytes()))
 
@@ -71,7 +71,7 @@ def test_a_packed_database_is_refused_with_the_remedy(tmp_path: Path) -> None:
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Torn anywhere, or with anything written over any of its pages."""
+    """It is truncated anywhere, or any page is overwritten."""
     good = tmp_path / "good.sqlite"
     if not good.is_file():
         whole_export().write(good)
@@ -89,7 +89,7 @@ def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject
 
 
 def test_a_view_in_place_of_a_table_is_not_run(tmp_path: Path) -> None:
-    """Views are programs of the one who wrote the file; this one never ends."""
+    """Views are programs of the file's author; this one never ends."""
     export = NsightExport()
     path = export.write(
         tmp_path / "run.sqlite",
@@ -101,7 +101,7 @@ def test_a_view_in_place_of_a_table_is_not_run(tmp_path: Path) -> None:
 
 
 def test_triggers_and_computed_columns_are_not_run(tmp_path: Path) -> None:
-    """A column that is computed as it is read could ask for any amount of memory."""
+    """A column computed on reading could use any amount of memory."""
     export = NsightExport()
     export.kernel(0, 100)
     path = export.write(
@@ -119,7 +119,7 @@ def test_triggers_and_computed_columns_are_not_run(tmp_path: Path) -> None:
 
 
 def test_virtual_tables_are_not_opened(tmp_path: Path) -> None:
-    """They are code, by whatever name."""
+    """They are code, whatever their name."""
     export = NsightExport()
     path = export.write(
         tmp_path / "run.sqlite", [f'CREATE VIRTUAL TABLE {KERNELS} USING fts4("start", "end")']
@@ -130,7 +130,7 @@ def test_virtual_tables_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_secret_tables_cannot_be_read_at_all(tmp_path: Path) -> None:
-    """Not by name, and not by SQL that someone may write some day."""
+    """This covers access by name and by future SQL."""
     export = NsightExport()
     export.row("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value="TOKEN=x", start=0)
     path = export.write(tmp_path / "run.sqlite")
@@ -146,7 +146,7 @@ def test_secret_tables_cannot_be_read_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["OSRT_API", KERNELS])
 def test_pages_that_unfold_without_end_are_refused(table: str, tmp_path: Path) -> None:
-    """A thousand million rows out of a file of half a megabyte, whether used or only counted."""
+    """Half a megabyte unfolds to a billion rows, whether used or only counted."""
     path = page_bomb(tmp_path / "bomb.sqlite", table)
     assert path.stat().st_size < 2 * 2**20
 
@@ -155,7 +155,7 @@ def test_pages_that_unfold_without_end_are_refused(table: str, tmp_path: Path) -
 
 
 def test_more_events_than_allowed_are_refused(tmp_path: Path) -> None:
-    """By the name of the file and of the limit."""
+    """The message names file and limit."""
     path = whole_export().write(tmp_path / "run.sqlite")
 
     with pytest.raises(ProfileError, match=r"^run\.sqlite: more than 50 events.*events_maximum"):
@@ -163,7 +163,7 @@ def test_more_events_than_allowed_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_larger_file_than_allowed_is_refused(tmp_path: Path) -> None:
-    """Before anything of it is read."""
+    """Nothing of it is read."""
     path = whole_export().write(tmp_path / "run.sqlite")
 
     with pytest.raises(ProfileError, match="larger than 4096 bytes"):
@@ -171,7 +171,7 @@ def test_a_larger_file_than_allowed_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_form_are_counted(tmp_path: Path) -> None:
-    """Words for numbers, numbers out of range, times that run backwards."""
+    """Covers text for numbers, numbers out of range, and reversed times."""
     export = NsightExport()
     export.kernel(0, 100)
     export.kernel("soon", "later")  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_rows_of_another_form_are_counted(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8, names longer than allowed, and numbers without a text."""
+    """Covers invalid UTF-8, names that are too long, and numbers without a text."""
     export = NsightExport()
     for start in (0, 100, 200):
         export.kernel(start, start + 50, f"kernel {start}")
@@ -211,7 +211,7 @@ def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_beside_a_file(tmp_path: Path) -> None:
-    """Nor is its journal replayed; and its name may hold what means something in addresses."""
+    """Its journal is not replayed; its name may contain special characters of URIs."""
     folder = tmp_path / "a?b#c%20"
     folder.mkdir()
     path = whole_export().write(folder / "run 1?mode=rw.sqlite", ["PRAGMA journal_mode=WAL"])
@@ -228,7 +228,7 @@ def test_nothing_is_written_beside_a_file(tmp_path: Path) -> None:
 
 
 def test_a_schema_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
-    """SQLite complains of it with the very bytes that are in it."""
+    """SQLite's message contains the invalid bytes."""
     path = whole_export().write(tmp_path / "run.sqlite")
     name, broken = b"StringIdsStringIds", b"Str\xe9\xe9IdsStr\xe9\xe9Ids"
     path.write_bytes(path.read_bytes().replace(name, broken))

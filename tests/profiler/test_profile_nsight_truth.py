@@ -1,4 +1,4 @@
-"""Real files of Nsight Systems and Nsight Compute against figures computed from their raw rows."""
+"""Real files of Nsight Systems and Nsight Compute against values computed from raw rows."""
 
 import os
 import sqlite3
@@ -26,7 +26,7 @@ HEAD_BYTES = 65536
 
 
 def real_file(name: str) -> Path:
-    """A file of the folder that RIGHTSIZER_TRUTH names."""
+    """A file in the folder named by RIGHTSIZER_TRUTH."""
     folder = os.environ.get("RIGHTSIZER_TRUTH", "")
     path = Path(folder) / "profiles" / name
     if not folder or not path.is_file():
@@ -35,7 +35,7 @@ def real_file(name: str) -> Path:
 
 
 def profile_of(name: str) -> Profile:
-    """What the one reader that recognizes the file makes of it."""
+    """Result of the one reader that recognizes the file."""
     path = real_file(name)
     with path.open("rb") as file:
         head = Head(path.name, file.read(HEAD_BYTES))
@@ -52,7 +52,7 @@ def kernel_of(name: str) -> KernelUse:
 
 
 def busy_percent(device: DeviceProfile) -> float:
-    """Kernel time over span; idle time is the rest."""
+    """Kernel time divided by span; the rest is idle."""
     assert device.time
     parts = device.time.kernel_seconds + device.time.idle_seconds
     assert parts == pytest.approx(device.time.span_seconds, abs=1e-12)
@@ -60,14 +60,14 @@ def busy_percent(device: DeviceProfile) -> float:
 
 
 def collective_percent(device: DeviceProfile) -> float:
-    """Of the summed time of all kernels."""
+    """Share of the summed time of all kernels."""
     summed = sum(kernel.seconds for kernel in device.kernels)
     return 100 * sum(k.seconds for k in device.kernels if k.is_collective) / summed
 
 
 @pytest.mark.parametrize("name", [FLAMEOX, POWER, VIDEO])
 def test_kernel_sums_equal_those_of_the_vendors_own_query(name: str) -> None:
-    """By name, count and nanoseconds, over all devices."""
+    """Name, count and nanoseconds agree over all devices."""
     connection = sqlite3.connect(f"{real_file(name).as_uri()}?immutable=1", uri=True)
     rows = connection.execute(
         'SELECT s.value, count(*), sum(k."end" - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k '
@@ -86,7 +86,7 @@ def test_kernel_sums_equal_those_of_the_vendors_own_query(name: str) -> None:
 
 @pytest.mark.parametrize("name", [FLAMEOX, POWER, VIDEO])
 def test_busy_time_equals_the_union_of_the_raw_rows(name: str) -> None:
-    """Kernels and graphs of each device, in nanoseconds."""
+    """Covers kernels and graphs of each device, in nanoseconds."""
     connection = sqlite3.connect(f"{real_file(name).as_uri()}?immutable=1", uri=True)
     tables = ["KERNEL", "GRAPH_TRACE"] if name == FLAMEOX else ["KERNEL"]
     rows = [
@@ -110,7 +110,7 @@ def test_busy_time_equals_the_union_of_the_raw_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", [FLAMEOX, POWER, VIDEO])
 def test_every_row_of_every_table_of_events_is_accounted_for(name: str) -> None:
-    """Taken in, or counted by what it is; a step is one row, though it is a span as well."""
+    """A row is used, or counted by its kind; a step that is also a span counts once."""
     connection = sqlite3.connect(f"{real_file(name).as_uri()}?immutable=1", uri=True)
     tables = [
         row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
@@ -127,7 +127,7 @@ def test_every_row_of_every_table_of_events_is_accounted_for(name: str) -> None:
 
 
 def test_graph_launches_are_busy_time() -> None:
-    """Three kernel rows, two graphs that stand nowhere else, one copy, 33 calls."""
+    """Three kernel rows, two graphs recorded nowhere else, one copy, 33 calls."""
     profile = profile_of(FLAMEOX)
 
     assert profile.version == "2025.5.2.266, schema 3.24.0"
@@ -147,7 +147,7 @@ def test_graph_launches_are_busy_time() -> None:
 
 
 def test_the_power_iteration_waits_for_its_own_copies() -> None:
-    """3689 kernels, 63.2% busy; one kernel is 95%; a second goes into copies to the host."""
+    """3689 kernels, 63.2% busy; one kernel takes 95%; copies to the host take a second."""
     profile = profile_of(POWER)
 
     (device,) = profile.devices
@@ -177,7 +177,7 @@ def test_the_power_iteration_waits_for_its_own_copies() -> None:
 
 
 def test_two_ranks_of_video_training() -> None:
-    """Two processes with a GPU each, of which nothing but the number is known."""
+    """Two processes with a GPU each; only the GPUs' number is known."""
     profile = profile_of(VIDEO)
 
     first, second = profile.devices
@@ -208,7 +208,7 @@ def test_two_ranks_of_video_training() -> None:
 
 
 def test_a_copy_kernel_of_julia_is_bound_by_memory() -> None:
-    """Numbers with marks between thousands; one name in two sections."""
+    """Numbers have thousands separators; one name occurs in two sections."""
     kernel = kernel_of("ncu/nsightful_copy_blocked.csv")
 
     assert round(kernel.seconds * 1e9) == 21_058_944
@@ -219,7 +219,7 @@ def test_a_copy_kernel_of_julia_is_bound_by_memory() -> None:
 
 
 def test_a_tiled_product_of_chosen_metrics() -> None:
-    """A byte order mark, Windows' line ends and eight lines before the table."""
+    """The file has a byte order mark, Windows line ends, and eight lines before the table."""
     kernel = kernel_of("ncu/rtx5070_gemm_tiled.csv")
 
     assert round(kernel.seconds * 1e9) == 10_195_552
@@ -228,7 +228,7 @@ def test_a_tiled_product_of_chosen_metrics() -> None:
 
 
 def test_a_vector_sum_of_chosen_metrics() -> None:
-    """607 GB/s out of the bytes that were read and written."""
+    """607 GB/s are computed from the bytes that were read and written."""
     kernel = kernel_of("ncu/rtx5070_saxpy.csv")
 
     assert round(kernel.seconds * 1e9) == 292_928
@@ -239,7 +239,7 @@ def test_a_vector_sum_of_chosen_metrics() -> None:
 
 
 def test_a_product_of_eight_bit_numbers_with_rules() -> None:
-    """A log of the program with the page in it; 152 multiprocessors."""
+    """A log of the program contains the page; the GPU has 152 multiprocessors."""
     name = "ncu/superbench_cublaslt_sm100.log"
     kernel, profile = kernel_of(name), profile_of(name)
 

@@ -1,4 +1,4 @@
-"""Products with recorded shapes: operations, traffic, calls and device time."""
+"""Matrix products with recorded shapes: operations, traffic, calls and device time."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ BF16 = "c10::BFloat16"
 
 
 def arguments(dims: Any, kind: str = BF16, count: int = 3) -> dict[str, Any]:
-    """As PyTorch writes them with `record_shapes`."""
+    """Arguments as PyTorch writes them with `record_shapes`."""
     return {"Input Dims": dims, "Input type": [kind] * count}
 
 
@@ -33,7 +33,7 @@ def arguments(dims: Any, kind: str = BF16, count: int = 3) -> dict[str, Any]:
 def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of the table.
     name: str, dims: Any, kind: str, shape: str, flops: int, moved: int
 ) -> None:
-    """Two operations for each pair of numbers; each matrix is moved once."""
+    """It has two operations for each pair of numbers; each matrix is moved once."""
     found = tensor_product(name, arguments(dims, kind, 4))
     assert found is not None
     assert (found.shape, found.flops, found.bytes) == (shape, flops, moved)
@@ -55,14 +55,14 @@ def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of t
     ],
 )
 def test_invalid_shapes_have_no_product(dims: Any) -> None:
-    """Missing, unlike, empty and absurd shapes."""
+    """Covers missing, mismatched, empty and absurd shapes."""
     assert tensor_product("aten::mm", arguments(dims)) is None
     assert tensor_product("aten::relu", arguments([[4, 8], [8, 2]])) is None
     assert tensor_product("aten::mm", arguments([[4, 8], [8, 2]], "double")) is None
 
 
 def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None:
-    """An operator's product; `values` are those of its arguments that are no tensors."""
+    """An operator's product; `values` are those of arguments that are no tensors."""
     types = [BF16 if each else "Scalar" for each in dims]
     concrete = [values.get(place, "") for place in range(len(dims))]
     arguments = {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete}
@@ -70,12 +70,12 @@ def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None
 
 
 IMAGE, FILTERS = [2, 6, 9, 7], [8, 3, 3, 5]
-"""In two groups; their result is of 2 x 8 x 5 x 7 where the stride is 2 x 1."""
+"""Two groups; the result is 2 x 8 x 5 x 7 for a stride of 2 x 1."""
 PLACED = "[1, 2]", "[2, 1]", "[1, 1]"
 
 
 def test_a_convolution_follows_from_stride_padding_and_dilation() -> None:
-    """As many operations as `torch.utils.flop_counter` of PyTorch 2.13 has for it."""
+    """Operations equal those of `torch.utils.flop_counter` of PyTorch 2.13."""
     values = dict(zip((2, 3, 4), PLACED, strict=True))
     found = called("aten::cudnn_convolution", [IMAGE, FILTERS, [], [], [], []], values)
     assert found is not None
@@ -92,7 +92,7 @@ def test_a_convolution_follows_from_stride_padding_and_dilation() -> None:
     ("asked", "times"), [("[True, True, False]", 2), ("[False, True, True]", 1)]
 )
 def test_gradients_of_a_convolution_are_those_that_are_asked_for(asked: str, times: int) -> None:
-    """Of its image, its filters or both; that of a bias is no product."""
+    """Those of image, filters or both count; that of a bias is no product."""
     values = {4: "[2, 1]", 7: "False", 10: asked}
     dims = [[2, 8, 5, 7], IMAGE, FILTERS, *[[]] * 8]
     found = called("aten::convolution_backward", dims, values)
@@ -101,11 +101,11 @@ def test_gradients_of_a_convolution_are_those_that_are_asked_for(asked: str, tim
 
 
 QUERY, KEY, VALUE = [2, 10, 4, 16], [2, 12, 4, 16], [2, 12, 4, 8]
-"""Two batches, four heads, 10 tokens that see 12."""
+"""Two batches, four heads, 10 tokens that attend to 12."""
 
 
 def test_attention_is_two_products_and_five_for_its_gradients() -> None:
-    """As `torch.utils.flop_counter` has them, whatever the order of heads and tokens."""
+    """Operations equal those of `torch.utils.flop_counter`, in any order of heads and tokens."""
     forward = called("aten::_flash_attention_forward", [QUERY, KEY, VALUE, *[[]] * 6], {8: "False"})
     dims = [[2, 10, 4, 8], QUERY, KEY, VALUE, *[[]] * 8]
     backward = called("aten::_flash_attention_backward", dims, {11: "False"})
@@ -123,7 +123,7 @@ def test_attention_is_two_products_and_five_for_its_gradients() -> None:
 
 
 def test_causal_attention_sees_each_pair_of_tokens_once() -> None:
-    """A token sees those before it and itself; of other masks the pairs are not known."""
+    """A token attends to itself and earlier ones; pairs of other masks are unknown."""
     same = [[2, 10, 4, 16]] * 3
     whole, half = (
         called("aten::_efficient_attention_forward", [*same, *[[]] * 7], {9: kind}) for kind in "01"
@@ -152,18 +152,18 @@ def test_causal_attention_sees_each_pair_of_tokens_once() -> None:
     ],
 )
 def test_incomplete_operation_has_no_product(name: str, dims: Any, values: dict[int, str]) -> None:
-    """No stride, an image smaller than its filter, transposed, no mask, packed sequences."""
+    """Covers no stride, an image smaller than its filter, transposed, no mask, packed sequences."""
     assert called(name, dims, values) is None
 
 
 def products(trace: KinetoTrace, folder: Path) -> tuple[ProductUse, ...]:
-    """Of its only device."""
+    """Products of its only device."""
     (device,) = open_profile(trace.write(folder), ReadLimits()).devices
     return device.products
 
 
 def test_calls_of_one_shape_are_one_product(tmp_path: Path) -> None:
-    """A call may launch several kernels; others of the trace are none of it."""
+    """A call may launch several kernels; other kernels of the trace do not count."""
     trace, number = KinetoTrace(), 0
     for start, columns in ((0, 2), (100, 2), (200, 16)):
         shapes = arguments([[4, 8], [8, columns]], count=2)
@@ -184,7 +184,7 @@ def test_calls_of_one_shape_are_one_product(tmp_path: Path) -> None:
 def test_products_hold_no_more_than_the_kernels(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[int, int]]
 ) -> None:
-    """Their times, calls and operations sum to what was launched in them."""
+    """Times, calls and operations sum to those of their launches."""
     trace, number = KinetoTrace(), 0
     for place, (rows, kernels) in enumerate(calls):
         shapes = arguments([[rows, 8], [8, 2]], count=2)

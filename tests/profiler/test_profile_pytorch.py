@@ -1,4 +1,4 @@
-"""PyTorch's traces, old and new, of CUDA and of ROCm, whole and broken."""
+"""PyTorch traces, old and new, of CUDA and ROCm, whole and broken."""
 
 import json
 from pathlib import Path
@@ -29,17 +29,17 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 
 def profile_of(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> Profile:
-    """The trace, written and read."""
+    """The trace after writing and reading."""
     return PYTORCH.read(trace.write(folder, "rank0.pt.trace.json.gz"), limits or ReadLimits())
 
 
 def recognized(data: str) -> bool:
-    """Whether a file that begins so is taken for a trace."""
+    """Whether a file that begins so is recognized as a trace."""
     return PYTORCH.recognizes(Head("file", data.encode()))
 
 
 def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
-    """Kernels, launches, copies, the loader and the device."""
+    """Covers kernels, launches, copies, the loader and the device."""
     profile = profile_of(
         KinetoTrace(deviceProperties=[H100], cuda_runtime_version=12040)
         .annotation("ProfilerStep#3", 1000.0, 100.0)
@@ -73,7 +73,7 @@ def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None:
-    """Newer files say what a kernel is for."""
+    """Newer files state a kernel's collective."""
     profile = profile_of(
         KinetoTrace(distributedInfo={"rank": 3, "world_size": 8, "backend": "nccl"})
         .kernel("mine", 0, 10, **{"Collective name": "allreduce", "Group size": 8})
@@ -90,7 +90,7 @@ def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None
 
 
 def test_collectives_are_summed_by_their_sizes(tmp_path: Path) -> None:
-    """By what the ranks send; without a size, or a group, nothing is told."""
+    """Sizes are those sent by ranks; without a size or group they are unknown."""
     sizes = {"In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "dtype": "BFloat16"}
     sums = {"Collective name": "allreduce", "Group size": 4, **sizes}
     gathers = {**sums, "Collective name": "_allgather_base", "Out msg nelems": 4_000_000}
@@ -125,12 +125,12 @@ def test_collectives_are_summed_by_their_sizes(tmp_path: Path) -> None:
 def test_the_wall_time_is_told_where_it_is_known(
     tmp_path: Path, top: dict[str, Any], at: float, start: int | None
 ) -> None:
-    """Old files count from 1970, newer ones from a base they name, some from neither."""
+    """Old files count from 1970, newer ones from a stated base, some from neither."""
     assert profile_of(KinetoTrace(**top).kernel("a", at, 1), tmp_path).start == start
 
 
 def test_steps_of_the_device_stand_in_where_the_host_has_none(tmp_path: Path) -> None:
-    """A trace of the device alone."""
+    """The trace has only the device."""
     trace = (
         KinetoTrace()
         .kernel("a", 0, 10)
@@ -158,7 +158,7 @@ def test_steps_of_the_device_stand_in_where_the_host_has_none(tmp_path: Path) ->
     ],
 )
 def test_turns_of_a_serving_engine_are_its_steps(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Each lasts until the next begins, the last is left out; they are one row of the host."""
+    """Each lasts until the next begins, the last is omitted; they are one row of the host."""
     trace = KinetoTrace()
     for turn, begin in enumerate((0, 100, 220, 300)):
         name = names[turn % 2].format(turn, turn + 7)
@@ -180,7 +180,7 @@ def test_turns_of_a_serving_engine_are_its_steps(tmp_path: Path, names: tuple[st
 
 
 def test_host_time_is_summed_by_kind(tmp_path: Path) -> None:
-    """Waiting for the device, writing checkpoints, and what the program named."""
+    """Covers waits for the device, writing checkpoints, and the program's ranges."""
     profile = profile_of(
         KinetoTrace()
         .complete("cuda_runtime", "cudaStreamSynchronize", 0, 7, correlation=1)
@@ -213,7 +213,7 @@ def test_host_time_is_summed_by_kind(tmp_path: Path) -> None:
 def test_calls_in_which_the_host_waits_are_told_by_what_they_do(
     call: str, memory: str, waits: dict[str, int], tmp_path: Path
 ) -> None:
-    """A copy into pageable memory is waited for, whatever its call is named."""
+    """A copy into pageable memory waits, whatever its call's name."""
     profile = profile_of(
         KinetoTrace()
         .kernel("gemm", 0, 5, correlation=1)
@@ -226,7 +226,7 @@ def test_calls_in_which_the_host_waits_are_told_by_what_they_do(
 
 
 def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
-    """A rank without a GPU is not a GPU at zero percent."""
+    """A rank without a GPU is not a GPU at 0%."""
     profile = profile_of(KinetoTrace().complete("cpu_op", "aten::mm", 0, 5), tmp_path)
 
     assert profile.devices == ()
@@ -243,14 +243,14 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
 
 
 def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
-    """ROCm leaves the sizes of some out."""
+    """ROCm omits some sizes."""
     trace = KinetoTrace().kernel("a", 0, 1).complete("gpu_memcpy", "Memcpy HtoD", 0, 1, device=0)
 
     assert profile_of(trace, tmp_path).notes == ("The sizes of 1 copies are not in it.",)
 
 
 def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> None:
-    """Means over the runs; the times of ranges are no timeline."""
+    """Values are means over the runs; times of ranges are no timeline."""
     name, missing = "ampere_sgemm", "__missing__"
     tensor = "smsp__inst_executed_pipe_tensor.sum"
     busy = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -294,7 +294,7 @@ def test_annotations_of_devices_and_marks_are_no_work(tmp_path: Path) -> None:
 
 
 def test_impossible_event_is_counted_by_its_fault(tmp_path: Path) -> None:
-    """And the rest is read."""
+    """The rest is read."""
     profile = profile_of(
         KinetoTrace()
         .kernel("a", 0, 10)
@@ -347,7 +347,7 @@ BEYOND_64_BITS = {"ph": "X", "cat": "user_annotation", "name": "a", "ts": 2.0**6
 def test_values_of_wrong_types_never_end_in_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, events: list[Any], top: dict[str, Any]
 ) -> None:
-    """Every event is either taken or counted."""
+    """Every event is either used or counted."""
     trace = KinetoTrace(**top)
     trace.events = events
 
@@ -358,7 +358,7 @@ def test_values_of_wrong_types_never_end_in_a_traceback(
 
 
 def test_merged_traces_of_several_processes_are_refused(tmp_path: Path) -> None:
-    """Their numbers of launches are the same, and their steps are not each other's."""
+    """Their correlation numbers collide, and their steps are not shared."""
     trace = KinetoTrace().launch(1, 0, 5).kernel("a", 6, 10, correlation=1)
     merged = [
         {**each, "pid": f"[TP0{rank}] {each['pid']}"} for rank in (0, 1) for each in trace.events
@@ -370,13 +370,13 @@ def test_merged_traces_of_several_processes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
-    """It tells nothing of a GPU, not even that there was none."""
+    """It shows nothing about a GPU, not even that there was none."""
     with pytest.raises(ProfileError, match="a trace without events; record again"):
         profile_of(KinetoTrace(), tmp_path)
 
 
 def test_a_torn_trace_shows_what_came_before(tmp_path: Path) -> None:
-    """With a note that says where it broke off."""
+    """A note says where it was truncated."""
     path = KinetoTrace().kernel("a", 0, 10).kernel("b", 10, 10).write(tmp_path)
     path.write_bytes(path.read_bytes()[:-140])
 
@@ -409,7 +409,7 @@ def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
 
 
 def test_an_error_quotes_nothing_of_the_file(tmp_path: Path) -> None:
-    """A token stands where the fault is."""
+    """The message has the position."""
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"env": SECRETS})[:-1] + SECRETS["HF_TOKEN"], "utf-8")
 
@@ -429,7 +429,7 @@ def test_an_error_quotes_nothing_of_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_traces_are_told_by_what_kineto_alone_writes(data: str) -> None:
-    """Wherever in the head it stands."""
+    """Their position in the head does not matter."""
     assert recognized(data)
 
 
@@ -444,5 +444,5 @@ def test_traces_are_told_by_what_kineto_alone_writes(data: str) -> None:
     ],
 )
 def test_other_files_are_not_taken_for_traces(data: str) -> None:
-    """XLA's traces have the same list of events, and none of the rest."""
+    """XLA's traces have the same list of events, and nothing else in common."""
     assert not recognized(data)

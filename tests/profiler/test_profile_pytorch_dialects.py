@@ -1,4 +1,4 @@
-"""Traces of older releases and other makers' devices mean what those of today mean."""
+"""Traces of older releases and of other vendors' devices are read like current ones."""
 
 from pathlib import Path
 
@@ -21,12 +21,12 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 
 def profile_of(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> Profile:
-    """The trace, written and read."""
+    """The trace after writing and reading."""
     return PYTORCH.read(trace.write(folder, "rank0.pt.trace.json.gz"), limits or ReadLimits())
 
 
 def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
-    """Those of 2021 begin with a capital, have text for streams, and steps among operators."""
+    """Those of 2021 are capitalized, have streams as text, and steps among operators."""
     profile = profile_of(
         KinetoTrace()
         .complete("Operator", "ProfilerStep#1", 0, 100)
@@ -51,7 +51,7 @@ def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("category", ["xpu_runtime", "xpu_driver", "privateuse1_runtime"])
 def test_calls_of_any_kind_of_device_launch(tmp_path: Path, category: str) -> None:
-    """Kineto's plug-ins name their calls after the device; kernels and copies are as CUDA's."""
+    """Kineto's plug-ins name calls after the device; kernels and copies are like CUDA's."""
     profile = profile_of(
         KinetoTrace(deviceProperties=[])
         .complete(category, "urEnqueueKernelLaunch", 0, 5, correlation=7)
@@ -68,7 +68,7 @@ def test_calls_of_any_kind_of_device_launch(tmp_path: Path, category: str) -> No
 
 
 def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
-    """CUPTI leaves 0, and PyTorch 1.8 wrote it beside times since 1970."""
+    """CUPTI leaves 0, which PyTorch 1.8 wrote beside times since 1970."""
     now = 1_615_207_264_505_000
     profile = profile_of(
         KinetoTrace()
@@ -86,7 +86,7 @@ def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
 
 
 def test_arrows_tie_kernels_that_have_no_number(tmp_path: Path) -> None:
-    """Until 2024 ROCm's kernels had nothing but an arrow behind them; some have the number 0."""
+    """Until 2024 ROCm's kernels had only a flow arrow; some have the number 0."""
     trace = KinetoTrace()
     for number, start in ((5, 10), (6, 50)):
         kernel = {"pid": 2, "tid": 0, "ts": start}
@@ -123,7 +123,7 @@ def test_arrows_tie_kernels_that_have_no_number(tmp_path: Path) -> None:
     ],
 )
 def test_copies_of_intel_tell_where_they_went(tmp_path: Path, name: str, kind: CopyKind) -> None:
-    """The host's memory is M there, and of no known kind."""
+    """Their host memory is M, of unknown kind."""
     trace = KinetoTrace().complete("gpu_memcpy", name, 5, 1, device=0, bytes=8)
 
     assert profile_of(trace, tmp_path).devices[0].copies == (
@@ -132,7 +132,7 @@ def test_copies_of_intel_tell_where_they_went(tmp_path: Path, name: str, kind: C
 
 
 def test_the_list_of_gpus_had_other_names_at_first(tmp_path: Path) -> None:
-    """Those of 2021, with the names that CUDA gives its properties."""
+    """Those of 2021 have CUDA's property names."""
     v100 = {
         "id": 0,
         "name": "Tesla V100-DGXS-32GB",
@@ -147,7 +147,7 @@ def test_the_list_of_gpus_had_other_names_at_first(tmp_path: Path) -> None:
 
 
 def test_rocm_numbers_its_devices_as_it_likes(tmp_path: Path) -> None:
-    """Kernels on device 2, memory of device 0, one entry in the list: it is one GPU."""
+    """Kernels on device 2, memory of device 0 and one listed entry are one GPU."""
     profile = profile_of(
         KinetoTrace(
             deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 205}],
@@ -171,7 +171,7 @@ def test_rocm_numbers_its_devices_as_it_likes(tmp_path: Path) -> None:
 
 
 def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path) -> None:
-    """Where the list names different GPUs, it could be any."""
+    """Where the list has different GPUs, it could be any."""
     listed = [H100, {**H100, "id": 1, "name": "NVIDIA L4"}]
 
     profile = profile_of(KinetoTrace(deviceProperties=listed).kernel("a", 0, 1, device=5), tmp_path)
@@ -180,7 +180,7 @@ def test_a_device_that_no_entry_speaks_of_keeps_its_number_alone(tmp_path: Path)
 
 
 def test_annotations_that_differ_by_their_number_are_one_span(tmp_path: Path) -> None:
-    """As turns, layers and instances do."""
+    """Serving turns, layers and instances are numbered so."""
     trace = KinetoTrace()
     for turn in range(60, 64):
         trace.annotation(f"forward_{turn}({turn})", turn * 10, 5)

@@ -1,4 +1,4 @@
-"""PyTorch's reader against real traces and figures that were computed from their raw events."""
+"""PyTorch's reader on real traces, against values computed from their raw events."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ from rightsizer.telemetry.profiles.reader import Head
 
 @dataclass(frozen=True)
 class TraceTotals:
-    """What is known of a trace; milliseconds as they were written down."""
+    """Expected values of a trace; milliseconds with the digits that they were noted with."""
 
     kernels: int
     busy: str = ""
@@ -63,7 +63,7 @@ WITHOUT_KERNELS = ("hta_cupti_counters", "hta_no_distributed_info")
 
 
 def trace_path(name: str) -> Path:
-    """A trace in the folder that RIGHTSIZER_TRUTH names."""
+    """A trace in the folder named by RIGHTSIZER_TRUTH."""
     folder = os.environ.get("RIGHTSIZER_TRUTH", "")
     path = Path(folder) / "profiles" / "pytorch" / f"{name}.json.gz"
     if not folder or not path.is_file():
@@ -86,20 +86,20 @@ def raw_events(name: str) -> list[dict[str, Any]]:
 
 
 def timed(name: str) -> tuple[DeviceProfile, TimeUse]:
-    """The one device that worked."""
+    """The one active device."""
     (device,) = read(name).devices
     assert device.time is not None
     return device, device.time
 
 
 def milliseconds(seconds: float, like: str) -> str:
-    """With as many places as the figure it is held against."""
+    """Milliseconds with as many places as the expected value."""
     return f"{seconds * 1e3:.{len(like.partition('.')[2])}f}"
 
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_figures_are_those_computed_from_the_raw_events(name: str) -> None:
-    """Kernels, busy time, span, collectives, steps and the GPU."""
+    """Covers kernels, busy time, span, collectives, steps and the GPU."""
     figures = TRUTH[name]
     device, time = timed(name)
     collectives = [each for each in device.kernels if each.is_collective]
@@ -118,7 +118,7 @@ def test_figures_are_those_computed_from_the_raw_events(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_kernels_and_idle_causes_sum_to_the_span(name: str) -> None:
-    """Of the whole and of each step."""
+    """This holds for the whole and for each step."""
     device, whole = timed(name)
 
     for time in (whole, *(each.time for each in device.steps)):
@@ -129,7 +129,7 @@ def test_kernels_and_idle_causes_sum_to_the_span(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*TRUTH, *WITHOUT_KERNELS])
 def test_no_event_is_dropped_unsaid(name: str) -> None:
-    """What is not in the figures is in the count of what was not read, by its category."""
+    """Events that are not used are counted by category."""
     profile, raw = read(name), raw_events(name)
     categories = Counter(each.get("cat", f"phase {each.get('ph')}") for each in raw)
 
@@ -142,13 +142,13 @@ def test_no_event_is_dropped_unsaid(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*TRUTH, *WITHOUT_KERNELS])
 def test_traces_are_recognized_by_their_beginning(name: str) -> None:
-    """The first 64 KiB, unpacked."""
+    """The first 64 KiB, unpacked, decide."""
     with gzip.open(trace_path(name)) as file:
         assert PYTORCH.recognizes(Head("any", file.read(2**16)))
 
 
 def test_a_loader_that_holds_up_its_steps_is_seen() -> None:
-    """Without workers 63 to 73 ms of each step of 164 to 181 ms."""
+    """Without workers it takes 63 to 73 ms of each step of 164 to 181 ms."""
     device, _ = timed("kineto_resnet50_workers0")
 
     assert [
@@ -158,7 +158,7 @@ def test_a_loader_that_holds_up_its_steps_is_seen() -> None:
 
 
 def test_a_loader_with_workers_holds_up_little() -> None:
-    """0.1 to 4.3 ms of each step of 116 to 182 ms."""
+    """It takes 0.1 to 4.3 ms of each step of 116 to 182 ms."""
     device, _ = timed("kineto_resnet50_workers4")
 
     assert [
@@ -168,7 +168,7 @@ def test_a_loader_with_workers_holds_up_little() -> None:
 
 
 def test_ranks_are_told() -> None:
-    """Of two ranks of 128, and of one of two."""
+    """Covers two ranks of 128, and one of two."""
     assert [
         (read(name).rank, read(name).world_size)
         for name in ("hta_multirank/rank-0", "hta_multirank/rank-1", "hta_nccl_data")
@@ -176,7 +176,7 @@ def test_ranks_are_told() -> None:
 
 
 def test_kernels_of_the_two_collectives_are_counted_apart() -> None:
-    """Fifteen times all are reduced, six times one is sent to all."""
+    """Fifteen all-reduces and six broadcasts are found."""
     device, _ = timed("hta_nccl_data")
     counts = {each.name.split("(")[0]: each.count for each in device.kernels if each.is_collective}
 
@@ -185,7 +185,7 @@ def test_kernels_of_the_two_collectives_are_counted_apart() -> None:
 
 
 def test_launch_bound_and_busy_inference_differ() -> None:
-    """The same GPU: one waits for its host most of the time, the other hardly."""
+    """On the same GPU one mostly waits for its host, the other hardly does."""
     (_, small), (_, large) = timed("tracelens_h100_vit_nsfw"), timed("tracelens_h100_qwen05b")
 
     assert small.host_wait_seconds > 0.8 * small.span_seconds
@@ -193,7 +193,7 @@ def test_launch_bound_and_busy_inference_differ() -> None:
 
 
 def test_a_graph_is_one_launch_of_many_kernels() -> None:
-    """Each is shorter than the call, and none waited for the host."""
+    """Each kernel is shorter than the call, and none waited for the host."""
     device, time = timed("tracelens_vllm_decode_graph")
 
     assert device.launches is not None
@@ -203,7 +203,7 @@ def test_a_graph_is_one_launch_of_many_kernels() -> None:
 
 
 def test_counters_without_a_time_line_are_kernels_without_one() -> None:
-    """77 ranges, each one run."""
+    """There are 77 ranges, each of one run."""
     (device,) = read("hta_cupti_counters").devices
 
     assert device.time is None
@@ -211,7 +211,7 @@ def test_counters_without_a_time_line_are_kernels_without_one() -> None:
 
 
 def test_a_trace_of_the_host_alone_says_so() -> None:
-    """No device at zero percent."""
+    """It has no device at 0%."""
     profile = read("hta_no_distributed_info")
 
     assert profile.devices == ()

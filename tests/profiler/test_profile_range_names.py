@@ -1,4 +1,4 @@
-"""What names of calls and of ranges tell."""
+"""Classification of calls and ranges by name."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, i
     ],
 )
 def test_calls_are_told_by_their_names(text: str, name: str, role: str) -> None:
-    """Of the runtime and of the driver, in any version."""
+    """Covers runtime and driver, in any version."""
     assert call_name(text) == name
     assert is_launch(name) is (role == "launch")
     assert is_wait_call(name) is (role == "wait")
@@ -48,7 +48,7 @@ def test_calls_are_told_by_their_names(text: str, name: str, role: str) -> None:
     ],
 )
 def test_ranges_are_told_by_the_names_that_people_give(name: str, kind: SpanKind) -> None:
-    """Checkpoints of activations never reach a disk."""
+    """Activation checkpoints never reach a disk."""
     assert range_kind(name) is kind
 
 
@@ -66,12 +66,12 @@ def test_ranges_are_told_by_the_names_that_people_give(name: str, kind: SpanKind
     ],
 )
 def test_steps_are_told_by_their_names(name: str, *, is_one: bool) -> None:
-    """A turn of the main loop, and no part of one."""
+    """A step is one turn of the main loop, not a part of it."""
     assert is_step(name) is is_one
 
 
 def test_names_of_ranges_lose_what_is_theirs_alone() -> None:
-    """Counters of PyTorch, and folders of people."""
+    """Counters of PyTorch and user's folders are removed."""
     assert range_name("aten::to, op_id = 990347") == "aten::to"
     assert range_name("read /home/alice/set/a.bin") == "read a.bin"
     assert range_name("mlp/dense") == "mlp/dense"

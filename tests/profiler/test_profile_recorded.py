@@ -1,4 +1,4 @@
-"""Profiles that current profilers record here, held against what the recorded programs did."""
+"""Profiles recorded here by current profilers, against what the programs did."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ JAX_STEPS, JAX_LOADER = 5, 0.03
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Where they are recorded, once for all tests."""
+    """Folder of recordings, shared by all tests."""
     with TemporaryDirectory() as name:
         yield Path(name)
 
@@ -51,31 +51,31 @@ def jax_run(folder: Path) -> Path:
 
 
 def raw(path: Path) -> list[dict[str, Any]]:
-    """The events as the standard library reads them."""
+    """Events as the standard library reads them."""
     data = path.read_bytes()
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     return [each for each in json.loads(text)["traceEvents"] if each]
 
 
 def spans(profile: Profile, kind: SpanKind) -> dict[str, tuple[int, float]]:
-    """How often and how long, by name."""
+    """Count and duration of spans, by name."""
     return {
         each.name: (each.count, each.seconds) for each in profile.host_spans if each.kind is kind
     }
 
 
 def assert_steps(profile: Profile, count: int, loader_seconds: float) -> None:
-    """As many as the program made, each with the planted wait in it."""
+    """Check that all steps are there, each with the planted wait."""
     assert len(profile.host_steps) == count
     for step in profile.host_steps:
-        # Sleeping takes at least as long as it is told to; how much longer is the machine's.
+        # Sleep takes at least the given time; the machine decides how much longer.
         assert loader_seconds <= step.loader_seconds <= (step.end - step.start) / 1e9
     ends = [step.end for step in profile.host_steps]
     assert all(step.start >= end for step, end in zip(profile.host_steps[1:], ends, strict=False))
 
 
 def test_a_torch_trace_of_the_cpu_says_so_and_tells_its_steps(torch_alone: Path) -> None:
-    """No GPU at zero percent; steps with the loader's planted wait, and what was annotated."""
+    """It has no GPU at 0%; its steps have the planted loader wait and the annotations."""
     profile = open_profile(torch_alone, LIMITS)
 
     assert profile.format is ProfileFormat.PYTORCH
@@ -87,7 +87,7 @@ def test_a_torch_trace_of_the_cpu_says_so_and_tells_its_steps(torch_alone: Path)
 
 
 def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Path) -> None:
-    """As a bound: the queue of a GPU that is not in the trace may have hidden the wait."""
+    """It is a bound: the queue of an unrecorded GPU may have hidden the wait."""
     (_, jax) = jax_forms(jax_run)[ProfileFormat.XPLANE]
     for profile in (open_profile(torch_alone, LIMITS), jax):
         (workload,) = judged_workloads([profile])
@@ -102,7 +102,7 @@ def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Pat
 
 
 def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
-    """Spans sum to those of the raw events; what is not read is counted by its category."""
+    """Spans sum to those of the raw events; unused events are counted by category."""
     profile, events = open_profile(torch_alone, LIMITS), raw(torch_alone)
     loads = [each for each in events if "DataLoader" in each["name"] and each.get("ph") == "X"]
     ((count, seconds),) = spans(profile, SpanKind.LOADER).values()
@@ -120,7 +120,7 @@ def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
 
 
 def test_a_torch_trace_is_placed_in_wall_time(folder: Path) -> None:
-    """Its steps lie within the time that the program ran."""
+    """Its steps lie within the program's run."""
     into, before, after = recorded("record_torch", folder)
     profile = open_profile(into / "alone" / "rank0.json", LIMITS)
 
@@ -136,7 +136,7 @@ def test_a_torch_trace_is_placed_in_wall_time(folder: Path) -> None:
 def test_two_ranks_are_told_apart_and_judged_together(
     torch_ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By gloo's process group; each with the steps and collectives of its own."""
+    """Gloo's process group identifies them; each has steps and collectives of its own."""
     profiles = read_all([torch_ranks], LIMITS)
 
     assert [(each.rank, each.world_size) for each in profiles] == [(0, 2), (1, 2)]
@@ -153,12 +153,12 @@ def test_two_ranks_are_told_apart_and_judged_together(
 
 
 def test_a_late_rank_is_found_by_what_the_other_waits(torch_ranks: Path) -> None:
-    """In the sum that it is late to, which nothing hides; as a bound, for no GPU is seen."""
+    """The bound is the wait in the late sum, which nothing hides, as no GPU is recorded."""
     waiting, late = read_all([torch_ranks], LIMITS)
     waits, others = (
         sum(step.collective_seconds for step in each.host_steps) for each in (waiting, late)
     )
-    # The other is late by itself now and then, as to the checkpoint that it alone writes.
+    # The other rank is sometimes late too, as to the checkpoint that only it writes.
     assert waits >= TORCH_STEPS * TORCH_LATE / 2
     assert waits > others
     (workload,) = judged_workloads([waiting, late])
@@ -172,7 +172,7 @@ def test_a_late_rank_is_found_by_what_the_other_waits(torch_ranks: Path) -> None
 def test_sizing_refuses_a_trace_of_the_cpu(
     torch_alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what it lacks."""
+    """The message says what the trace lacks."""
     question = tmp_path / "question.yaml"
     question.write_text("{to: [L40S]}", encoding="utf-8")
 
@@ -188,7 +188,7 @@ def jax_forms(run: Path) -> dict[ProfileFormat, tuple[Path, Profile]]:
 
 
 def test_a_jax_profile_of_the_cpu_says_so_and_tells_its_steps(jax_run: Path) -> None:
-    """In either form: steps by their number, the annotated loader with its planted wait."""
+    """Either form has numbered steps, and the annotated loader with its planted wait."""
     forms = jax_forms(jax_run)
 
     assert set(forms) == {ProfileFormat.XPLANE, ProfileFormat.TRACE_VIEWER}
@@ -203,7 +203,7 @@ def test_a_jax_profile_of_the_cpu_says_so_and_tells_its_steps(jax_run: Path) -> 
 
 
 def test_both_forms_of_a_jax_run_agree(jax_run: Path) -> None:
-    """Spans, their counts and times: one form was made of the other, to the nanosecond."""
+    """Spans, counts and times agree to the nanosecond: one form was made from the other."""
     (_, plane), (_, viewer) = (
         jax_forms(jax_run)[each] for each in (ProfileFormat.XPLANE, ProfileFormat.TRACE_VIEWER)
     )
@@ -217,7 +217,7 @@ def test_both_forms_of_a_jax_run_agree(jax_run: Path) -> None:
 
 
 def test_a_jax_profile_is_read_to_the_last_event(jax_run: Path) -> None:
-    """All that the trace viewer has but the names of its threads."""
+    """All events of the trace viewer count, except the names of its threads."""
     forms = jax_forms(jax_run)
     path, viewer = forms[ProfileFormat.TRACE_VIEWER]
     _, plane = forms[ProfileFormat.XPLANE]
@@ -225,7 +225,7 @@ def test_a_jax_profile_is_read_to_the_last_event(jax_run: Path) -> None:
     named = [each for each in events if each["ph"] == "M"]
     loads = [each for each in events if each["name"] == "load_batch"]
 
-    assert viewer.events in {len(events), len(events) + 1}  # Its last one is an empty object.
+    assert viewer.events in {len(events), len(events) + 1}  # The last event is an empty object.
     assert plane.events == len(events) - len(named)
     _, seconds = spans(viewer, SpanKind.LOADER)["load_batch"]
     assert seconds == pytest.approx(sum(each["dur"] for each in loads) / 1e6, abs=1e-8)

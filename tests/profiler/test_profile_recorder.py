@@ -1,4 +1,4 @@
-"""Where the time of a device went, told from its events."""
+"""Use of a device's time, from its events."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from rightsizer.telemetry.profiles.recorder import Recorder
 
 
 def test_a_gap_is_the_hosts_where_the_launch_came_after_it_began() -> None:
-    """Nothing was there to run."""
+    """The device had nothing to run."""
     time = time_of(launch(1, 0, 5), kernel(10, 20, correlation=1), launch(2, 30, 35),
                    kernel(40, 50, correlation=2))  # fmt: skip
 
@@ -33,7 +33,7 @@ def test_a_gap_is_the_hosts_where_the_launch_came_after_it_began() -> None:
 
 
 def test_a_gap_is_not_the_hosts_where_the_launch_was_there_before() -> None:
-    """The host had done its part: the kernel waited for a stream, an event or a copy."""
+    """The kernel waited for a stream, an event or a copy, not for the host."""
     time = time_of(launch(1, 0, 5), kernel(100, 200, correlation=1), launch(2, 6, 9),
                    kernel(400, 500, correlation=2))  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_a_gap_is_not_the_hosts_where_the_launch_was_there_before() -> None:
 def test_a_wait_of_the_host_costs_what_the_device_then_waits(
     begin: int, end: int, loads: tuple[Call, ...], waited: int
 ) -> None:
-    """The host waited when the device ran dry, so nothing was launched ahead; loading is its own.
+    """The host waited when the device ran dry, so nothing was launched ahead; loading is separate.
 
     A wait that ended before, or began after, is not what the device waits for.
     """
@@ -68,14 +68,14 @@ def test_a_wait_of_the_host_costs_what_the_device_then_waits(
 
 @pytest.mark.parametrize(("gap", "cause"), [(30, "kernel_wait"), (31, "other_idle")])
 def test_a_gap_without_a_launch_is_nobodys_unless_it_is_small(gap: int, cause: str) -> None:
-    """As HolisticTraceAnalysis: kernels within 30 ns follow each other directly."""
+    """As in HolisticTraceAnalysis, kernels within 30 ns follow each other directly."""
     time = time_of(kernel(0, 100), kernel(100 + gap, 500))
 
     assert nanoseconds(getattr(time, f"{cause}_seconds")) == gap
 
 
 def test_of_kernels_that_start_together_the_first_launched_ended_the_wait() -> None:
-    """Whichever of them the profile names first."""
+    """The order in the profile does not matter."""
     time = time_of(kernel(0, 10), kernel(100, 110, correlation=1),
                    kernel(100, 120, correlation=2), launch(1, 50, 60), launch(2, 5, 6))  # fmt: skip
 
@@ -83,7 +83,7 @@ def test_of_kernels_that_start_together_the_first_launched_ended_the_wait() -> N
 
 
 def test_before_its_first_kernel_a_step_waits_for_the_host() -> None:
-    """The device has nothing to do until the host has launched something."""
+    """The device is idle until the host's first launch."""
     device = only(recorded(step(0, 100), launch(1, 60, 65), kernel(70, 90, correlation=1)))
 
     (use,) = device.steps
@@ -92,7 +92,7 @@ def test_before_its_first_kernel_a_step_waits_for_the_host() -> None:
 
 
 def test_launches_are_counted_by_call_and_kernels_by_launch() -> None:
-    """A graph's kernels come by one call, and none of them is short beside that of all."""
+    """One call launches a graph's kernels, and none counts as short beside the whole."""
     device = only(
         recorded(
             launch(1, 0, 10),
@@ -111,12 +111,12 @@ def test_launches_are_counted_by_call_and_kernels_by_launch() -> None:
 
 
 def test_a_profile_without_launches_says_nothing_of_them() -> None:
-    """Nothing is not zero."""
+    """Unknown is not 0."""
     assert only(recorded(kernel(0, 1))).launches is None
 
 
 def test_a_graph_is_busy_time_and_no_kernel() -> None:
-    """What ran in it is not in the profile."""
+    """Its kernels are not in the profile."""
     device = only(recorded(kernel(0, 10), Call("graph", ("0", 5, 40))))
 
     assert device.time is not None
@@ -125,7 +125,7 @@ def test_a_graph_is_busy_time_and_no_kernel() -> None:
 
 
 def test_copies_and_fills_are_no_kernels() -> None:
-    """A device that only copied has no timeline, but its copies."""
+    """A device with copies only has no timeline, but its copies."""
     device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", 1, 5))))
 
     assert device.time is None
@@ -133,7 +133,7 @@ def test_copies_and_fills_are_no_kernels() -> None:
 
 
 def test_kernels_are_told_apart_by_name_longest_in_sum_first() -> None:
-    """With what their names tell."""
+    """Each has what its name shows."""
     device = only(recorded(kernel(0, 5, "relu"), kernel(5, 35, NCCL), kernel(35, 42, "relu")))
 
     assert [
@@ -144,7 +144,7 @@ def test_kernels_are_told_apart_by_name_longest_in_sum_first() -> None:
 
 
 def test_names_beyond_the_limit_are_counted_as_one() -> None:
-    """The one who makes a name for each kernel fills no memory."""
+    """A unique name for each kernel must not fill the memory."""
     limits = ReadLimits(kernel_names_maximum=100)
     device = only(
         recorded(*(kernel(at, at + 1, f"kernel {at}") for at in range(150)), limits=limits)
@@ -155,7 +155,7 @@ def test_names_beyond_the_limit_are_counted_as_one() -> None:
 
 
 def test_devices_beyond_the_limit_are_shown_as_one() -> None:
-    """A number that is no device's must not become a million of them."""
+    """An invalid device number must not create a million devices."""
     recorder = recorded(
         *(kernel(at, at + 1, device=str(at)) for at in range(9)),
         limits=ReadLimits(devices_maximum=2),
@@ -169,7 +169,7 @@ def test_devices_beyond_the_limit_are_shown_as_one() -> None:
 
 
 def test_long_names_are_cut_and_still_told_apart() -> None:
-    """Two that differ at their end alone."""
+    """Two names may differ only at their end."""
     limits = ReadLimits(name_maximum_characters=64)
     device = only(
         recorded(kernel(0, 1, "k" * 99 + "a"), kernel(1, 2, "k" * 99 + "b"), limits=limits)
@@ -179,7 +179,7 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 
 
 def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
-    """A long run tells more than a short one."""
+    """Longer runs weigh more."""
     recorder = Recorder(ReadLimits())
     recorder.kernel("0", 0, 30, "gemm", occupancy_ratio=0.5)
     recorder.kernel("0", 30, 40, "gemm", occupancy_ratio=0.9)
@@ -189,7 +189,7 @@ def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
 
 
 def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
-    """Counters know better."""
+    """Counters are more reliable."""
     recorder = Recorder(ReadLimits())
     recorder.kernel("0", 0, 30, "mine", is_collective=True)
 
@@ -208,7 +208,7 @@ def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
     ],
 )
 def test_impossible_kernel_is_counted_and_left_out(call: Call, reason: str) -> None:
-    """It says what was wrong with it."""
+    """The count has the reason."""
     recorder = recorded(call)
 
     assert recorder.refused == {reason: 1}
@@ -217,7 +217,7 @@ def test_impossible_kernel_is_counted_and_left_out(call: Call, reason: str) -> N
 
 
 def test_more_events_than_allowed_are_refused_with_the_remedy() -> None:
-    """Before memory runs out."""
+    """This happens before memory runs out."""
     with pytest.raises(ProfileError, match="more than 1000 events; raise events_maximum"):
         recorded(
             *(kernel(at, at + 1) for at in range(1001)), limits=ReadLimits(events_maximum=1000)
@@ -242,7 +242,7 @@ def test_a_step_within_another_is_no_step_of_its_own() -> None:
 
 
 def test_the_steps_of_a_device_go_before_those_of_all() -> None:
-    """Who has none of its own has those of the host."""
+    """A device without steps of its own has the host's."""
     recorder = recorded(kernel(0, 9), kernel(0, 9, device="1"), step(0, 9, "host"))
     recorder.step("own", 0, 5, device="1")
 
@@ -253,7 +253,7 @@ def test_the_steps_of_a_device_go_before_those_of_all() -> None:
 
 
 def test_a_step_tells_how_long_its_loader_took_and_when_its_last_collective_began() -> None:
-    """Loaders may nest; a collective of less than 1% of the step tells nothing."""
+    """Loaders may nest; a collective of less than 1% of the step does not count."""
     device = only(
         recorded(
             step(0, 1000),
@@ -270,7 +270,7 @@ def test_a_step_tells_how_long_its_loader_took_and_when_its_last_collective_bega
 
 
 def test_host_spans_are_summed_by_kind_and_name() -> None:
-    """Longest in sum first."""
+    """The longest sums come first."""
     recorder = recorded(loader(0, 5), loader(10, 20))
     recorder.host_span(SpanKind.CHECKPOINT, "torch.save", 0, 90)
 
@@ -281,7 +281,7 @@ def test_host_spans_are_summed_by_kind_and_name() -> None:
 
 
 def test_facts_of_a_device_may_come_late_or_never() -> None:
-    """A device that did nothing is left out."""
+    """An inactive device is omitted."""
     recorder = recorded(kernel(0, 9, device="1"), Call("memory", ("1", 70)), copy(0, 9))
     recorder.memory("1", 60)
     recorder.device("1", index=1, name="H100", memory_bytes=80)

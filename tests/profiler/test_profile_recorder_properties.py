@@ -1,4 +1,4 @@
-"""What holds of any timeline, against times that were counted one nanosecond after the other."""
+"""Properties of any timeline, compared with counts of single nanoseconds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +57,7 @@ CALLS = st.tuples(
 
 
 def span_of(call: Call) -> tuple[int, int]:
-    """Start and end of what a call records, behind its device, or its kind and name."""
+    """Start and end of a recorded event, with its device, or its kind and name."""
     first = 2 if call.name == "host_span" else 1
     start, end = call.arguments[first : first + 2]
     return start, end
@@ -66,7 +66,7 @@ def span_of(call: Call) -> tuple[int, int]:
 def held(
     calls: list[Call], *, name: str, kinds: tuple[str, ...] = (), at: SpanKind | None = None
 ) -> set[int]:
-    """Every nanosecond in which such a call's event went on."""
+    """Every nanosecond within an event of such a call."""
     return {
         each
         for call in calls
@@ -79,7 +79,7 @@ def held(
 
 @given(CALLS)
 def test_kernels_and_idle_causes_sum_to_the_span(calls: list[Call]) -> None:
-    """To the nanosecond, over the whole and in each step."""
+    """This holds to the nanosecond, over the whole and in each step."""
     device = only(recorded(*calls))
     assert device.time is not None
 
@@ -96,7 +96,7 @@ def test_kernels_and_idle_causes_sum_to_the_span(calls: list[Call]) -> None:
 
 @given(CALLS)
 def test_times_are_those_counted_one_nanosecond_after_the_other(calls: list[Call]) -> None:
-    """Kernels, collectives, copies and what of them is exposed."""
+    """Covers kernels, collectives, copies and their exposed parts."""
     time = time_of(*calls)
     kernels = held(calls, name="kernel")
     collectives = held(calls, name="kernel", kinds=(NCCL,))
@@ -115,7 +115,7 @@ def test_times_are_those_counted_one_nanosecond_after_the_other(calls: list[Call
 
 @given(CALLS, st.data())
 def test_the_order_of_events_does_not_matter(calls: list[Call], data: st.DataObject) -> None:
-    """Profilers write streams one after the other, or as buffers were full."""
+    """Profilers write streams one after another, or as buffers fill."""
     shuffled = data.draw(st.permutations(calls))
 
     assert recorded(*shuffled).devices() == recorded(*calls).devices()
@@ -123,7 +123,7 @@ def test_the_order_of_events_does_not_matter(calls: list[Call], data: st.DataObj
 
 @given(CALLS)
 def test_steps_are_apart_and_their_times_add_up(calls: list[Call]) -> None:
-    """No time is in two of them, and what is exposed is never more than the whole."""
+    """Steps do not overlap, and exposed time never exceeds the whole."""
     device = only(recorded(*calls))
     assert device.time is not None
 
@@ -142,7 +142,7 @@ def test_steps_are_apart_and_their_times_add_up(calls: list[Call]) -> None:
 def test_a_wait_for_the_loader_is_one_while_the_loader_was_at_work(
     calls: list[Call], saves: list[Call]
 ) -> None:
-    """Neither more than the loader's own time, nor than the idle time that it explains."""
+    """It exceeds neither the loader's own time nor the idle time that it explains."""
     calls = [*calls, *saves]
     device = only(recorded(*calls))
     assert device.time is not None
@@ -164,7 +164,7 @@ def test_a_wait_for_the_loader_is_one_while_the_loader_was_at_work(
 
 
 def test_loading_before_the_first_kernel_is_no_wait() -> None:
-    """Nor is what is loaded beside a kernel; only a step that had begun waited for it."""
+    """Neither is loading beside a kernel; only a step that had begun waits."""
     device = only(
         recorded(
             step(0, 80),

@@ -1,4 +1,4 @@
-"""Profiles over real accounts and a real database: taken, judged, and made advice of."""
+"""Profile service on real accounts and a real database: storage, evaluation, recommendations."""
 
 from typing import Any, Final
 
@@ -23,11 +23,11 @@ from rightsizer.report.explanation import explain_advice
 __all__ = ["advice_node", "node"]
 
 LAUNCHING: Final = {**TRAINING, Signal.SM_ACTIVE: 0.1, Signal.TENSOR_ACTIVE: 0.05}
-"""Busy with next to nothing, as telemetry sees kernels that are too short."""
+"""Telemetry shows kernels that are too short as busy at low activity."""
 
 
 def test_a_profile_opens_advice_on_who_held_the_gpu_then(node: Node) -> None:
-    """And the line of the log says what came of it."""
+    """The log line has the result."""
     with capture_logs() as logs:
         (taken,) = node.profiles.take([waits(node)])
 
@@ -42,7 +42,7 @@ def test_a_profile_opens_advice_on_who_held_the_gpu_then(node: Node) -> None:
 
 
 def test_a_newer_profile_ends_the_advice(node: Node) -> None:
-    """As soon as it is known."""
+    """It does so at once."""
     node.profiles.take([waits(node)])
     assert node.open()
     node.profiles.take([works(node)])
@@ -51,7 +51,7 @@ def test_a_newer_profile_ends_the_advice(node: Node) -> None:
 
 
 def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> None:
-    """It ends as advice does whose workload is gone: no one knows any more."""
+    """It ends like one whose workload has left: its state is unknown."""
     settings = ProfileSettings(valid_for=3600.0)
     node.restart(settings)
     node.profiles.take([waits(node)])
@@ -65,7 +65,7 @@ def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> No
 
 
 def test_another_workload_is_not_blamed(node: Node) -> None:
-    """The holder of the GPU now has nothing to do with it; the advice goes with its workload."""
+    """The GPU's present holder is unrelated; the recommendation goes with the workload."""
     node.profiles.take([waits(node)])
     assert node.open()
     node.history_writer.flush()
@@ -78,7 +78,7 @@ def test_another_workload_is_not_blamed(node: Node) -> None:
 
 
 def test_the_past_is_known_from_the_history(node: Node) -> None:
-    """Who held a GPU before it changed hands is written down there."""
+    """It has the holder before the GPU changed hands."""
     node.history_writer.flush()
     node.work(30, holder=workload("other"))
     (taken,) = node.profiles.take([waits(node, 40.0)])
@@ -87,7 +87,7 @@ def test_the_past_is_known_from_the_history(node: Node) -> None:
 
 
 def test_telemetry_and_profile_make_one_advice(advice_node: AdviceNode) -> None:
-    """Of the same reason and with the same id; the profile stands in its evidence."""
+    """Reason and ID are the same; the profile is in the evidence."""
     node = Node(advice_node)
     node.work(180, LAUNCHING)
     times = time_use(kernel=0.2, host=0.8)
@@ -104,7 +104,7 @@ def test_telemetry_and_profile_make_one_advice(advice_node: AdviceNode) -> None:
 
 
 def test_dismissed_advice_stays_dismissed(node: Node) -> None:
-    """A profile says it once."""
+    """A later profile does not reopen it."""
     node.profiles.take([waits(node)])
     node.advice_service.recommend()
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
@@ -125,7 +125,7 @@ def test_a_policy_silences_profiles_as_it_does_rules(node: Node) -> None:
 
 
 def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
-    """By the names that they have in a configuration, in JSON and for a terminal."""
+    """Thresholds have their configuration names, in JSON and in the terminal."""
     node.profiles.take([waits(node)])
     node.advice_service.recommend()
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
@@ -137,7 +137,7 @@ def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
 
 
 def test_settings_of_an_operator_judge(node: Node) -> None:
-    """From the next profile on, without a restart."""
+    """They apply from the next profile on, without a restart."""
     text = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
     node.profiles.follow(load(Settings, text, "test.yaml").profiles)
     (taken,) = node.profiles.take([waits(node)])
@@ -148,7 +148,7 @@ def test_settings_of_an_operator_judge(node: Node) -> None:
 def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is counted and logged as a rule's is."""
+    """It is counted and logged like a rule's error."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -162,7 +162,7 @@ def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
 
 
 def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
-    """`rightsizer advise` says what an agent would."""
+    """`rightsizer advise` shows what an agent would."""
     node.work(60)
     node.profiles.take([waits(node)])
     node.history_writer.flush()

@@ -1,4 +1,4 @@
-"""What the profile service stores: bounded, over restarts and faults, and no one's secrets."""
+"""Storage of the profile service: bounded, over restarts and faults, without secrets."""
 
 import json
 import sqlite3
@@ -29,7 +29,7 @@ __all__ = ["advice_node", "node"]
 
 
 def test_verdicts_survive_a_restart(node: Node) -> None:
-    """The advice, too, and no one is told of it again."""
+    """So does the recommendation, without a new notification."""
     node.profiles.take([waits(node)])
     before = node.open()
     node.base.storage.close()
@@ -42,7 +42,7 @@ def test_verdicts_survive_a_restart(node: Node) -> None:
 
 
 def test_the_same_file_is_kept_once(node: Node) -> None:
-    """However often it is taken, and counted once."""
+    """It is counted once, however often it arrives."""
     for _ in range(3):
         node.profiles.take([waits(node)])
 
@@ -51,7 +51,7 @@ def test_the_same_file_is_kept_once(node: Node) -> None:
 
 
 def test_an_unmatched_profile_is_kept_and_says_why(node: Node) -> None:
-    """It opens nothing."""
+    """It opens no recommendation."""
     foreign = replace(waits(node).devices[0], device=ProfiledDevice("0", uuid="GPU-9"))
     (taken,) = node.profiles.take([replace(waits(node), devices=(foreign,))])
 
@@ -62,7 +62,7 @@ def test_an_unmatched_profile_is_kept_and_says_why(node: Node) -> None:
 
 @pytest.mark.parametrize("start", [0, 2**62, 2**63 - 1, 2**80])
 def test_times_that_no_clock_has_are_no_times(node: Node, start: int) -> None:
-    """Whatever a file says; it is kept, listed and matched with nothing."""
+    """The profile is stored and listed, but matches no holder."""
     (taken,) = node.profiles.take([replace(waits(node), start=start)])
 
     assert taken.key is None
@@ -71,7 +71,7 @@ def test_times_that_no_clock_has_are_no_times(node: Node, start: int) -> None:
 
 
 def test_only_so_many_are_kept(node: Node) -> None:
-    """The oldest give way, on disk too."""
+    """The oldest are deleted, on disk too."""
     settings = ProfileSettings(kept_maximum=3)
     for number in range(5):
         node.work(1)
@@ -87,7 +87,7 @@ def test_only_so_many_are_kept(node: Node) -> None:
 
 
 def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
-    """It is written in the next run of the recommender that can."""
+    """The next run of the recommender that can write does so."""
     connection = sqlite3.connect(node.base.path)
     connection.execute("ALTER TABLE profile RENAME TO away")
     with capture_logs() as logs:
@@ -102,7 +102,7 @@ def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
 
 
 def test_profile_of_a_newer_program_is_skipped_and_kept(node: Node) -> None:
-    """The one who goes back to it finds it again."""
+    """It is readable after an upgrade."""
     node.profiles.take([waits(node)])
     kept = node.base.storage.profiles()
     node.base.storage.save_profiles({**kept, "later": json.dumps({"taken": 1, "form": 2})})
@@ -129,7 +129,7 @@ def test_many_threads_may_bring_profiles(node: Node) -> None:
 
 
 def test_without_a_database_profiles_count_until_the_end() -> None:
-    """An agent that keeps nothing advises all the same."""
+    """An agent without storage gives recommendations too."""
     accountant, storage = AccountingService(AccountingSettings()), Storage("")
     found = ProfileService(accountant, storage, FastClock(EPOCH))
     (taken,) = found.take([waiting_profile()])
@@ -139,7 +139,7 @@ def test_without_a_database_profiles_count_until_the_end() -> None:
 
 
 def test_nothing_of_who_recorded_it_is_kept(node: Node, tmp_path: Path) -> None:
-    """Neither in the database nor in what the API says."""
+    """This covers the database and the API."""
     base = node.now - 10 * MINUTE
     trace = launch_bound_trace(tmp_path, baseTimeNanoseconds=base)
     node.profiles.take([open_profile(trace, ProfileSettings().read_limits)])
@@ -150,7 +150,7 @@ def test_nothing_of_who_recorded_it_is_kept(node: Node, tmp_path: Path) -> None:
 
 
 def test_the_api_lists_what_was_taken_as_it_is_described(node: Node) -> None:
-    """Matched or not, with telemetry beside it and without."""
+    """Covers matched and unmatched profiles, with and without telemetry."""
     node.profiles.take([waits(node), replace(waits(node), start=None, source="timeless.json")])
     route = profiles_route(node.profiles.profiles)
     answer = json.loads(route.handler(None, WebRequest("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.

@@ -19,14 +19,14 @@ TPU = ("stepnum", "computeTimeMs", "inputTimeMs", "idleTimeMs")
 
 
 def table(ids: tuple[str, ...], *rows: tuple[object, ...], **properties: str) -> dict[str, Any]:
-    """As Google's charts take it."""
+    """Table in the format of Google Charts."""
     columns = [{"id": each, "label": each, "type": "number"} for each in (*ids, "tooltip")]
     cells = [{"c": [*({"v": each} for each in row), {"v": "step"}]} for row in rows]
     return {"cols": columns, "rows": cells, "p": properties}
 
 
 def read(document: object, folder: Path, name: str = "overview_page.json") -> Profile:
-    """Written and read, packed if the name says so."""
+    """Written and read, compressed for a name that says so."""
     data = json.dumps(document).encode()
     path = folder / name
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
@@ -34,7 +34,7 @@ def read(document: object, folder: Path, name: str = "overview_page.json") -> Pr
 
 
 def test_highly_input_bound_steps_are_a_finding(tmp_path: Path) -> None:
-    """With the share that TensorFlow states, and what the wait costs of a step."""
+    """It has TensorFlow's share, and the wait's cost in a step."""
     said = "(1) Your program is HIGHLY input-bound because 81.0% of the total step time sampled is"
     steps = table(GPU, *((f"{each}", 15.0, 2.0, 81.0, 2.0) for each in range(10)))
     advice = {"p": {"bottleneck": "host", "statement": f"{said} waiting for input."}}
@@ -56,7 +56,7 @@ def test_highly_input_bound_steps_are_a_finding(tmp_path: Path) -> None:
 
 
 def test_little_waiting_is_none(tmp_path: Path) -> None:
-    """A page of a TPU has other columns; the longest is not its whole."""
+    """A TPU's page has other columns; the longest is not its total."""
     profile = read(table(TPU, *(("1", 95.0, 3.0, 2.0) for _ in range(8))), tmp_path, "page.json.gz")
     assert profile.host_steps[0].end == 100_000_000
     (workload,) = judged_workloads((profile,))
@@ -65,7 +65,7 @@ def test_little_waiting_is_none(tmp_path: Path) -> None:
 
 
 def test_the_length_of_a_step_counts_before_the_sum(tmp_path: Path) -> None:
-    """Newer pages name both; what is no number is none."""
+    """Newer pages have both; a value that is no number is unknown."""
     ids = ("stepname", "deviceComputeTimeMs", "infeedTimeMs", "stepTimeMs")
     rows = ("train 7", 40.0, 60.0, 120.0), ("train 8", "n/a", True, None)
     (step,) = read(table(ids, *rows), tmp_path).host_steps
@@ -83,13 +83,13 @@ def test_the_length_of_a_step_counts_before_the_sum(tmp_path: Path) -> None:
     ],
 )
 def test_other_pages_are_refused_with_what_to_export(tmp_path: Path, document: object) -> None:
-    """Kernels, memory, no step at all, and what no page has."""
+    """Covers kernels, memory, no steps, and other content."""
     with pytest.raises(ProfileError, match=r"without steps; export overview_page or input_pipel"):
         read(document, tmp_path)
 
 
 def test_a_page_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """And so is one that is too large to be one."""
+    """So is one that is too large."""
     path = tmp_path / "page.json"
     path.write_text(json.dumps(table(GPU, ("1", 1.0, 1.0, 1.0, 1.0)))[:-4])
     with pytest.raises(ProfileError, match="cut off; export it again"):
@@ -109,7 +109,7 @@ def test_a_page_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, remedy: str) -> None:
-    """By their names, where what is in them tells no format."""
+    """They are recognized by name, as their content has no format."""
     path = tmp_path / name
     path.write_bytes(b"\x80\x04\x12\x00binary")
     with pytest.raises(ProfileError, match=remedy):
@@ -138,7 +138,7 @@ def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, rem
     ],
 )
 def test_other_files_are_named_with_what_to_export(tmp_path: Path, text: str, message: str) -> None:
-    """By how they begin, in one line."""
+    """The message shows their beginning, in one line."""
     path = tmp_path / "run"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ProfileError, match=rf"run: [^;]*{message}[^;]*; (?:record|name|run) .+"):

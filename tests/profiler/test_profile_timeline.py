@@ -1,4 +1,4 @@
-"""The timeline of a device: where each moment of it went."""
+"""Timeline of a device: use of each moment."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ _TEN = ReadLimits(time=TimeSettings(timeline_moments=10))
 
 
 def timeline_of(trace: KinetoTrace, folder: Path, limits: ReadLimits = _LIMITS) -> ProfileTimeline:
-    """Of its only device."""
+    """Timeline of its only device."""
     (device,) = open_profile(trace.write(folder), limits).devices
     assert device.timeline is not None
     return device.timeline
 
 
 def test_each_moment_says_where_it_went(tmp_path: Path) -> None:
-    """A step of 10 ms: 8 of waiting for the host, then kernels, of which a copy runs beside one."""
+    """A step of 10 ms has 8 ms of waiting for the host, then kernels with a concurrent copy."""
     trace = KinetoTrace()
     trace.annotation("ProfilerStep#1", 0.0, 10_000.0)
     trace.launch(1, 7_990.0, 5.0)
@@ -46,7 +46,7 @@ def test_each_moment_says_where_it_went(tmp_path: Path) -> None:
 def test_moments_sum_to_the_whole(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, bool]]
 ) -> None:
-    """Kernels and collectives, however they overlap."""
+    """This covers kernels and collectives with any overlap."""
     trace = KinetoTrace()
     for start, length, is_collective in runs:
         trace.kernel("ncclKernel_AllReduce" if is_collective else "gemm", start, length)
@@ -66,7 +66,7 @@ def test_moments_sum_to_the_whole(
 
 
 def test_streams_have_a_lane_each(tmp_path: Path) -> None:
-    """Where there are several; what overlaps on one counts once."""
+    """There are several; overlaps on one count once."""
     trace = KinetoTrace().kernel("gemm", 0, 100, stream=7)
     assert timeline_of(trace, tmp_path, _TEN).streams == {}
     trace.kernel("gemm", 50, 20, stream=7).kernel("other", 40, 20, stream=13)
@@ -75,7 +75,7 @@ def test_streams_have_a_lane_each(tmp_path: Path) -> None:
 
 
 def test_host_threads_have_a_lane_each(tmp_path: Path) -> None:
-    """Those that launched something: operators, launches and waits."""
+    """Threads with launches have operators, launches and waits."""
     trace = KinetoTrace()
     trace.complete("cpu_op", "aten::mm", 0, 20, stream=1)
     trace.complete("cuda_runtime", "cudaLaunchKernel", 5, 5, correlation=1, stream=1)
@@ -88,7 +88,7 @@ def test_host_threads_have_a_lane_each(tmp_path: Path) -> None:
 
 
 def test_memory_is_carried_from_one_event_to_the_next(tmp_path: Path) -> None:
-    """The most of each moment; unknown before the first."""
+    """Each moment has the maximum; before the first event it is unknown."""
     trace = KinetoTrace().kernel("gemm", 0, 100)
     for at, total in ((25, 5), (27, 3), (61, 9)):
         arguments = {"Device Type": 1, "Device Id": 0, "Total Allocated": total}
@@ -105,7 +105,7 @@ def test_memory_is_carried_from_one_event_to_the_next(tmp_path: Path) -> None:
 def test_a_memory_curve_is_bounded_and_keeps_its_peak(
     points: list[tuple[int, int]], times: int
 ) -> None:
-    """However many moments there are, and in any order."""
+    """This holds for any number of moments in any order."""
     curve = MemoryCurve()
     for _ in range(times):
         for at, used in points:

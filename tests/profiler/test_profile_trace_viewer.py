@@ -1,4 +1,4 @@
-"""`trace.json.gz` of the trace viewer: what an `XSpace` is once it was made one."""
+"""`trace.json.gz` of the trace viewer: converted from an `XSpace`."""
 
 import gzip
 import json
@@ -26,26 +26,26 @@ KERNEL: dict[str, Any] = {"ph": "X", "pid": 1, "tid": 2, "ts": 1.5, "dur": 0.25,
 
 
 def read_bytes(folder: Path, data: bytes) -> Profile:
-    """The profile that is in these bytes."""
+    """The profile in the given bytes."""
     path = folder / "host.trace.json.gz"
     path.write_bytes(data)
     return TRACE_VIEWER.read(path, LIMITS)
 
 
 def read_events(folder: Path, *events: Any) -> Profile:
-    """The profile of these events, on one stream."""
+    """The profile of the given events, on one stream."""
     return read_bytes(folder, json.dumps({"traceEvents": [*NAMES, *events, {}]}).encode())
 
 
 def test_a_profile_of_a_tpu_is_not_called_one_of_the_host(tmp_path: Path) -> None:
-    """Nothing of it is judged, and that is said."""
+    """It is not evaluated, and a note says so."""
     plane = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:TPU:0"}}
     profile = read_events(tmp_path, plane, KERNEL)
     assert "There is no kernel of a GPU in it: TPUs worked" in profile.notes[0]
 
 
 def test_it_says_what_its_xspace_says(tmp_path: Path) -> None:
-    """All times and kernels; what it does not hold is a GPU's size, and when time 0 was."""
+    """Times and kernels agree; it lacks a GPU's memory size, and the wall time of time 0."""
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space(WORKED))
     (expected,) = XPLANE.read(path, LIMITS).devices
@@ -68,7 +68,7 @@ def test_it_says_what_its_xspace_says(tmp_path: Path) -> None:
 def test_any_times_come_back_to_the_nanosecond(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int]], time: int
 ) -> None:
-    """Written as microseconds with three decimals, the epoch's included."""
+    """They are microseconds with three decimals, including epoch times."""
     folder = tmp_path_factory.mktemp("times")
     events = [
         {
@@ -88,14 +88,14 @@ def test_any_times_come_back_to_the_nanosecond(
 
 
 def test_the_empty_event_at_the_end_is_none(tmp_path: Path) -> None:
-    """It stands there so that all others may end with a comma."""
+    """It allows all others to end with a comma."""
     profile = read_events(tmp_path, KERNEL)
     assert profile.unread == {}
     assert profile.events == 4
 
 
 def test_names_that_were_cut_are_told_in_full(tmp_path: Path) -> None:
-    """The whole name is an argument then."""
+    """The full name is then an argument."""
     event = {**KERNEL, "args": {"long_name": "void gemm<half>(int)"}}
     assert read_events(tmp_path, event).devices[0].kernels[0].name == "void gemm<half>(int)"
 
@@ -115,14 +115,14 @@ def test_names_that_were_cut_are_told_in_full(tmp_path: Path) -> None:
     ],
 )
 def test_unused_event_is_counted_by_kind(tmp_path: Path, event: dict[str, Any], what: str) -> None:
-    """By what it is, beside what can."""
+    """It is counted by its kind, beside the used ones."""
     profile = read_events(tmp_path, event, KERNEL)
     assert profile.unread == {what: 1}
     assert sum(each.count for each in profile.devices[0].kernels) == 1
 
 
 def test_derived_lines_carry_their_stream_in_their_names(tmp_path: Path) -> None:
-    """`XLA Ops - from #2` is no stream, `Steps - from #2` holds steps."""
+    """`XLA Ops - from #2` is no stream, `Steps - from #2` has steps."""
     lines = [
         Line("Stream #2", [kernel("a", 0, 10)]),
         Line("XLA Ops - from #2", [Event("a.1", 0, 500)]),
@@ -137,7 +137,7 @@ def test_derived_lines_carry_their_stream_in_their_names(tmp_path: Path) -> None
 
 
 def test_a_torn_trace_says_how_far_it_goes(tmp_path: Path) -> None:
-    """What was read before stands."""
+    """Earlier events are kept."""
     whole = json.dumps({"traceEvents": [*NAMES, KERNEL, KERNEL]}).encode()
     profile = read_bytes(tmp_path, gzip.compress(whole[:-20]))
     assert sum(each.count for each in profile.devices[0].kernels) == 1
@@ -145,7 +145,7 @@ def test_a_torn_trace_says_how_far_it_goes(tmp_path: Path) -> None:
 
 
 def test_a_capped_trace_says_that_events_are_missing(tmp_path: Path) -> None:
-    """Its writer stops at a million of them."""
+    """Its writer stops at a million events."""
     fill = b",".join([b"{}"] * 1_000_000)
     profile = read_bytes(tmp_path, b'{"traceEvents":[' + fill + b"]}")
     assert any("million events" in each for each in profile.notes)
@@ -153,20 +153,20 @@ def test_a_capped_trace_says_that_events_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_file_without_events_is_refused(tmp_path: Path) -> None:
-    """JSON alone is no trace."""
+    """JSON alone is not a trace."""
     with pytest.raises(ProfileError, match="traceEvents"):
         read_bytes(tmp_path, b'{"metadata": {}}')
 
 
 def test_it_is_told_by_its_processes() -> None:
-    """A trace of PyTorch has others."""
+    """PyTorch's traces have other processes."""
     assert TRACE_VIEWER.recognizes(Head("a", gzip.decompress(viewer_trace(WORKED))))
     torch = json.dumps({"traceEvents": [{**NAMES[0], "args": {"name": "python"}}]})
     assert not TRACE_VIEWER.recognizes(Head("host.trace.json.gz", torch.encode()))
 
 
 def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
-    """Neither its metadata nor arguments that no one asked for."""
+    """Neither its metadata nor unused arguments do."""
     event = {**KERNEL, "args": {"env": "TOKEN=s3cret", "command_line": "/home/s3cret"}}
     document = {"metadata": {"environment": "s3cret"}, "traceEvents": [*NAMES, event, {}]}
     profile = read_bytes(tmp_path, json.dumps(document).encode())

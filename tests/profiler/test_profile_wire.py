@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, in memory and in a file."""
+"""Wire format of protocol buffers, in memory and in a file."""
 
 import io
 from typing import TypeAlias
@@ -26,7 +26,7 @@ FIELDS: st.SearchStrategy[list[Field]] = st.lists(
 
 
 def written(message: list[Field]) -> bytes:
-    """The message as it travels."""
+    """The encoded message."""
     parts: list[bytes] = []
     for number, wire_type, value in message:
         if isinstance(value, int):
@@ -39,7 +39,7 @@ def written(message: list[Field]) -> bytes:
 
 
 def scanned(data: bytes, piece_bytes: int = 1 << 20) -> list[Field]:
-    """The same by way of a file, of which little is in memory."""
+    """The same through a file, with little of it in memory."""
     window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     return [
         (number, wire_type, low if wire_type == VARINT else window.slice(low, high))
@@ -49,7 +49,7 @@ def scanned(data: bytes, piece_bytes: int = 1 << 20) -> list[Field]:
 
 @given(FIELDS, st.integers(1, 64))
 def test_written_message_is_read_back(message: list[Field], piece_bytes: int) -> None:
-    """From memory and from a file in pieces, whichever size they have."""
+    """From memory and from a file in pieces of any size."""
     assert list(fields(written(message))) == message
     assert scanned(written(message), piece_bytes) == message
 
@@ -58,7 +58,7 @@ def test_written_message_is_read_back(message: list[Field], piece_bytes: int) ->
 def test_messages_of_one_number_are_read_apart(
     message: list[Field], piece_bytes: int, longest: int
 ) -> None:
-    """The rest is passed over, and so is what is too long."""
+    """Others are skipped, and so are those that are too long."""
     expected = [
         value if len(value) <= longest else None
         for number, wire_type, value in message
@@ -71,7 +71,7 @@ def test_messages_of_one_number_are_read_apart(
 
 @given(st.binary(max_size=100), st.integers(1, 64))
 def test_messages_of_any_bytes_end(data: bytes, piece_bytes: int) -> None:
-    """As a walk over all fields does."""
+    """The result equals a walk over all fields."""
     window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     try:
         walked = [value for number, kind, value in fields(data) if (number, kind) == (4, LENGTH)]
@@ -86,7 +86,7 @@ def test_messages_of_any_bytes_end(data: bytes, piece_bytes: int) -> None:
 def test_a_cut_message_ends_at_a_field_or_is_refused(
     message: list[Field], data: st.DataObject
 ) -> None:
-    """What was whole before the cut is read; nothing is made up."""
+    """Fields before the cut are read; nothing is invented."""
     whole = written(message)
     cut = whole[: data.draw(st.integers(0, len(whole)))]
     for walk in (lambda: list(fields(cut)), lambda: scanned(cut)):
@@ -100,7 +100,7 @@ def test_a_cut_message_ends_at_a_field_or_is_refused(
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
-    """Both ways agree on which."""
+    """Both ways agree."""
     try:
         parsed = list(fields(data))
     except ProtobufError:
@@ -112,7 +112,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_negative_numbers_come_back(value: int) -> None:
-    """They travel as 64 bits."""
+    """They are encoded as 64 bits."""
     ((_, _, travelled),) = fields(number_field(1, value))
     assert isinstance(travelled, int)
     assert signed(travelled) == value
@@ -130,7 +130,7 @@ def test_negative_numbers_come_back(value: int) -> None:
     ],
 )
 def test_invalid_message_is_refused_with_the_reason(data: bytes, words: str) -> None:
-    """Lengths beyond the end, endless integers, and the groups of old."""
+    """Covers lengths beyond the end, endless integers, and obsolete groups."""
     for walk in (lambda: list(fields(data)), lambda: scanned(data)):
         with pytest.raises(ProtobufError, match=words):
             walk()
@@ -140,7 +140,7 @@ def test_invalid_message_is_refused_with_the_reason(data: bytes, words: str) -> 
 def test_a_window_gives_every_stretch(
     content: bytes, piece_bytes: int, data: st.DataObject
 ) -> None:
-    """Forwards, backwards and longer than its piece."""
+    """Forward, backward and longer than its piece."""
     window = FileWindow(io.BytesIO(content), len(content), piece_bytes)
     places = st.integers(0, len(content))
     for _ in range(5):
@@ -149,7 +149,7 @@ def test_a_window_gives_every_stretch(
 
 
 def test_a_window_over_a_file_that_was_cut_short() -> None:
-    """It gives what is left, and the reader finds that a field is cut."""
+    """It returns the rest, and the reader reports a truncated field."""
     whole = written([(1, LENGTH, b"x" * 50), (2, LENGTH, b"y" * 50)])
     window = FileWindow(io.BytesIO(whole[:60]), len(whole), 16)
     assert len(window.slice(52, 104)) == 8

@@ -1,4 +1,4 @@
-"""Real profiles of TensorFlow and JAX against figures that were computed from their raw events."""
+"""Real TensorFlow and JAX profiles against values computed from their raw events."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ BOTH_FORMS = (".xplane.pb", ".trace.json.gz")
 
 
 def read(name: str) -> Profile:
-    """A file of the folder that RIGHTSIZER_TRUTH names."""
+    """A file in the folder named by RIGHTSIZER_TRUTH."""
     folder = os.environ.get("RIGHTSIZER_TRUTH", "")
     path = Path(folder) / "profiles" / "xla" / name
     if not folder or not path.is_file():
@@ -41,7 +41,7 @@ def device_of(profile: Profile, index: int) -> DeviceProfile:
 def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
     name: str, suffix: str, index: int, kernels: int, busy: float, span: float
 ) -> None:
-    """To the last digit that is given; kernels and idle time make up the span."""
+    """They agree to the last digit; kernels and idle time sum to the span."""
     device = device_of(read(f"{name}{suffix}"), index)
     assert sum(each.count for each in device.kernels) == kernels
     assert device.time is not None
@@ -54,7 +54,7 @@ def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
 
 @pytest.mark.parametrize("name", [TENSORFLOW, JAX])
 def test_both_forms_say_the_same(name: str) -> None:
-    """One was made of the other; its microseconds have three decimals, so that nothing is lost."""
+    """One was made from the other; three decimals of a microsecond lose nothing."""
     plane, trace = (read(f"{name}{suffix}") for suffix in BOTH_FORMS)
     assert [each.time for each in trace.devices] == [each.time for each in plane.devices]
     assert [each.copies for each in trace.devices] == [each.copies for each in plane.devices]
@@ -64,7 +64,7 @@ def test_both_forms_say_the_same(name: str) -> None:
 
 
 def test_tensorflow_profile_has_the_facts_of_its_gpus() -> None:
-    """Eight V100 of 16 GB, of which two computed, for one step."""
+    """Eight V100 of 16 GB, two of them active, for one step."""
     profile = read(f"{TENSORFLOW}.xplane.pb")
     assert profile.format is ProfileFormat.XPLANE
     assert [each.device.index for each in profile.devices if each.time] == [4, 6]
@@ -75,7 +75,7 @@ def test_tensorflow_profile_has_the_facts_of_its_gpus() -> None:
 
 
 def test_jax_profile_has_the_facts_of_its_gpu() -> None:
-    """One of AMD's with 256 cores and 309 GB; the profiler's own plane says when it was."""
+    """An AMD GPU with 256 cores and 309 GB; the profiler's own plane has the wall time."""
     profile = read(f"{JAX}.xplane.pb")
     (device,) = profile.devices
     assert device.device.multiprocessors == 256
@@ -88,7 +88,7 @@ def test_jax_profile_has_the_facts_of_its_gpu() -> None:
 
 @pytest.mark.parametrize("name", [f"{TENSORFLOW}.xplane.pb", f"{JAX}.xplane.pb"])
 def test_no_event_is_dropped_unsaid(name: str) -> None:
-    """What was of use and what was not make up what was there."""
+    """Used and counted events sum to all events."""
     profile = read(name)
     device = sum(
         sum(kernel.count for kernel in each.kernels)

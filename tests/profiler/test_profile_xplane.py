@@ -1,4 +1,4 @@
-"""`*.xplane.pb`: what is read of it, and what is not."""
+"""`*.xplane.pb`: data that is read, and data that is not."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,32 +34,32 @@ LIMITS = ReadLimits()
 
 
 def read_bytes(folder: Path, data: bytes, limits: ReadLimits = LIMITS) -> Profile:
-    """The profile that is in these bytes."""
+    """The profile in the given bytes."""
     path = folder / "host.xplane.pb"
     path.write_bytes(data)
     return XPLANE.read(path, limits)
 
 
 def read_planes(folder: Path, *planes: Plane) -> Profile:
-    """The profile of these planes."""
+    """The profile of the given planes."""
     return read_bytes(folder, space(planes))
 
 
 def read_streams(folder: Path, *lines: Line, host: Sequence[Event] = ()) -> DeviceProfile:
-    """The one device that has these lines."""
+    """The one device with the given lines."""
     planes = [Plane("/device:GPU:0", lines, GPU), Plane("/host:CPU", [Line("main", host)])]
     (device,) = read_planes(folder, *planes).devices
     return device
 
 
 def time_of(device: DeviceProfile) -> TimeUse:
-    """Where its time went, for a device with kernels."""
+    """Use of its time, for a device with kernels."""
     assert device.time is not None
     return device.time
 
 
 def test_a_gpu_that_waited_for_its_host(tmp_path: Path) -> None:
-    """Kernels of streams that overlap count once, derived lines not at all."""
+    """Overlapping kernels of streams count once, derived lines do not count."""
     (device,) = read_planes(tmp_path, *WORKED).devices
     time = time_of(device)
     assert time.span_seconds == pytest.approx(1500 * NANOSECOND)
@@ -77,7 +77,7 @@ def test_a_gpu_that_waited_for_its_host(tmp_path: Path) -> None:
 
 
 def test_device_plane_has_memory_size_and_peak(tmp_path: Path) -> None:
-    """Its size, and the allocator's peak; it has no name."""
+    """The peak is the allocator's; the plane has no name of the GPU."""
     (device,) = read_planes(tmp_path, *WORKED).devices
     assert device.device.key == "/device:GPU:3"
     assert device.device.index == 3
@@ -88,7 +88,7 @@ def test_device_plane_has_memory_size_and_peak(tmp_path: Path) -> None:
 
 
 def test_copies_and_fills_are_no_kernels(tmp_path: Path) -> None:
-    """A copy's details say its size and what the host's side is."""
+    """A copy's details have its size and the kind of host memory."""
     (device,) = read_planes(tmp_path, *WORKED).devices
     (copy,) = device.copies
     assert copy == CopyUse(
@@ -115,14 +115,14 @@ def test_copies_and_fills_are_no_kernels(tmp_path: Path) -> None:
 def test_kinds_of_copies(  # noqa: PLR0913, PLR0917 - the table's columns.
     tmp_path: Path, name: str, details: str, kind: CopyKind, memory: HostMemory, size: int
 ) -> None:
-    """By the event's name; by its details where the name is another."""
+    """The event's name decides, or its details where the name is another."""
     line = Line("Stream #1(MemcpyH2D)", [Event(name, 0, 10, {"memcpy_details": details})])
     (copy,) = read_streams(tmp_path, line).copies
     assert (copy.kind, copy.memory, copy.bytes) == (kind, memory, size)
 
 
 def test_a_graph_is_busy_time_without_kernels(tmp_path: Path) -> None:
-    """One event stands for the whole of it."""
+    """One event represents all of it."""
     graph = Event("graph", 100, 50, {"cuda_graph_exec_id": 5, "correlation_id": 9})
     device = read_streams(tmp_path, Line("Stream #1", [kernel("a", 0, 10), graph]))
     assert time_of(device).kernel_seconds == pytest.approx(60 * NANOSECOND)
@@ -130,7 +130,7 @@ def test_a_graph_is_busy_time_without_kernels(tmp_path: Path) -> None:
 
 
 def test_events_of_memory_on_a_stream_are_not_busy(tmp_path: Path) -> None:
-    """They are counted by what they are."""
+    """They are counted by kind."""
     event = Event("MemoryAlloc", 0, 900, {"memalloc_details": "kind:device num_bytes:4"})
     planes = [Plane("/device:GPU:0", [Line("Stream #1", [event, kernel("a", 10, 5)])], GPU)]
     profile = read_planes(tmp_path, *planes)
@@ -153,13 +153,13 @@ def test_events_of_memory_on_a_stream_are_not_busy(tmp_path: Path) -> None:
 def test_the_occupancy_of_a_launch(
     tmp_path: Path, stats: dict[str, float | str], ratio: float | None
 ) -> None:
-    """NVIDIA's and AMD's way to say it; 0 says that it is not known."""
+    """Covers NVIDIA's and AMD's form; 0 means unknown."""
     device = read_streams(tmp_path, Line("Stream #1", [Event("k", 0, 10, stats)]))
     assert device.kernels[0].occupancy_ratio == (None if ratio is None else pytest.approx(ratio))
 
 
 def test_steps_of_a_device(tmp_path: Path) -> None:
-    """Their own line, of the same device."""
+    """They have a line of their own on the device."""
     (device,) = read_planes(tmp_path, *WORKED).devices
     (step,) = device.steps
     assert step.name == "7"
@@ -167,7 +167,7 @@ def test_steps_of_a_device(tmp_path: Path) -> None:
 
 
 def test_launches_that_their_own_tracer_saw(tmp_path: Path) -> None:
-    """A plane beside that of all threads, until a tool puts them together."""
+    """They have a plane of their own until a tool merges them."""
     launch = Event("cuLaunchKernel", 0, 5, {"correlation_id": 300})
     planes = [
         Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", 10, 5, correlation_id=300)])]),
@@ -179,7 +179,7 @@ def test_launches_that_their_own_tracer_saw(tmp_path: Path) -> None:
 
 
 def test_steps_that_only_the_host_knows(tmp_path: Path) -> None:
-    """JAX's annotation carries its number."""
+    """JAX's annotation has its number."""
     host = [Event("train", 0, 100, {"step_num": 4}), Event("train", 100, 100, {"step_num": 5})]
     line = Line("Stream #1", [kernel("a", 10, 20), kernel("b", 150, 30)])
     device = read_streams(tmp_path, line, host=host)
@@ -187,7 +187,7 @@ def test_steps_that_only_the_host_knows(tmp_path: Path) -> None:
 
 
 def test_spans_of_the_host(tmp_path: Path) -> None:
-    """The loader and waiting, by the names of functions, without their files."""
+    """Loader and waits are recognized by function names, without files."""
     spans = read_planes(tmp_path, *WORKED).host_spans
     assert {(each.kind, each.name, each.count) for each in spans} == {
         (SpanKind.LOADER, "IteratorGetNextOp::DoCompute", 1),
@@ -209,26 +209,26 @@ def test_spans_of_the_host(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_spans(tmp_path: Path, name: str, kind: SpanKind, shown: str) -> None:
-    """Of the driver, of TensorFlow's operations, and of Python's functions."""
+    """Covers the driver, TensorFlow's operations, and Python functions."""
     profile = read_planes(tmp_path, Plane("/host:CPU", [Line("main", [Event(name, 0, 5)])]))
     assert [(each.kind, each.name) for each in profile.host_spans] == [(kind, shown)]
 
 
 def test_time_zero_is_when_the_profiler_started(tmp_path: Path) -> None:
-    """Where its own plane says so."""
+    """The profiler's own plane has that time."""
     assert read_planes(tmp_path, *WORKED).start == 1_779_266_702_889_805_563
     assert read_planes(tmp_path, *WORKED[:-1]).start is None
 
 
 def test_events_with_wall_time_need_no_start(tmp_path: Path) -> None:
-    """Time 0 is the epoch then, whatever else is said."""
+    """Time 0 is then the epoch, whatever else the file says."""
     line = Line("Stream #1", [kernel("a", 0, 10)], 1_779_266_702_889_805_563)
     plane = Plane("/device:GPU:0", [line], GPU)
     assert read_planes(tmp_path, plane, WORKED[-1]).start == 0
 
 
 def test_a_gpu_of_which_two_hosts_wrote_is_two(tmp_path: Path) -> None:
-    """Their planes have the same name, and their times are not one device's."""
+    """Their planes have the same name, but their times are of different devices."""
     planes = [
         Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", start, 10)])], GPU)
         for start in (0, 500)
@@ -239,14 +239,14 @@ def test_a_gpu_of_which_two_hosts_wrote_is_two(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_kernels_says_so(tmp_path: Path) -> None:
-    """A host alone is no fault, and no GPU at 0%."""
+    """A host-only profile is valid, and has no GPU at 0%."""
     profile = read_planes(tmp_path, *WORKED[1:])
     assert all(each.time is None for each in profile.devices)
     assert any("no kernel of a GPU" in each for each in profile.notes)
 
 
 def test_it_is_told_by_its_first_plane() -> None:
-    """Not by its name, and nothing else is taken for it."""
+    """Its file name does not matter, and no other file is recognized."""
     assert XPLANE.recognizes(Head("a.txt", space(WORKED)))
     for other in (b"", b"{}", b"\x0a\x05hello", b"SQLite format 3\0", b"\x0a\x12\x34"):
         assert not XPLANE.recognizes(Head("host.xplane.pb", other))
@@ -258,7 +258,7 @@ def test_it_is_told_by_its_first_plane() -> None:
 def test_kernels_and_idle_time_make_up_the_span(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, int]]
 ) -> None:
-    """On however many streams, in whatever order."""
+    """This holds for any number of streams in any order."""
     folder = tmp_path_factory.mktemp("sums")
     lines = [
         Line(

@@ -1,4 +1,4 @@
-"""`*.xplane.pb` that are odd, torn, large or full of secrets."""
+"""`*.xplane.pb` that are unusual, truncated, large or full of secrets."""
 
 import gzip
 import tracemalloc
@@ -29,19 +29,19 @@ LIMITS = ReadLimits()
 
 
 def read_bytes(folder: Path, data: bytes, limits: ReadLimits = LIMITS) -> Profile:
-    """The profile that is in these bytes."""
+    """The profile in the given bytes."""
     path = folder / "host.xplane.pb"
     path.write_bytes(data)
     return XPLANE.read(path, limits)
 
 
 def read_planes(folder: Path, *planes: Plane) -> Profile:
-    """The profile of these planes."""
+    """The profile of the given planes."""
     return read_bytes(folder, space(planes))
 
 
 def test_unread_planes_are_counted_and_named(tmp_path: Path) -> None:
-    """TPUs, other planes, derived lines, other events of the host, sums without times."""
+    """Covers TPUs, other planes, derived lines, other host events, and sums without times."""
     profile = read_planes(
         tmp_path,
         *WORKED,
@@ -63,7 +63,7 @@ def test_unread_planes_are_counted_and_named(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_are_counted(tmp_path: Path) -> None:
-    """A newer writer may have more to say, on every level."""
+    """A newer writer may add fields on every level."""
     event = number_field(1, 1) + number_field(77, 1) + length_field(78, "new")
     line = length_field(2, "Stream #1") + length_field(4, event) + number_field(79, 1)
     plane = length_field(2, "/device:GPU:0") + length_field(3, line) + length_field(80, "new")
@@ -73,7 +73,7 @@ def test_unknown_fields_are_counted(tmp_path: Path) -> None:
 
 
 def test_events_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    """Negative durations, and times out of all time."""
+    """Covers negative durations, and times out of range."""
     line = Line("Stream #1", [kernel("a", 0, -5), kernel("b", 5, 5)])
     far = Line("Stream #2", [kernel("c", 0, 5)], 2**63 - 1)
     profile = read_planes(tmp_path, Plane("/device:GPU:0", [line, far], GPU))
@@ -85,7 +85,7 @@ def test_events_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 
 def test_messages_of_the_profiler_are_notes(tmp_path: Path) -> None:
-    """Their words, without what may be a secret or a path."""
+    """Possible secrets and paths are removed."""
     profile = read_bytes(
         tmp_path,
         space(
@@ -100,7 +100,7 @@ def test_messages_of_the_profiler_are_notes(tmp_path: Path) -> None:
 
 
 def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
-    """Names of hosts, folders and files, and values that no one asked for."""
+    """Covers names of hosts, folders and files, and unused values."""
     environment = {"env": "TOKEN=s3cret", "command_line": "train --key s3cret"}
     data = space(
         [
@@ -116,7 +116,7 @@ def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_never_in_memory(tmp_path: Path) -> None:
-    """Of 12 MB a piece at a time is, whether its events are of use or not."""
+    """Of 12 MB one piece at a time is in memory, whether events are used or not."""
     event = length_field(4, number_field(1, 1) + number_field(2, 9) + length_field(4, b"x" * 480))
     line = length_field(2, "python3") + event * 25_000
     path = tmp_path / "long.xplane.pb"
@@ -130,7 +130,7 @@ def test_a_long_file_is_never_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
-    """Some stores pack whatever they keep."""
+    """Some stores compress all files."""
     plain = read_bytes(tmp_path, space(WORKED))
     assert read_bytes(tmp_path, gzip.compress(space(WORKED))) == plain
 
@@ -146,7 +146,7 @@ def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
 def test_oversized_message_is_refused_with_the_limit(
     tmp_path: Path, limits: ReadLimits, words: str, *, is_packed: bool
 ) -> None:
-    """Packed or not, with the limit in the message."""
+    """Compressed or not, the message has the limit."""
     data = space(WORKED)
     with pytest.raises(ProfileError, match=words):
         read_bytes(tmp_path, gzip.compress(data) if is_packed else data, limits)
@@ -168,7 +168,7 @@ def test_events_and_names_beyond_the_limits_are_counted(tmp_path: Path) -> None:
 def test_a_torn_file_is_refused_or_ends_with_a_plane(
     tmp_path_factory: pytest.TempPathFactory, place: int
 ) -> None:
-    """The message names the file, the byte and what to do."""
+    """The message names the file, the byte and the remedy."""
     folder = tmp_path_factory.mktemp("torn")
     if place in {len(space(WORKED[:count])) for count in range(len(WORKED))}:
         assert read_bytes(folder, space(WORKED)[:place]).events <= 17

@@ -1,7 +1,7 @@
-"""NVIDIA's aiconfigurator asked for rows of a table, a line of JSON each: `... TABLE.csv`.
+"""Query NVIDIA's aiconfigurator for a table's rows, a JSON line each: `... TABLE.csv`.
 
-Run by the environment that tests/profilers/planners.txt describes. Times are milliseconds; a row
-that it cannot answer has its reason.
+Runs in the environment described by tests/profilers/planners.txt. Times are milliseconds; a row
+without an answer has the reason.
 """
 
 import csv
@@ -17,11 +17,11 @@ _NAMES: Final = {
     "meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B",
     "nvidia/Llama-3.1-8B-Instruct-FP8": "meta-llama/Meta-Llama-3.1-8B",
 }
-"""Of models whose shape it has under another name, so that it need not ask a hub."""
+"""Models that it knows by a public name of the same shape, so that it queries no hub."""
 
 
 def estimate(row: dict[str, str]) -> dict[str, float]:
-    """What it says of one row, by its own defaults wherever the row does not say."""
+    """Answer for one row, with its own defaults for unspecified values."""
     found = cli_estimate(
         _NAMES.get(row["model_path"], row["model_path"]),
         row["system"],
@@ -39,7 +39,7 @@ def estimate(row: dict[str, str]) -> dict[str, float]:
 
 
 def main(path: str) -> None:
-    """A line for each row, whatever it prints itself in between."""
+    """Print a line for each row, and suppress other output."""
     logging.disable()
     with Path(path).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -1,7 +1,7 @@
-"""HolisticTraceAnalysis's own breakdown of traces, a line of JSON each: `hta_breakdown.py PATH...`.
+"""Print HolisticTraceAnalysis's breakdown of traces, a JSON line each: `hta_breakdown.py PATH...`.
 
-Run by the environment that tests/profilers/peers.txt describes. Times are whole microseconds, as it
-has them; its idle causes are those of the streams, summed, not of the device.
+Runs in the environment described by tests/profilers/peers.txt. Times are whole microseconds, as in
+its output; its idle causes are sums over streams, not those of the device.
 """
 
 import json
@@ -13,7 +13,7 @@ from hta.trace_analysis import TraceAnalysis
 
 
 def breakdown(path: Path) -> dict[str, float]:
-    """What it says of one trace, its last step included."""
+    """Breakdown of one trace, including its last step."""
     analysis = TraceAnalysis(
         trace_files={0: str(path)}, trace_dir=str(path.parent), include_last_profiler_step=True
     )
@@ -27,7 +27,7 @@ def breakdown(path: Path) -> dict[str, float]:
 
 
 def main(paths: list[str]) -> None:
-    """A line for each, whatever it prints itself in between."""
+    """Print a line for each trace, and suppress other output."""
     logging.disable()
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Packs traces without names of host and file: `plain_trace.py IN.json OUT.json.gz ...`."""
+"""Compress traces without names of host and file: `plain_trace.py IN.json OUT.json.gz ...`."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ NAMING = "host_name", "traceName", "trace_id"
 
 
 def main(paths: list[str]) -> None:
-    """One after the other."""
+    """Convert the files in turn."""
     for trace, packed in [*pairwise(map(Path, paths))][::2]:
         data = trace.read_bytes()
         document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)

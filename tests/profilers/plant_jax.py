@@ -20,7 +20,7 @@ def forward(weights: jax.Array, batch: jax.Array) -> jax.Array:
 
 @jax.jit
 def train(weights: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A step of training, compiled whole."""
+    """A training step, compiled as a whole."""
     loss, gradient = jax.value_and_grad(forward)(weights, batch)
     return weights - 0.01 * gradient, loss
 
@@ -38,7 +38,7 @@ def sync_points() -> Iterator[None]:
 
 
 def tiny_kernels() -> Iterator[None]:
-    """A compiled pass, and Adam by hand and not compiled, operator after operator."""
+    """A compiled forward pass, and a hand-written Adam without compilation."""
     large, batch = jnp.ones((128, 128)) / 128, jnp.ones((32, 128))
     weights = [jnp.ones((32, 32)) for _ in range(4)]
     moments = [(jnp.zeros((32, 32)), jnp.zeros((32, 32))) for _ in weights]
@@ -55,7 +55,7 @@ def tiny_kernels() -> Iterator[None]:
 
 
 def host_bound_step() -> Iterator[None]:
-    """NumPy and a log between the compiled steps."""
+    """NumPy and logging between the compiled steps."""
     weights = jnp.ones((512, 512)) / 512
     while True:
         batch = augmented(np.ones((64, 512), dtype=np.float32))
@@ -65,7 +65,7 @@ def host_bound_step() -> Iterator[None]:
 
 
 def augmented(batch: np.ndarray) -> np.ndarray:
-    """Noise and a sort, by NumPy."""
+    """Noise and a sort in NumPy."""
     noise = np.random.default_rng(0).normal(size=(600, batch.shape[1]))
     return np.sort(batch + noise[: len(batch)], axis=0).astype(np.float32)
 
@@ -77,7 +77,7 @@ def write_log() -> None:
 
 
 def large_products() -> Iterator[None]:
-    """A compiled step of training after the other; nothing is read back."""
+    """Compiled training steps in sequence; nothing is read back."""
     weights, batch = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024))
     while True:
         weights, _ = train(weights, batch)
@@ -85,7 +85,7 @@ def large_products() -> Iterator[None]:
 
 
 def rare_log() -> Iterator[None]:
-    """The same, its loss read and logged at each hundredth step."""
+    """The same, with the loss read and logged at each hundredth step."""
     weights, batch = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024))
     step = 100 - WARM_UP - 4
     while True:
@@ -98,7 +98,7 @@ def rare_log() -> Iterator[None]:
 
 
 def evaluation() -> Iterator[None]:
-    """Losses that are summed where they are made."""
+    """Losses are summed on the device."""
     weights, batch, total = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024)), jnp.zeros(())
     while True:
         total += forward(weights, batch)
@@ -116,7 +116,7 @@ LOOPS: dict[str, tuple[Callable[[], Iterator[None]], int]] = {
 
 
 def main(folder: Path) -> None:
-    """Every loop into a folder of its own."""
+    """Record every loop into a folder of its own."""
     for name, (make, steps) in LOOPS.items():
         loop = make()
         for _ in range(WARM_UP):

@@ -1,8 +1,8 @@
 """Training loops on the CPU, each with one fault or none, recorded by PyTorch's own profiler.
 
-Run by the environment that tests/profilers/recorders.txt describes: `plant_torch.py FOLDER` writes
-one trace for each loop. `sync_points`, `tiny_kernels` and `host_bound_step` have the fault that
-they are named for; the others have none.
+Runs in the environment described by tests/profilers/recorders.txt: `plant_torch.py FOLDER` writes
+one trace for each loop. `sync_points`, `tiny_kernels` and `host_bound_step` have the fault in their
+name; the others have none.
 """
 
 import sys
@@ -21,13 +21,13 @@ TEXT = "the quick brown fox jumps over the lazy dog and runs away " * 300
 
 
 def layers(width: int, count: int) -> nn.Sequential:
-    """Some of the same width."""
+    """Some layers of the same width."""
     blocks = [each for _ in range(count) for each in (nn.Linear(width, width), nn.GELU())]
     return nn.Sequential(*blocks)
 
 
 def sync_points() -> Iterator[None]:
-    """Each step asks for the loss, for each gradient's norm, and for what a mask selects."""
+    """Each step reads the loss, each gradient's norm, and values selected by a mask."""
     model, batch = layers(512, 4), torch.randn(128, 512)
     parameters = list(model.parameters())
     while True:
@@ -47,7 +47,7 @@ def sync_points() -> Iterator[None]:
 
 
 def tiny_kernels() -> Iterator[None]:
-    """A recurrent cell by hand, and Adam by hand, operator after operator."""
+    """A hand-written recurrent cell and Adam, of single operators."""
     width = 32
     weights = [torch.randn(width, width, requires_grad=True) for _ in range(6)]
     moments = [(torch.zeros(width, width), torch.zeros(width, width)) for _ in weights]
@@ -70,20 +70,20 @@ def tiny_kernels() -> Iterator[None]:
 
 
 def tokenized(text: str) -> torch.Tensor:
-    """Numbers of words, counted in Python."""
+    """Word counts, computed in Python."""
     words = text.split() * 20
     known = dict(zip(sorted(set(words)), range(64), strict=False))
     return torch.tensor([known[word] for word in words][:2048])
 
 
 def augmented(batch: np.ndarray) -> np.ndarray:
-    """Noise and a sort, by NumPy."""
+    """Noise and a sort in NumPy."""
     noise = np.random.default_rng(0).normal(size=(600, batch.shape[1]))
     return np.sort(batch + noise[: len(batch)], axis=0).astype(np.float32)
 
 
 def host_bound_step() -> Iterator[None]:
-    """Tokenizing, NumPy and a log between the operators of each step."""
+    """Tokenizing, NumPy and logging between the operators of each step."""
     model, table = layers(256, 2), nn.Embedding(64, 256)
     optimizer = torch.optim.SGD([*model.parameters(), *table.parameters()], lr=0.01)
     while True:
@@ -111,7 +111,7 @@ def large_products() -> Iterator[None]:
 
 
 def rare_log() -> Iterator[None]:
-    """The same with Adam, clipped, its loss read and logged at each hundredth step."""
+    """The same with Adam and clipping, the loss read and logged at each hundredth step."""
     model, batch = layers(WIDTH, 2), torch.randn(256, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
     step = 100 - WARM_UP - 4
@@ -129,7 +129,7 @@ def rare_log() -> Iterator[None]:
 
 
 def evaluation() -> Iterator[None]:
-    """Predictions that are counted where they are made; the sum is read after the last."""
+    """Correct predictions are counted on the device; the sum is read at the end."""
     model, batch = layers(WIDTH, 3), torch.randn(512, WIDTH)
     wanted, right = torch.randint(WIDTH, (512,)), torch.zeros((), dtype=torch.int64)
     model.eval()
@@ -147,11 +147,11 @@ LOOPS: dict[str, tuple[Callable[[], Iterator[None]], int, bool]] = {
     "rare_log": (rare_log, 8, True),
     "evaluation": (evaluation, 8, False),
 }
-"""Loop, steps that are recorded, and whether with Python's stacks."""
+"""Loop, number of recorded steps, and whether Python stacks are recorded."""
 
 
 def record(loop: Iterator[None], steps: int, into: Path, *, with_stack: bool) -> None:
-    """So many steps of a loop after its first ones."""
+    """Record some steps of a loop after its first ones."""
     with profile(
         activities=[ProfilerActivity.CPU],
         schedule=schedule(wait=0, warmup=WARM_UP, active=steps, repeat=1),
@@ -165,7 +165,7 @@ def record(loop: Iterator[None], steps: int, into: Path, *, with_stack: bool) ->
 
 
 def main(folder: Path) -> None:
-    """Every loop into a file of its own."""
+    """Record every loop into a file of its own."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for name, (loop, steps, with_stack) in LOOPS.items():

@@ -1,7 +1,7 @@
 """Steps of a compiled function on the CPU, recorded by JAX's own profiler.
 
-Run by the environment that tests/profilers/recorders.txt describes: `record_jax.py FOLDER` writes
-what `jax.profiler.trace` does, with the trace viewer's form beside it.
+Runs in the environment described by tests/profilers/recorders.txt: `record_jax.py FOLDER` writes
+the output of `jax.profiler.trace`, with the trace viewer's form beside it.
 """
 
 import sys
@@ -16,12 +16,12 @@ LOADER_SECONDS = 0.03
 
 @jax.jit
 def planted_step(weights: jax.Array, batch: jax.Array) -> jax.Array:
-    """A step of training without its gradient."""
+    """A training step without its gradient."""
     return jnp.tanh(batch @ weights).sum()
 
 
 def planted_loader() -> jax.Array:
-    """A batch, after a while."""
+    """A batch, after a wait."""
     time.sleep(LOADER_SECONDS)
     return jnp.ones((64, 64))
 

@@ -1,6 +1,6 @@
 """A training loop on the CPU with a slow loader, recorded by PyTorch's own profiler.
 
-Run by the environment that tests/profilers/recorders.txt describes: `record_torch.py FOLDER` writes
+Runs in the environment described by tests/profilers/recorders.txt: `record_torch.py FOLDER` writes
 the trace of one process into `alone/`, and those of two ranks over gloo into `ranks/`.
 """
 
@@ -21,14 +21,14 @@ WARM_UP = 2
 
 
 class SlowSamples(torch.utils.data.Dataset):
-    """Samples that take their time; one of them is one batch."""
+    """Slow samples; each is one batch."""
 
     def __len__(self) -> int:
-        """As many as there are steps."""
+        """The number of steps."""
         return STEPS + WARM_UP
 
     def __getitem__(self, place: int) -> torch.Tensor:
-        """Noise, after a while."""
+        """Noise, after a wait."""
         time.sleep(LOADER_SECONDS)
         return torch.randn(32)
 
@@ -65,7 +65,7 @@ def train(folder: Path, rank: int, ranks: int) -> None:
 
 
 def update(model: nn.Module, ranks: int) -> None:
-    """A step down the gradient, of all ranks together; torch.optim takes seconds to import."""
+    """A gradient step of all ranks together; torch.optim takes seconds to import."""
     with torch.no_grad():
         for weights in model.parameters():
             if ranks > 1:
@@ -75,7 +75,7 @@ def update(model: nn.Module, ranks: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """One process for each trace, forked so that torch is imported once."""
+    """Record one process for each trace, forked so that torch is imported once."""
     import torch._inductor.config  # noqa: F401, PLC0415 - the profiler would, in each process.
 
     context = multiprocessing.get_context("fork")

@@ -111,7 +111,7 @@ MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
 
 @contextmanager
 def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
-    """A library over two boards of a kind, the first of them cut where a profile is named."""
+    """A library over two boards of a kind; the first is partitioned where a profile is given."""
     board = built_in().boards[key]
     profiles = tuple(found for found in board.mig_profiles if found.name == profile)
     slots = (BoardSlot(0, board, profiles), BoardSlot(1, board))

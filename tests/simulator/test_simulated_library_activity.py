@@ -93,7 +93,7 @@ def test_an_idle_process_has_no_samples(h100: Bench) -> None:
 
 
 def test_samples_go_back_to_the_last_look(h100: Bench) -> None:
-    """Sixteen seconds are kept, six a second; what came since a time is all that is told."""
+    """Sixteen seconds are kept, six samples a second; those after the given time are returned."""
     gpu = h100.gpu(2)
     kind, samples = pynvml.nvmlDeviceGetSamples(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
     assert kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT

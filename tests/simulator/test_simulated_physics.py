@@ -168,7 +168,7 @@ def test_a_lower_limit_is_kept_by_a_lower_clock() -> None:
 
 
 def test_a_slot_cannot_give_more_than_the_board_takes() -> None:
-    """A slot of generation 6 leaves an H100 at 5; one of 8 lanes halves its lanes."""
+    """A slot of generation 6 leaves an H100 at 5; one of 8 lanes limits it to 8."""
     around = board_environment(H100, pcie_generation=6, pcie_width=8)
     assert (around.pcie_generation, around.pcie_width) == (5, 8)
 

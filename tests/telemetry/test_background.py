@@ -1,4 +1,4 @@
-"""Values fetched on a thread of their own: a fetch that hangs or fails delays no one."""
+"""Background fetches on a thread of their own: a hanging or failing one delays no caller."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 10.0
 
 @dataclass
 class Well:
-    """Something to fetch from, and the clock beside it."""
+    """Source of fetches, with a clock."""
 
     now: float = 1000.0
     fetches: int = 0
@@ -28,7 +28,7 @@ class Well:
         self.gate.set()
 
     def fetch(self) -> int:
-        """The number of the fetch; waits while the gate is closed."""
+        """Return the fetch's number; block while the gate is closed."""
         self.fetches += 1
         self.threads.add(threading.current_thread().name)
         number = self.fetches
@@ -40,7 +40,7 @@ class Well:
 
 @contextmanager
 def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[PollingThread[int]]:
-    """A background over the well; values stand for a minute."""
+    """A background fetcher of the source; values are valid for a minute."""
     background = PollingThread(
         "well",
         well.fetch,
@@ -56,14 +56,14 @@ def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[PollingThre
 
 
 def fetched(background: PollingThread[int]) -> FetchResult[int]:
-    """What stands once the fetch under way has ended."""
+    """Value after the running fetch has ended."""
     return background.latest(PATIENCE_SECONDS)
 
 
 def eventually(
     background: PollingThread[int], is_so: Callable[[FetchResult[int]], bool]
 ) -> FetchResult[int]:
-    """What stands when something has come to be so; a thread that was let go needs a moment."""
+    """Value once a condition holds; a released thread needs a moment."""
     for _ in range(500):
         latest = background.latest()
         if is_so(latest):
@@ -73,7 +73,7 @@ def eventually(
 
 
 def test_nothing_stands_before_the_first_fetch() -> None:
-    """And nothing is fetched before someone asks."""
+    """No fetch starts before the first request for the value."""
     well = Well()
     well.gate.clear()
     with fetching(well) as background:
@@ -85,7 +85,7 @@ def test_nothing_stands_before_the_first_fetch() -> None:
 
 
 def test_value_stands_until_the_next_is_due() -> None:
-    """However often it is asked for, it is fetched once in an interval, on its own thread."""
+    """However often it is read, it is fetched once an interval, on its own thread."""
     well = Well()
     with fetching(well) as background:
         assert fetched(background).value == 1
@@ -100,7 +100,7 @@ def test_value_stands_until_the_next_is_due() -> None:
 
 
 def test_hung_fetch_delays_nobody() -> None:
-    """While it hangs the former value stands; then it is too old, and the reason is told."""
+    """Meanwhile the previous value is returned; once that is too old, the reason is."""
     well = Well()
     with fetching(well) as background:
         fetched(background)
@@ -134,7 +134,7 @@ def test_hung_fetch_is_a_failure_in_the_end() -> None:
 
 
 def test_failure_keeps_the_former_value_until_its_time() -> None:
-    """A failed attempt does not renew the value; when that is too old, the error is left."""
+    """A failed attempt does not extend validity; afterward only the error is returned."""
     well = Well()
     with fetching(well) as background:
         fetched(background)
@@ -154,14 +154,14 @@ def test_failure_keeps_the_former_value_until_its_time() -> None:
 
 
 def test_error_without_words_is_told_by_its_name() -> None:
-    """Some exceptions say nothing."""
+    """Some exceptions have no message."""
     well = Well(error=TimeoutError())
     with fetching(well) as background:
         assert fetched(background).error == "TimeoutError()"
 
 
 def test_outcome_is_that_of_the_last_attempt() -> None:
-    """Success and duration, of attempts that fail too."""
+    """Success and duration also cover failed attempts."""
     well = Well()
     with fetching(well) as background:
         succeeded = fetched(background).outcome
@@ -175,7 +175,7 @@ def test_outcome_is_that_of_the_last_attempt() -> None:
 
 
 def test_refresh_fetches_at_the_next_chance() -> None:
-    """The one who knows that the value has changed need not wait for the interval."""
+    """A caller that knows of a change need not wait for the interval."""
     well = Well()
     with fetching(well) as background:
         fetched(background)
@@ -187,7 +187,7 @@ def test_refresh_fetches_at_the_next_chance() -> None:
 
 
 def test_refresh_during_a_fetch_is_a_fetch_after_it() -> None:
-    """What is under way may have looked before the change."""
+    """The running fetch may have started before the change."""
     well = Well()
     well.gate.clear()
     with fetching(well) as background:
@@ -199,7 +199,7 @@ def test_refresh_during_a_fetch_is_a_fetch_after_it() -> None:
 
 
 def test_value_is_as_old_as_its_fetch() -> None:
-    """One that no one asked for in a long time is not new because someone asks now."""
+    """A read long after the fetch does not renew the value."""
     well, fetched_by_now = Well(), threading.Event()
 
     def now() -> float:
@@ -219,7 +219,7 @@ def test_value_is_as_old_as_its_fetch() -> None:
 
 
 def test_close_ends_the_thread() -> None:
-    """At once where it is idle; a fetch that hangs keeps no one, and ends with its thread."""
+    """An idle thread ends at once; a hanging fetch blocks nothing, and ends with its thread."""
     before = set(threading.enumerate())
     well = Well()
     with fetching(well) as background:

@@ -1,4 +1,4 @@
-"""What someone asks of the telemetry, from any thread, for a time or until it is taken back."""
+"""Requests to the telemetry, from any thread, temporary or until revoked."""
 
 import threading
 
@@ -13,7 +13,7 @@ from rightsizer.telemetry.source import ReleasableResource, ReleaseController, R
 
 
 def test_nothing_is_released_at_first() -> None:
-    """Neither GPUs nor counters, and there is nothing to take back."""
+    """Neither GPUs nor counters are released, and nothing can be resumed."""
     controls = ReleaseController(FastClock(0))
     assert [controls.released(held) for held in ReleasableResource] == [None, None]
     assert [controls.resume(held) for held in ReleasableResource] == [False, False]
@@ -21,7 +21,7 @@ def test_nothing_is_released_at_first() -> None:
 
 @pytest.mark.parametrize("held", ReleasableResource)
 def test_release_stands_until_it_is_taken_back(held: ReleasableResource) -> None:
-    """Without a time it lasts for days, and it is of one thing alone."""
+    """Without a duration it lasts for days, and it covers one resource only."""
     clock = FastClock(5)
     controls = ReleaseController(clock)
     release = controls.release(held)
@@ -36,7 +36,7 @@ def test_release_stands_until_it_is_taken_back(held: ReleasableResource) -> None
 
 @given(st.floats(0.001, 1e6), st.floats(0, 2e6))
 def test_release_for_a_time_ends_by_itself(for_seconds: float, later_seconds: float) -> None:
-    """To the nanosecond, on the steady clock."""
+    """It ends to the nanosecond, by the monotonic clock."""
     clock = FastClock(0)
     controls = ReleaseController(clock)
     release = controls.release(ReleasableResource.COUNTERS, for_seconds)
@@ -48,7 +48,7 @@ def test_release_for_a_time_ends_by_itself(for_seconds: float, later_seconds: fl
 
 
 def test_a_second_release_replaces_the_first() -> None:
-    """Who asks again means the time from now on."""
+    """The duration starts again."""
     clock = FastClock(0)
     controls = ReleaseController(clock)
     controls.release(ReleasableResource.GPUS, 10.0)
@@ -62,7 +62,7 @@ def test_a_second_release_replaces_the_first() -> None:
 
 
 def test_any_thread_may_ask() -> None:
-    """Releases and ends from many threads leave one of the two, and raise nothing."""
+    """Concurrent releases and resumes leave one of the two states, and raise nothing."""
     controls = ReleaseController(FastClock(0))
     failures: list[BaseException] = []
 
@@ -85,7 +85,7 @@ def test_any_thread_may_ask() -> None:
 
 
 def test_each_askers_release_stands_by_itself() -> None:
-    """What lasts longest is in force; no one but an operator takes back what is another's."""
+    """The longest one applies; only an operator can end those of others."""
     clock = FastClock(0)
     controls = ReleaseController(clock)
     mine = controls.release(ReleasableResource.COUNTERS, 10.0)

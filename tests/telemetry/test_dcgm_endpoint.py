@@ -1,4 +1,4 @@
-"""A dcgm-exporter on loopback, in good and in bad health."""
+"""A dcgm-exporter on loopback, working and failing."""
 
 import threading
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 PATIENCE = 10.0
-"""Seconds, the most that a test waits for an answer that comes."""
+"""Maximum wait of a test in seconds, for an answer that comes."""
 
 
 class Watch:
-    """An endpoint whose time passes when the test says so."""
+    """An endpoint with a clock controlled by the test."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         self.clock = FastClock(0)
         self.endpoint = DcgmEndpoint(DcgmSettings(url=url, **settings), built_in(), self.clock)
 
     def after(self, seconds: float = 0.0) -> ExporterView:
-        """What stands some seconds later, with the look that is due then."""
+        """State some seconds later, with the poll that is due then."""
         self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
         return self.endpoint.view(PATIENCE)
 
@@ -45,7 +45,7 @@ def watching(url: str, **settings: Any) -> Iterator[Watch]:
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
-    """Compressed or not; it is asked for as text."""
+    """It may be compressed; the request accepts text."""
     with dcgm_exporter(page(DCGM_FI_DRIVER_VERSION="570.1")) as exporter:
         exporter.packed = packed
         with watching(exporter.url) as watch:
@@ -61,7 +61,7 @@ def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
 
 
 def test_it_is_asked_at_its_interval() -> None:
-    """However often someone looks, a page is fetched no more often than is set."""
+    """However often it is read, no more pages are fetched than configured."""
     with dcgm_exporter() as exporter, watching(exporter.url, interval_seconds=15) as watch:
         seen = []
         for second in range(31):
@@ -84,7 +84,7 @@ def test_it_is_asked_at_its_interval() -> None:
     ],
 )
 def test_a_fault_costs_no_more_than_its_time(fault: dict[str, Any], error: str) -> None:
-    """What was read before holds for two intervals; then it is stale and the GPU is down."""
+    """The last page is valid for two intervals; then it is stale and the GPU is down."""
     limits = {"timeout_seconds": 0.3, "response_maximum_bytes": 50_000}
     with dcgm_exporter(page()) as exporter, watching(exporter.url, **limits) as watch:
         good = watch.after()
@@ -99,7 +99,7 @@ def test_a_fault_costs_no_more_than_its_time(fault: dict[str, Any], error: str) 
 
 
 def test_nobody_waits_for_an_exporter_that_hangs() -> None:
-    """Looking answers at once, and what is late is read when it comes."""
+    """Reading returns at once, and a late page is used when it arrives."""
     released = threading.Event()
     with dcgm_exporter(page()) as exporter, watching(exporter.url) as watch:
         exporter.hangs = released
@@ -111,7 +111,7 @@ def test_nobody_waits_for_an_exporter_that_hangs() -> None:
 
 
 def test_an_exporter_that_is_away_comes_back() -> None:
-    """The next look is the next try."""
+    """The next poll is the next attempt."""
     with dcgm_exporter(page()) as exporter:
         url = exporter.url
     with watching(url) as watch:
@@ -121,7 +121,7 @@ def test_an_exporter_that_is_away_comes_back() -> None:
 
 
 def test_a_page_that_stands_still_is_stale() -> None:
-    """It is fetched without a fault, and yet no one collects."""
+    """Fetches succeed, but the exporter no longer collects."""
     with dcgm_exporter(page()) as exporter, watching(exporter.url) as watch:
         seen = [watch.after(15 * bool(at)) for at in range(6)]
         exporter.text = page(energy=8e6)
@@ -134,7 +134,7 @@ def test_a_page_that_stands_still_is_stale() -> None:
 
 
 def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
-    """For as long as is set; an instance that was taken apart is no loss."""
+    """It is listed for the configured time; a removed MIG instance is not lost."""
     parts = page(GPU_I_ID="3", GPU_I_PROFILE="1g.10gb")
     limits = {"lost_retention_seconds": 60.0}
     with dcgm_exporter() as exporter, watching(exporter.url, **limits) as watch:
@@ -147,7 +147,7 @@ def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
 
 
 def test_an_xid_is_counted_from_the_second_page_on() -> None:
-    """The gauge tells the last one, however long ago that was."""
+    """The gauge has the last Xid of any time."""
     with dcgm_exporter() as exporter, watching(exporter.url) as watch:
         logs = []
         for at, code in enumerate((31, 31, 79)):
@@ -158,7 +158,7 @@ def test_an_xid_is_counted_from_the_second_page_on() -> None:
 
 
 def test_the_token_is_sent(tmp_path: Any) -> None:
-    """A file that cannot be read is an error like any other."""
+    """An unreadable file is an error like any other."""
     file = tmp_path / "token"
     file.write_text("secret-1\n")
     with (

@@ -1,4 +1,4 @@
-"""A snapshot of the driver's with what a dcgm-exporter knows."""
+"""Driver snapshots enriched with a dcgm-exporter's values."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ NOTHING: Final = snapshot(5, [], {})
 
 
 def instance(uuid: str, gpu_instance_id: int = 2, compute_instance_id: int = 0) -> Device:
-    """A MIG instance as the driver names it."""
+    """A MIG instance as the driver reports it."""
     place = MigInstance(BUSY, "3g.40gb", gpu_instance_id, compute_instance_id, 3 / 7, 0.5)
     return gpu(uuid=uuid, pci_bus_id=A100.pci_bus_id, mig=place)
 
@@ -49,13 +49,13 @@ def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
 
 
 def supplemented(text: str, *snapshots: Snapshot) -> list[Snapshot]:
-    """Each of the snapshots with what stands on a page."""
+    """Each snapshot, enriched from a page."""
     with exporting(text) as (endpoint, _, _):
         return [enrich(each, endpoint) for each in snapshots]
 
 
 def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
-    """Profiling comes from the exporter, what NVML reads itself stays."""
+    """Profiling comes from the exporter; NVML's own values stay."""
     ours = snapshot(5, [A100], {A100: NVML})
     [found] = supplemented(page(), ours)
     reading = found.readings[BUSY]
@@ -68,7 +68,7 @@ def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
 
 
 def test_supplementing_twice_is_supplementing_once() -> None:
-    """Nothing is added up."""
+    """Nothing is added twice."""
     with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, _, _):
         once = enrich(snapshot(5, [A100], {A100: NVML}), endpoint)
 
@@ -77,7 +77,7 @@ def test_supplementing_twice_is_supplementing_once() -> None:
 
 @pytest.mark.parametrize("uuid", ["MIG-1234", f"{BUSY}/gi2"])
 def test_an_instance_is_found_by_its_place(uuid: str) -> None:
-    """Profiling reaches an A100's instances, which NVML tells nothing of; the card's power not."""
+    """An A100's instances get profiling, which NVML lacks, but not the card's power."""
     ours = instance(uuid)
     [found] = supplemented(
         page() + lines(BUSY, ACTIVE, **MIG), snapshot(5, [WHOLE, ours], {WHOLE: {}, ours: {}})
@@ -89,7 +89,7 @@ def test_an_instance_is_found_by_its_place(uuid: str) -> None:
 
 
 def test_an_instance_is_found_by_its_own_uuid() -> None:
-    """As exporters write it that ask Kubernetes for its devices."""
+    """Exporters write it when they query Kubernetes for devices."""
     ours = instance("MIG-1234", gpu_instance_id=9)
     text = lines("MIG-1234", ACTIVE, **MIG)
     [found] = supplemented(page() + text, snapshot(5, [WHOLE, ours], {WHOLE: {}, ours: {}}))
@@ -98,7 +98,7 @@ def test_an_instance_is_found_by_its_own_uuid() -> None:
 
 
 def test_compute_instances_are_not_told_of_what_they_share() -> None:
-    """The activity of a GPU instance is that of neither of its two compute instances."""
+    """A GPU instance's activity belongs to neither of its two compute instances."""
     pair = [instance("MIG-a"), instance("MIG-b", compute_instance_id=1)]
     ours = snapshot(5, [WHOLE, *pair], {each: {} for each in pair})
     [found] = supplemented(page() + lines(BUSY, ACTIVE, **MIG), ours)
@@ -108,7 +108,7 @@ def test_compute_instances_are_not_told_of_what_they_share() -> None:
 
 
 def test_without_a_driver_the_exporter_is_the_source() -> None:
-    """GPUs, instances, holders and versions, with a reading at every tick while values hold."""
+    """It provides GPUs, instances, holders and versions, with readings while values are valid."""
     text = page(pod="ranker-0", namespace="shop", DCGM_FI_DRIVER_VERSION="570.1")
     text += lines(OTHER, {"DCGM_FI_DEV_POWER_USAGE": 60}, gpu="1") + lines(
         OTHER, {"DCGM_FI_PROF_SM_ACTIVE": 0.25}, **MIG, gpu="1"
@@ -130,7 +130,7 @@ def test_without_a_driver_the_exporter_is_the_source() -> None:
 
 
 def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
-    """A container may see one of the node's GPUs as its first."""
+    """A container may see one of the node's GPUs as index 0."""
     ours = gpu(uuid=OTHER, pci_bus_id="0000:5e:00.0")
     text = page() + page(uuid=OTHER, gpu="1", pci_bus_id="00000000:5E:00.0")
     [found] = supplemented(text, snapshot(5, [ours], {ours: NVML}))
@@ -140,7 +140,7 @@ def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
 
 
 def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:
-    """And is never added beside GPUs that may be it."""
+    """It is never added beside GPUs that may be the same."""
     text = page(uuid="", pci_bus_id="00000000:1B:00.0") + page(uuid="", gpu="7")
     [found] = supplemented(text, snapshot(5, [A100], {A100: NVML}))
 
@@ -156,7 +156,7 @@ def test_an_instance_of_unknown_size_is_not_added() -> None:
 
 
 def test_device_down_in_the_driver_stays_down() -> None:
-    """The exporter's values may be from before it fell off the bus."""
+    """The exporter's values may be older than the failure."""
     ours = snapshot(5, [A100], {}, down=[A100])
     [found] = supplemented(page(), ours)
 
@@ -167,7 +167,7 @@ def test_device_down_in_the_driver_stays_down() -> None:
     ("processes", "has_process"), [((), False), (None, True)], ids=["none", "unknown"]
 )
 def test_holders_are_filled_in(processes: Sequence[object] | None, has_process: bool) -> None:  # noqa: FBT001 - a parameter.
-    """Where a container hides whose the processes are; ours go before the exporter's."""
+    """They help where a container hides processes; our own take precedence."""
     text = page(pod="ranker-0", namespace="shop")
     ours = snapshot(5, [A100], {A100: NVML})
     reading = replace(ours.readings[BUSY], processes=None if processes is None else ())
@@ -180,7 +180,7 @@ def test_holders_are_filled_in(processes: Sequence[object] | None, has_process: 
 
 
 def test_xids_of_our_own_go_before_the_gauge() -> None:
-    """Events are counted one by one; the gauge misses repetitions."""
+    """Events are counted individually; the gauge misses repetitions."""
     text = page() + page(uuid=OTHER, gpu="1")
     own = XidLog({79: 3}, 79)
     with exporting(text) as (endpoint, exporter, clock):
@@ -195,7 +195,7 @@ def test_xids_of_our_own_go_before_the_gauge() -> None:
 
 
 def test_an_exporter_that_ends_takes_its_values_along() -> None:
-    """Ours stand alone again, and GPUs that it alone knew are down and say why."""
+    """Our own values remain, and GPUs known only to the exporter are down with the reason."""
     ours = snapshot(5, [A100], {A100: NVML})
     with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, exporter, clock):
         exporter.status, exporter.text = 503, "restarting"

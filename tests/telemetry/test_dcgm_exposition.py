@@ -1,4 +1,4 @@
-"""One page of a dcgm-exporter, in every way in which exporters have written it."""
+"""One page of a dcgm-exporter, in every historical format."""
 
 import pytest
 from hypothesis import given
@@ -23,12 +23,12 @@ MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 
 
 def read(text: str) -> ExporterPage:
-    """The page."""
+    """The parsed page."""
     return DcgmExpositionParser(built_in()).read(text)
 
 
 def test_a_page_of_today() -> None:
-    """Each line is in its base unit, the better of two fields wins, and its name is kept."""
+    """Values are in base units, the better of two fields is used, and its name is kept."""
     found = read(page(DCGM_FI_DRIVER_VERSION="570.1"))
 
     assert found.readings[BUSY].values == {
@@ -47,7 +47,7 @@ def test_a_page_of_today() -> None:
 
 
 def test_former_names_read_like_those_of_today() -> None:
-    """An exporter of 2020 tells the same."""
+    """An exporter of 2020 gives the same values."""
     for former in sorted(FORMER_DCGM_NAMES):
         today = FORMER_DCGM_NAMES[former]
         labels = f'{{gpu="0",uuid="{BUSY}"}}'
@@ -69,7 +69,7 @@ def test_former_names_read_like_those_of_today() -> None:
     ],
 )
 def test_a_blank_says_why(number: str, why: Missing) -> None:
-    """DCGM's own reason where the last digits have survived."""
+    """DCGM's own reason is used where the last digits have survived."""
     for name in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"):
         found = read(lines(BUSY, {name: number}))
         signal = DCGM_FIELDS[name].signal
@@ -78,7 +78,7 @@ def test_a_blank_says_why(number: str, why: Missing) -> None:
 
 
 def test_a_blank_does_not_hide_the_weaker_field() -> None:
-    """What is there goes before what is missing."""
+    """Present values take precedence over missing ones."""
     found = read(
         lines(BUSY, {"DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 2**63 - 14})
     )
@@ -90,7 +90,7 @@ def test_a_blank_does_not_hide_the_weaker_field() -> None:
 
 @pytest.mark.parametrize(("profiled", "believed"), [(0, 0.97), (0.02, 0.02)])
 def test_a_dead_counter_does_not_hide_work(profiled: float, believed: float) -> None:
-    """Counters that have died read 0 for ever; a small share is a reading."""
+    """Dead counters read 0 forever; a small share is a valid reading."""
     found = read(
         page().replace("GR_ENGINE_ACTIVE", "X")
         + lines(BUSY, {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": profiled})
@@ -99,7 +99,7 @@ def test_a_dead_counter_does_not_hide_work(profiled: float, believed: float) -> 
 
 
 def test_errors_of_all_kinds_are_added_up_once() -> None:
-    """Of a GPU that two pods share each line stands twice."""
+    """Each line of a GPU shared by two pods occurs twice."""
     kinds = ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
     counts = {
         f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL": 10**at for at, kind in enumerate(kinds)
@@ -110,7 +110,7 @@ def test_errors_of_all_kinds_are_added_up_once() -> None:
 
 
 def test_value_of_the_card_is_no_reading_of_an_instance() -> None:
-    """Even where the exporter labels it so; nor is the instance's a reading of the card."""
+    """This holds despite the exporter's label, and in the other direction too."""
     found = read(page() + page(**MIG))
     instance = f"{BUSY}/gi2"
 
@@ -136,7 +136,7 @@ def test_value_of_the_card_is_no_reading_of_an_instance() -> None:
     ],
 )
 def test_skipped_line_has_a_reason(text: str, because: str) -> None:
-    """No line is passed over in silence."""
+    """Every skipped line is reported."""
     found = interpret(text)
 
     assert isinstance(found, UnusedSeries)
@@ -145,7 +145,7 @@ def test_skipped_line_has_a_reason(text: str, because: str) -> None:
 
 
 def test_a_relay_may_add_its_suffix() -> None:
-    """A counter that has passed through OpenMetrics is the same counter."""
+    """OpenMetrics adds a suffix to the same counter."""
     found = read(f'DCGM_FI_DEV_PCIE_REPLAY_COUNTER_total{{UUID="{BUSY}"}} 3 # {{a="}}"}} 1\n')
 
     assert found.readings.keys() == {BUSY}
@@ -153,7 +153,7 @@ def test_a_relay_may_add_its_suffix() -> None:
 
 
 def test_holders_go_by_the_name_that_their_owner_has() -> None:
-    """As the node's own owners name them, so that both mean the same workload."""
+    """Their names equal those of the node's own owners, so that the workload is the same."""
     found = read(page(pod="chat-7d9f8b6c5d-x2v8q", namespace="web", container="vllm"))
     [holding] = found.readings[BUSY].holdings
 
@@ -165,7 +165,7 @@ def test_holders_go_by_the_name_that_their_owner_has() -> None:
 
 
 def test_a_value_with_an_old_time_of_its_own_is_stale() -> None:
-    """A relay may go on telling what it heard long ago; what has no time is of now."""
+    """A relay may repeat old values; a value without a timestamp is current."""
     now = EPOCH // 1_000_000
     text = lines(BUSY, {"DCGM_FI_DEV_GPU_TEMP": f"55 {now - 61_000}"})
     text += lines(BUSY, {"DCGM_FI_DEV_FB_USED": f"1 {now - 59_000}", "DCGM_FI_DEV_ENC_UTIL": 3})
@@ -184,19 +184,19 @@ def test_a_torn_line_costs_itself() -> None:
 
 @pytest.mark.parametrize("text", ["<html>log in</html>", "up 1\n", 'node_load1{a="b"} 3\n', "{}"])
 def test_another_page_is_refused(text: str) -> None:
-    """Rather than read as a node without GPUs."""
+    """It is not read as a node without GPUs."""
     with pytest.raises(DriverError, match="none of its metrics is in it; check the address"):
         read(text)
 
 
 def test_an_empty_page_has_no_devices() -> None:
-    """As an exporter serves that has collected nothing yet."""
+    """An exporter serves it before its first collection."""
     assert read("# HELP x y\n\n").devices == ()
 
 
 @given(st.text(max_size=200), st.sampled_from(sorted(USUAL)))
 def test_no_text_breaks_the_reader(text: str, name: str) -> None:
-    """Whatever stands in the lines, a page is read or refused, and says nothing impossible."""
+    """For any text, a page is read or rejected, without impossible values."""
     for written in (text, f"{name}{{{text}}} 1", f'{name}{{gpu="0",UUID="x"}} {text}'):
         try:
             found = read(written)
@@ -208,7 +208,7 @@ def test_no_text_breaks_the_reader(text: str, name: str) -> None:
 
 
 def test_a_page_read_twice_reads_the_same() -> None:
-    """What is remembered of one page changes nothing in the next."""
+    """Cached parts of one page do not affect the next."""
     reader = DcgmExpositionParser(built_in())
     text = page() + page(**MIG) + page(uuid=OTHER, gpu="1")
 

@@ -1,4 +1,4 @@
-"""dcgm-exporter's names as a table."""
+"""Table of dcgm-exporter's names."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ COMMENTED_OUT: Final = (
 
 
 def test_the_exporters_own_list_is_known() -> None:
-    """Exactly what it turns on, and all that it leaves for operators to turn on."""
+    """The table equals its default fields, plus those for operators to enable."""
     on = {name for name, field in DCGM_FIELDS.items() if field.is_default}
 
     assert on == {f"DCGM_FI_{name}" for name in DEFAULT.split()}
@@ -39,7 +39,7 @@ def test_the_exporters_own_list_is_known() -> None:
 
 
 def test_every_field_is_read_or_says_why_not() -> None:
-    """None is overlooked."""
+    """The table has every field."""
     assert {
         name
         for name, field in DCGM_FIELDS.items()
@@ -48,7 +48,7 @@ def test_every_field_is_read_or_says_why_not() -> None:
 
 
 def test_units_fit_signals() -> None:
-    """A field in MHz carries a signal in hertz, and counters are declared so."""
+    """A field in MHz maps to a signal in hertz, and counters are declared as such."""
     for field in DCGM_FIELDS.values():
         if field.signal is None:
             continue
@@ -58,13 +58,13 @@ def test_units_fit_signals() -> None:
 
 
 def test_former_names_lead_to_names_of_today() -> None:
-    """And no two to one."""
+    """No two map to the same name."""
     assert set(FORMER_DCGM_NAMES.values()) <= DCGM_FIELDS.keys()
     assert len(set(FORMER_DCGM_NAMES.values())) == len(FORMER_DCGM_NAMES)
 
 
 def test_fields_of_one_signal_have_an_order() -> None:
-    """So that the page's order never decides, but for a signal that is the sum of its parts."""
+    """The page's order decides only for a signal that is the sum of its parts."""
     for signal in Signal:
         fields = [field for field in DCGM_FIELDS.values() if field.signal is signal]
         ranks = [field.rank for field in fields]

@@ -1,4 +1,4 @@
-"""Where a dcgm-exporter may be looked for."""
+"""Addresses of a dcgm-exporter."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from rightsizer.telemetry.dcgm.settings import DcgmSettings
     ],
 )
 def test_our_own_page_is_no_source(url: str) -> None:
-    """What we write in dcgm-exporter's manner would be read as if it were a second witness."""
+    """Our own page in dcgm-exporter's format would count as a second source."""
     with pytest.raises(ValueError, match="name the address of a dcgm-exporter"):
         DcgmSettings(url=url)
 
 
 @pytest.mark.parametrize("url", ["localhost:9400", "ftp://x/metrics", "http://a:b@x/", "http://"])
 def test_invalid_address_is_refused(url: str) -> None:
-    """Before anything is started."""
+    """The error precedes the start."""
     with pytest.raises(ValueError, match="address"):
         DcgmSettings(url=url)
 
@@ -37,12 +37,12 @@ def test_invalid_address_is_refused(url: str) -> None:
     ],
 )
 def test_the_usual_path_need_not_be_said(url: str, address: str) -> None:
-    """As in Prometheus."""
+    """The default is that of Prometheus."""
     assert DcgmSettings(url=url).address == address
 
 
 def test_the_token_is_read_anew_each_time(tmp_path: Path) -> None:
-    """Tokens of service accounts rotate."""
+    """Service account tokens rotate."""
     file = tmp_path / "token"
     settings = DcgmSettings(url="http://x", token_file=str(file))
     file.write_text("one\n")

@@ -1,4 +1,4 @@
-"""Exporters that go on answering with what they collected long ago."""
+"""Exporters that keep serving old values."""
 
 import pytest
 
@@ -14,7 +14,7 @@ POWER, UTIL = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"
 
 
 def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
-    """The devices that stand still on each of the pages."""
+    """Stuck devices after each page."""
     stillness = StalledCollectionDetector(60 * SECOND)
     return [
         stillness.update(
@@ -25,32 +25,32 @@ def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
 
 
 def test_a_counter_of_energy_that_stops_is_no_reading() -> None:
-    """Everything else may repeat on an idle GPU, energy cannot."""
+    """All other values may repeat on an idle GPU, energy cannot."""
     assert still(*[page()] * 4) == [frozenset()] * 3 + [frozenset({BUSY})]
     assert still(*[page(energy=at) for at in range(1, 9)]) == [frozenset()] * 8
 
 
 def test_values_may_repeat_between_two_collections() -> None:
-    """A page that is fetched more often than the exporter collects is the same several times."""
+    """Between two collections of the exporter, fetched pages are equal."""
     pages = [page(energy=1 + at // 4) for at in range(16)]
 
     assert still(*pages, every_seconds=15) == [frozenset()] * 16
 
 
 def test_one_gpu_may_stand_still_alone() -> None:
-    """A GPU that hangs is not kept alive by the one beside it."""
+    """A hung GPU is not kept up by its neighbors' values."""
     pages = [page() + page(energy=at, uuid=OTHER) for at in range(1, 6)]
 
     assert still(*pages)[-1] == {BUSY}
 
 
 def test_it_recovers() -> None:
-    """The next collection is believed at once."""
+    """The next collection is accepted at once."""
     assert still(*[page()] * 4, page(energy=9))[-2:] == [{BUSY}, frozenset()]
 
 
 def test_without_energy_all_values_must_repeat() -> None:
-    """A power draw that is the same twice is no proof; all that is read of the GPU is."""
+    """An equal power draw alone is no evidence; all of the GPU's values must repeat."""
     moving = [lines(BUSY, {POWER: 70.5, UTIL: at}) for at in range(5)]
 
     assert still(*moving)[-1] == frozenset()
@@ -58,13 +58,13 @@ def test_without_energy_all_values_must_repeat() -> None:
 
 
 def test_without_any_draw_nothing_is_proven() -> None:
-    """A virtual GPU tells neither; its zeros may be true."""
+    """A virtual GPU exports neither power nor energy; its zeros may be true."""
     assert still(*[lines(BUSY, {UTIL: 0})] * 9)[-1] == frozenset()
 
 
 @pytest.mark.parametrize("moves", [True, False])
 def test_an_instance_follows_its_gpu(moves: bool) -> None:  # noqa: FBT001 - a parameter.
-    """An idle instance has nothing of its own that moves."""
+    """An idle instance has no changing value of its own."""
     idle = lines(BUSY, {"DCGM_FI_PROF_SM_ACTIVE": 0}, **MIG)
     pages = [page(energy=1 + at * moves) + idle for at in range(5)]
 
@@ -72,7 +72,7 @@ def test_an_instance_follows_its_gpu(moves: bool) -> None:  # noqa: FBT001 - a p
 
 
 def test_value_without_evidence_is_stale_with_the_page() -> None:
-    """Where all that could move stands still, the page does."""
+    """The page is stale where all values that could change repeat."""
     quiet = lines(OTHER, {UTIL: 0})
 
     assert still(*[page() + quiet] * 5)[-1] == {BUSY, OTHER}
@@ -80,7 +80,7 @@ def test_value_without_evidence_is_stale_with_the_page() -> None:
 
 
 def test_an_xid_counts_when_the_gauge_changes() -> None:
-    """What stands there at first may be from last week, and the gauge sticks."""
+    """The first value may be a week old, as the gauge is not reset."""
     watch = XidGaugeTracker()
     for at, xids in enumerate([{BUSY: 13}, {BUSY: 13}, {BUSY: 79}, {}, {BUSY: 79}, {BUSY: 13}]):
         watch.update(xids, at * SECOND)

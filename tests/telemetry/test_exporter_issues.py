@@ -1,4 +1,4 @@
-"""What users of other exporters complain about, as far as no other test holds it."""
+"""Known complaints about other exporters, unless another test covers them."""
 
 import gc
 import http.client
@@ -37,7 +37,7 @@ SLOW_QUESTIONS = {
     "nvmlDeviceGetAccountingStats",
     "nvmlSystemGetProcessName",
 }
-"""Some block, some read a chip, some tell what is no one's business."""
+"""Some block, some access the chip, some return private data."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def page(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 
 
 def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
-    """A hung GPU is down, with the call that holds it; the one who scrapes never waits for it."""
+    """A hung GPU is down with the call that hangs; scrapes never wait for it."""
     with (
         whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.3) as node,
         served(node) as connection,
@@ -84,7 +84,7 @@ def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
 
 
 def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
-    """Healthy is the agent, ready it is not: there is nothing that anyone could rely on."""
+    """The agent is healthy but not ready: it has no reliable data."""
     with (
         whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.3) as node,
         served(node) as connection,
@@ -99,7 +99,7 @@ def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
 
 
 def test_nothing_piles_up() -> None:
-    """Later ticks hold no more threads, files, bytes or things of the driver than the first."""
+    """Later ticks hold no more threads, files, memory or driver objects than the first."""
     node, clock = node_of("h100-mig", hour(12)), FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time, counts_calls=True)
     often = {"slow_interval_seconds": 1.0, "enumeration_interval_seconds": 3.0}
@@ -120,7 +120,7 @@ def test_nothing_piles_up() -> None:
     assert held[1][1] == held[2][1]
     # On a busy machine each of the two GPUs may have got a thread of its own meanwhile.
     assert held[2][0] <= held[1][0] + 2
-    # A reading kept a round would be twenty times as much.
+    # One leaked reading a round would take twenty times as much.
     assert held[2][2] - held[1][2] < 32 * 1024
     assert openings == (1, 0)
     # Two samples for each device with profiling counters: a GPU and three instances.
@@ -128,7 +128,7 @@ def test_nothing_piles_up() -> None:
 
 
 def bytes_of_ours() -> int:
-    """What is held of all that telemetry has allocated, the simulator apart."""
+    """Memory allocated by telemetry, without the simulator."""
     gc.collect()
     ours = tracemalloc.Filter(True, "*/rightsizer/telemetry/*")
     simulators = tracemalloc.Filter(False, "*/rightsizer/simulator/*")
@@ -137,7 +137,7 @@ def bytes_of_ours() -> int:
 
 
 def test_unsupported_metric_is_not_logged_every_tick() -> None:
-    """Boards that lack half of what is asked, and one that refuses the rest: not a line a tick."""
+    """Boards that lack half of the metrics, and one that refuses the rest, log nothing a tick."""
     node, clock = node_of("zoo", hour(12)), FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time)
     with capture_logs() as lines, reading(library, clock) as source:
@@ -151,7 +151,7 @@ def test_unsupported_metric_is_not_logged_every_tick() -> None:
 
 
 def test_parts_of_the_memory_are_told_apart() -> None:
-    """Used and free do not sum to the total: the driver keeps a part, which is neither."""
+    """Used and free do not sum to the total: the driver reserves a part, which is neither."""
     for found in usual("zoo").last.readings.values():
         used, free, reserved, total = (
             found.values[signal]
@@ -168,7 +168,7 @@ def test_parts_of_the_memory_are_told_apart() -> None:
 
 
 def test_traffic_that_nobody_measures_is_not_zero() -> None:
-    """Boards without GPM or counters have no PCIe traffic, unless an operator lets them block."""
+    """Boards without GPM or counters have no PCIe traffic, unless blocking calls are enabled."""
     unmeasured = 0
     for found in usual("zoo").last.readings.values():
         for signal in TRAFFIC:
@@ -181,20 +181,20 @@ def test_traffic_that_nobody_measures_is_not_zero() -> None:
 
 
 def test_a_busy_memory_controller_is_not_bandwidth() -> None:
-    """What NVML calls memory utilization never stands where bandwidth should."""
+    """NVML's memory utilization is never exported as bandwidth."""
     for found in usual("zoo").last.readings.values():
         if "gpm" not in found.origins.values():
             assert found.get(Signal.DRAM_ACTIVE) is None
 
 
 def test_questions_that_cost_too_much_are_not_asked() -> None:
-    """Nor those whose answers are no one's business."""
+    """Neither are those that return private data."""
     for scenario in ("eight-gpu-node", "a100-mig", "zoo"):
         assert not SLOW_QUESTIONS & set(asked_of(scenario))
 
 
 def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
-    """A GPU that appears before the others gives them other numbers, and none another's figures."""
+    """A GPU that appears first shifts the others' indices, but not their readings."""
     clock = FastClock(MIDNIGHT)
     fault = "{kind: absence, gpus: [0], after: 0, for: 5}"
     node = SimulatedNode(scenario_with(tmp_path, fault), built_in(), MIDNIGHT)
@@ -206,7 +206,7 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
             for device in snapshot.devices:
                 found = snapshot.readings.get(device.uuid)
                 if found is None or device.name != "NVIDIA H100 80GB HBM3":
-                    continue  # The other one is not believed while it wakes up.
+                    continue  # The other reading is not used while it wakes up.
                 places.setdefault(device.uuid, set()).add(device.index)
                 power = node.state(device.uuid, now).power_watts
                 assert found.values[Signal.POWER_WATTS] == pytest.approx(power, abs=0.001)
@@ -216,7 +216,7 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
 
 
 def test_each_complaint_is_held_by_tests_that_exist() -> None:
-    """docs/telemetry.md names them, and none that is gone."""
+    """docs/telemetry.md lists them, and none that was removed."""
     known = {
         name
         for folder in (TESTS, TESTS.parent / "benchmarks", TESTS.parent / "evaluation")

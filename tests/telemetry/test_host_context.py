@@ -1,4 +1,4 @@
-"""What is around the GPUs, looked at off the coordinator: slow eyes and crashes delay no one."""
+"""Host context, probed off the coordinator: slow probes and crashes delay nothing."""
 
 import threading
 import time
@@ -49,7 +49,7 @@ PATIENCE_SECONDS = 10.0
 
 @dataclass
 class FakeProbe:
-    """Host probe that returns what a test says, that can be blocked, and that crashes."""
+    """Host probe with given results, that can block and crash."""
 
     __test__ = False
     seen: HostContext = SEEN
@@ -63,7 +63,7 @@ class FakeProbe:
         self.gate.set()
 
     def collect(self, question: HostQuery) -> HostContext:
-        """What the test says."""
+        """Return the given result."""
         self.questions.append(question)
         self.threads.add(threading.current_thread().name)
         self.gate.wait()
@@ -72,7 +72,7 @@ class FakeProbe:
         return self.seen
 
     def close(self) -> None:
-        """Note that it was done."""
+        """Record the call."""
         self.is_closed = True
 
 
@@ -85,7 +85,7 @@ def soon() -> float:
 def running_collector(
     probe: FakeProbe, hold_seconds: float = 60.0
 ) -> Iterator[HostContextCollector]:
-    """Surroundings that look with the eyes."""
+    """A running collector with the probe."""
     collector = HostContextCollector(probe, hold_seconds=hold_seconds)
     try:
         yield collector
@@ -97,7 +97,7 @@ def running_collector(
 def eventually(
     collector: HostContextCollector, is_so: Callable[[HostContext], bool]
 ) -> HostContext:
-    """What is seen when something has come to be so."""
+    """Context once a condition holds."""
     for _ in range(500):
         look = collector.collect(HostQuery(), time.monotonic())
         if is_so(look):
@@ -107,7 +107,7 @@ def eventually(
 
 
 def test_host_context_seen_in_time_is_used() -> None:
-    """By a thread of its own, one question a look."""
+    """Each probe is one query on a thread of its own."""
     probe = FakeProbe()
     question = HostQuery((Device("GPU-0", 0),))
     with running_collector(probe) as collector:
@@ -119,14 +119,14 @@ def test_host_context_seen_in_time_is_used() -> None:
 
 
 def test_slow_eyes_leave_what_was_seen_last() -> None:
-    """It stands meanwhile, that no one could look is told, and no one waits twice."""
+    """It is used meanwhile, the delay is reported, and no caller waits twice."""
     probe = FakeProbe()
     with running_collector(probe) as collector:
         collector.collect(HostQuery(), soon())
         probe.gate.clear()
         late = collector.collect(HostQuery(), time.monotonic())
         for _ in range(5):
-            # Were this deadline waited for, the test would never end.
+            # If this deadline were waited for, the test would never end.
             assert collector.collect(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
         assert (late.devices, late.holdings, late.topology) == (
             SEEN.devices,
@@ -142,7 +142,7 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
 
 
 def test_outdated_host_context_is_dropped() -> None:
-    """Past its time nothing is said of host and holders; the places of GPUs do not change."""
+    """Host and holders become unknown after their time; the places of GPUs do not change."""
     probe = FakeProbe()
     with running_collector(probe, hold_seconds=0.0) as collector:
         collector.collect(HostQuery(), soon())
@@ -157,7 +157,7 @@ def test_outdated_host_context_is_dropped() -> None:
 
 
 def test_crash_is_told_once_and_looked_again() -> None:
-    """Each error is one line of the log, however often it comes; then all is well again."""
+    """A repeated error is logged once; then probing works again."""
     probe = FakeProbe()
     with running_collector(probe) as collector, capture_logs() as logs:
         collector.collect(HostQuery(), soon())
@@ -181,7 +181,7 @@ def test_crash_is_told_once_and_looked_again() -> None:
 
 
 def test_crash_is_held_no_longer_than_slowness() -> None:
-    """Past its time, what was seen before the crash is gone."""
+    """Context from before the crash expires after its time."""
     probe = FakeProbe()
     with running_collector(probe, hold_seconds=0.0) as collector, capture_logs():
         collector.collect(HostQuery(), soon())
@@ -190,7 +190,7 @@ def test_crash_is_held_no_longer_than_slowness() -> None:
 
 
 def test_eyes_that_hang_are_never_shared() -> None:
-    """No second thread looks with them, however long the first one takes."""
+    """No second thread uses the probe, however long the first one takes."""
     probe = FakeProbe()
     probe.gate.clear()
     with running_collector(probe) as collector:
@@ -202,25 +202,25 @@ def test_eyes_that_hang_are_never_shared() -> None:
 
 
 class Marking:
-    """A neighbor that marks each snapshot with a word, after those that were there."""
+    """A secondary source that appends a mark to each snapshot."""
 
     def __init__(self, word: str) -> None:
         self.word = word
         self.is_closed = False
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with one driver's version more."""
+        """The snapshot with one more driver version."""
         number = str(len(snapshot.driver))
         return replace(snapshot, driver={**snapshot.driver, self.word: number})
 
     def close(self) -> None:
-        """Note that it was done."""
+        """Record the call."""
         self.is_closed = True
 
 
 @contextmanager
 def live(probe: FakeProbe, *neighbors: SecondarySource, **settings: float) -> Iterator[LiveSource]:
-    """A live source over one GPU, with these eyes."""
+    """A live source over one GPU, with the given probe."""
     with installed(FakeDriver(FakeGpu("GPU-0"))):
         source = LiveSource(
             clock=FastClock(0),
@@ -239,12 +239,12 @@ def live(probe: FakeProbe, *neighbors: SecondarySource, **settings: float) -> It
 
 
 def test_sampling_goes_on_without_eyes() -> None:
-    """Whether they hang or crash, the GPUs are read and the snapshot comes."""
+    """GPUs are read and snapshots arrive, whether the probe hangs or crashes."""
     probe = FakeProbe()
     with live(probe, deadline_seconds=0.5) as source, capture_logs():
-        # What is not there by the first deadline on a busy machine comes with a later one.
+        # On a busy machine a snapshot may miss the first deadline, and comes with a later one.
         seen = source.read()
-        # One that is under way yet would pass for the look of the round that follows.
+        # A probe still running would pass for that of the next round.
         while "GPU-0" not in seen.readings or not seen.collectors["host"].success:
             time.sleep(0.01)
             seen = source.read()
@@ -265,7 +265,7 @@ def test_sampling_goes_on_without_eyes() -> None:
 
 
 def test_neighbors_have_their_say_in_turn() -> None:
-    """A later one finds what the earlier have said; all are closed with the source."""
+    """Later ones see the results of earlier ones; all are closed with the source."""
     neighbors = Marking("first"), Marking("second")
     with live(FakeProbe(), *neighbors) as source:
         snapshot = source.read()
@@ -274,34 +274,34 @@ def test_neighbors_have_their_say_in_turn() -> None:
 
 
 class Scheduler:
-    """Owners of a node whose scheduler has given GPU-1 away, and no one's processes."""
+    """Owners of a node whose scheduler has allocated GPU-1, without processes."""
 
     def __init__(self) -> None:
         self.is_closed = False
 
     def workload_of(self, pid: int) -> Workload | None:
-        """One process is a job's."""
+        """One process belongs to a job."""
         return WORKLOAD if pid == 11 else None
 
     def allocations(self) -> Allocations:
-        """GPU-1 is given away."""
+        """GPU-1 is allocated."""
         return {"GPU-1": (WORKLOAD,)}
 
     def sees_processes(self) -> bool:
-        """All of them."""
+        """All processes are visible."""
         return True
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
-        """The scheduler's daemon was asked."""
+        """The scheduler's daemon was queried."""
         return {"slurm": CollectorOutcome(False, 0.5)}
 
     def close(self) -> None:
-        """Note that it was done."""
+        """Record the call."""
         self.is_closed = True
 
 
 def test_node_eyes_see_host_and_holders() -> None:
-    """Who runs on a device and who was given it; each collector says how it fared."""
+    """Processes on a device and its allocations are known; each collector reports its outcome."""
     clock, owners = FastClock(0), Scheduler()
     probe = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
@@ -320,7 +320,7 @@ def test_node_eyes_see_host_and_holders() -> None:
 
 
 def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
-    """With procfs mounted `hidepid` there are own processes and no first one; one line says so."""
+    """With procfs mounted `hidepid`, process 1 is invisible; this is logged once."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "stat").write_text("7 (agent) S 1 7 7 0")
     owners = OwnerResolver.on_host(tmp_path, settings=OwnerSettings(sources=("session",)))
@@ -335,7 +335,7 @@ def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
 
 
 def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
-    """The same devices at the same places are not looked for twice."""
+    """Unchanged devices at unchanged places are not probed twice."""
     (tmp_path / "bus/pci/devices/0000:17:00.0").mkdir(parents=True)
     clock = FastClock(0)
     host = ProcHostCollector(tmp_path, tmp_path, clock, sysfs=tmp_path)
@@ -348,7 +348,7 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     other = probe.collect(HostQuery((gpu,))).topology
     assert other is not first
     assert first is not None
-    assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
+    assert first.placements.keys() == {"GPU-0"}  # An instance has its GPU's place.
     seated = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(generation=5)})
     topology = probe.collect(HostQuery((gpu,), topology=seated)).topology
     assert topology is not None

@@ -1,4 +1,4 @@
-"""A look for devices that is slow or hangs: it costs the GPU at which it is, and no other."""
+"""Discovery that is slow or hangs affects the GPU at which it is, and no other."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def three_gpus() -> FakeDriver:
 
 
 def until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
-    """Tick until something is so; threads need a moment of real time."""
+    """Tick until a condition holds; threads need a moment of real time."""
     for _ in range(500):
         snapshot = source.read()
         if is_so(snapshot):
@@ -36,9 +36,9 @@ def until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetMigMode", "nvmlDeviceGetUUID", "nvmlDeviceGetName"])
 def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
-    """An agent that starts while a GPU hangs reads all others, and tells the call of that one.
+    """All other GPUs are read, and the hanging call is reported for that GPU.
 
-    No thread enters the call again while one hangs there; once it comes back, the GPU is there.
+    No thread enters the call again while one hangs there; once it returns, the GPU appears.
     """
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.hanging[call, 1] = gate
@@ -64,7 +64,7 @@ def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
 
 
 def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
-    """More of them than threads are left behind for one; long before a thread is given up."""
+    """At most one thread is left behind for each; this does not wait for the give-up time."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at}7:00.0") for at in (4, 5)]
     for at in (0, 1, 3, 4):
@@ -82,7 +82,7 @@ def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
 
 
 def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
-    """However long a call may take before it counts as hung."""
+    """This holds for any duration after which a call counts as hung."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at + 1}7:00.0") for at in range(3, 8)]
     for at in range(7):
@@ -98,7 +98,7 @@ def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
 
 
 def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
-    """They are unknown, and every GPU is read."""
+    """The connections are unknown, and every GPU is read."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.more[PEERS] = lambda *_: int(not gate.wait())
     with reading(driver, clock, **PATIENCE) as source:
@@ -108,7 +108,7 @@ def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
 
 
 def test_a_later_look_that_hangs_takes_no_gpu_that_answers() -> None:
-    """What is known of the GPU stands, for its readings still come; who joins is found."""
+    """Known facts stay, as readings still arrive; new GPUs are found."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     with reading(driver, clock, **PATIENCE, enumeration_interval_seconds=5.0) as source:
         until(source, clock, lambda found: len(found.readings) == 3)
@@ -121,7 +121,7 @@ def test_a_later_look_that_hangs_takes_no_gpu_that_answers() -> None:
 
 
 def test_a_first_round_that_is_slow_is_no_hang() -> None:
-    """Nothing is known of a GPU before it: there is no sample yet, and then there is."""
+    """Until it ends the GPU is unknown and has no sample."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.hanging[POWER, 1] = gate
     with reading(driver, clock, **SLOW) as source:
@@ -133,7 +133,7 @@ def test_a_first_round_that_is_slow_is_no_hang() -> None:
 
 
 def test_a_slow_gpu_that_is_cut_anew_keeps_what_it_gave() -> None:
-    """Its instances have no sample yet; the GPU's own last reading stands as in any late round."""
+    """Its new instances have no sample; the GPU's last reading stays, as in any late round."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     with reading(driver, clock, **SLOW, enumeration_interval_seconds=5.0) as source:
         until(source, clock, lambda found: len(found.readings) == 3)

@@ -1,4 +1,4 @@
-"""Whatever the driver refuses, the agent samples on and reports the rest, unchanged."""
+"""Whatever the driver refuses, sampling continues and other values are unchanged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,16 +21,16 @@ from simulated_driver import node_of
 
 NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN
 ONE_OF_EACH = tuple({missing: code for code, missing in reversed(CODES.items())}.values())
-"""A code for each thing that is said of a refusal."""
+"""A code for each reason of a refusal."""
 OPENING = frozenset({"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"})
-"""Without these there is nothing to ask."""
+"""Without these calls nothing can be queried."""
 IDENTITY = frozenset({"nvmlDeviceGetUUID"})
-"""Without these a device goes by another name."""
+"""Without these a device has another identity."""
 SCENARIOS = ("eight-gpu-node", "a100-mig", "zoo")
 FAST = frozenset(
     signal for collector in COLLECTORS if not collector.is_slow for signal in collector.signals
 )
-"""What a device must give one of to be read at all."""
+"""A device must give at least one of these to be read."""
 
 Refused = Mapping[str, int]
 """Codes by function."""
@@ -38,29 +38,29 @@ Refused = Mapping[str, int]
 
 @cache
 def functions(scenario: str) -> tuple[str, ...]:
-    """What is asked, but for what everything rests on."""
+    """Functions, except those that all others need."""
     return tuple(name for name in asked_of(scenario) if name not in OPENING | IDENTITY)
 
 
 @cache
 def questions(scenario: str) -> tuple[str, ...]:
-    """Those that are asked of a device."""
+    """Functions of a device."""
     of_devices = ("nvmlDevice", "nvmlGpmQuery", "nvmlGpmSampleGet", "nvmlGpmMig")
     return tuple(name for name in functions(scenario) if name.startswith(of_devices))
 
 
 @cache
 def family(scenario: str, index: int) -> tuple[str, ...]:
-    """The uuids of a GPU and its instances."""
+    """UUIDs of a GPU and its instances."""
     unit = node_of(scenario).units[index]
     return unit.device.uuid, *(instance.device.uuid for instance in unit.instances)
 
 
 def check_rest(before: Reading, after: Reading, refused: Refused) -> None:
-    """A reading is what it was, but for what the refused functions tell."""
+    """Check that a reading changes only in values of the refused functions."""
     names = frozenset(refused)
     missing, otherwise = costs_of(names)
-    # A GPU that was taken for lost has no second sample of anything yet, and was read slowly later.
+    # A GPU taken for lost has no second sample yet, and slow values come later.
     may_begin = pynvml.NVML_ERROR_GPU_IS_LOST in refused.values()
     if may_begin:
         otherwise |= before.values.keys() - FAST
@@ -80,7 +80,7 @@ def check_rest(before: Reading, after: Reading, refused: Refused) -> None:
 
 
 def check_device(snapshot: Snapshot, before: Reading, refused: Refused) -> None:
-    """A device is read as far as it was not refused, or down for a reason that it gave."""
+    """Check that a device is read as far as possible, or down with the reason that it gave."""
     after = snapshot.readings.get(before.uuid)
     if after is not None:
         check_rest(before, after, refused)
@@ -97,7 +97,7 @@ def check_device(snapshot: Snapshot, before: Reading, refused: Refused) -> None:
 
 
 def check_node(scenario: str, snapshot: Snapshot, refused: Mapping[int, Refused]) -> None:
-    """Each GPU, with its instances, by what it was refused."""
+    """Check each GPU and its instances by what it refused."""
     before = usual(scenario).last.readings
     for index in range(len(node_of(scenario).units)):
         for uuid in family(scenario, index):
@@ -127,7 +127,7 @@ def refusing(
 def test_each_function_alone_costs_no_more_than_it_tells(
     scenario: str, gpus: Sequence[int], codes: Sequence[int]
 ) -> None:
-    """The GPU that is refused gives the rest, its neighbors give everything."""
+    """The GPU gives its other values, and its neighbors give all."""
     pairs = [(name, code) for code in codes for name in questions(scenario)]
     for start in range(0, len(pairs), len(gpus)):
         dealt = zip(gpus, pairs[start : start + len(gpus)], strict=False)
@@ -141,7 +141,7 @@ def test_each_function_alone_costs_no_more_than_it_tells(
 def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
     scenario: str, data: st.DataObject
 ) -> None:
-    """Whichever functions each GPU refuses, and however: no GPU costs another anything."""
+    """No refusal on one GPU affects another."""
     codes = st.dictionaries(
         st.sampled_from(questions(scenario)), st.sampled_from(list(CODES)), max_size=20
     )
@@ -154,7 +154,7 @@ def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
 @settings(max_examples=4)
 @given(data=st.data())
 def test_unsupported_query_is_asked_once(scenario: str, data: st.DataObject) -> None:
-    """Whatever a driver lacks or refuses for good costs nothing once each GPU is awake."""
+    """Permanent refusals cost no further call once each GPU is awake."""
     names = st.sets(st.sampled_from(functions(scenario)), max_size=20)
     lacking, refused = data.draw(names), data.draw(names)
 
@@ -174,7 +174,7 @@ def test_unsupported_query_is_asked_once(scenario: str, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("name", sorted(OPENING))
 def test_without_what_all_rests_on_nothing_is_made_up(name: str) -> None:
-    """No reading then, and a snapshot that says why."""
+    """There is no reading, and the snapshot has the reason."""
     run = watch("eight-gpu-node", lambda library: library.faults.answer(name, NOT_SUPPORTED))
     for snapshot in run.snapshots:
         assert not snapshot.readings
@@ -182,7 +182,7 @@ def test_without_what_all_rests_on_nothing_is_made_up(name: str) -> None:
 
 
 def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
-    """It goes by its index, and its instances by their places on it."""
+    """Its identity is its index, and that of its instances their places on it."""
     run = watch("a100-mig", lambda library: library.faults.answer("nvmlDeviceGetUUID", UNKNOWN))
     before = usual("a100-mig").last
     for known, found in zip(before.devices, run.last.devices, strict=True):
@@ -192,7 +192,7 @@ def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
 
 @pytest.mark.parametrize("garbage", [2**32 - 1, 2**64 - 1])
 def test_garbage_is_no_reading(garbage: int) -> None:
-    """All ones mean that there is no value, whichever function answers so."""
+    """All ones mean that there is no value, for any function."""
     scenario, gpus = "eight-gpu-node", range(1, 8)
     names, before = questions(scenario), usual(scenario).last
     impossible = frozenset(shapes_of(garbage))
@@ -212,7 +212,7 @@ def garbling(dealt: Mapping[int | None, str], garbage: int) -> Callable[[Instrum
 
 
 def check_garbled(before: Reading, after: Reading, garbled: str) -> None:
-    """A reading is what it was, but for what the garbled function tells."""
+    """Check that a reading changes only in values of the garbled function."""
     missing, otherwise = costs_of([garbled])
     for signal, value in before.values.items():
         now = after.get(signal)
@@ -222,7 +222,7 @@ def check_garbled(before: Reading, after: Reading, garbled: str) -> None:
 
 
 def test_counts_without_end_are_not_followed() -> None:
-    """Of GPUs, of instances and of fans."""
+    """This covers GPUs, instances and fans."""
     run = watch(
         "zoo",
         garbling({4: "nvmlDeviceGetMaxMigDeviceCount", 7: "nvmlDeviceGetNumFans"}, 2**32 - 1),
@@ -239,5 +239,5 @@ def test_counts_without_end_are_not_followed() -> None:
 
 
 def numbers(fields: Mapping[str, Any]) -> list[float]:
-    """The numbers among some fields."""
+    """The numeric ones among some fields."""
     return [value for value in fields.values() if isinstance(value, int | float)]

@@ -1,4 +1,4 @@
-"""The live source over the whole simulated driver, whose truth is known."""
+"""The live source over the whole simulated driver, with known true values."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ def simulated(name: str, clock: FastClock) -> tuple[SimulatedNode, InstrumentedL
 
 @pytest.mark.parametrize("scenario", ["eight-gpu-node", "a100-mig", "l4-pair", "t4-pair"])
 def test_devices_are_the_scenarios(scenario: str) -> None:
-    """Every device of a node is found, with its board, its profile and its shares."""
+    """Every device of a node is found, with its board, profile and shares."""
     clock = FastClock(NOON)
     node, library = simulated(scenario, clock)
     with reading(library, clock) as source:
@@ -56,7 +56,7 @@ _NOT_OF_AN_H100 = {
 
 
 def test_readings_are_the_physical_truth() -> None:
-    """What arrives through bindings and collectors is what the model says, to the driver's grain.
+    """Readings through bindings and collectors equal the model's, to the driver's resolution.
 
     GPM values are means over the second before, so they are compared loosely.
     """
@@ -80,7 +80,7 @@ def test_readings_are_the_physical_truth() -> None:
 
 
 def test_one_mig_gpu_per_kind_of_signal() -> None:
-    """On A100 an instance has memory and processes, its GPU has power, no one has activity."""
+    """On A100 an instance has memory and processes, its GPU has power, and activity is missing."""
     clock = FastClock(NOON)
     _, library = simulated("a100-mig", clock)
     with reading(library, clock) as source:
@@ -99,7 +99,7 @@ def test_one_mig_gpu_per_kind_of_signal() -> None:
 
 
 def test_lost_and_hung_gpus_of_eight() -> None:
-    """One GPU lost and one hung leave six that are read, and both are back when it is over."""
+    """The other six are read, and both recover afterward."""
     clock = FastClock(NOON)
     node, library = simulated("eight-gpu-node", clock)
     lost, hung = node.devices[2].uuid, node.devices[5].uuid
@@ -124,7 +124,7 @@ def test_lost_and_hung_gpus_of_eight() -> None:
 
 
 def test_unloaded_driver_comes_back() -> None:
-    """After the driver was unloaded and loaded again, all devices are read as before."""
+    """After the driver was reloaded, all devices are read as before."""
     clock = FastClock(NOON)
     _, library = simulated("single-h100", clock)
     with reading(library, clock) as source:

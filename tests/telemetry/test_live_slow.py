@@ -1,4 +1,4 @@
-"""A driver that is slow and answers: readings come at the pace that it allows, and none is lost."""
+"""A slow driver: readings come at its pace, and none is lost."""
 
 import threading
 from collections import Counter
@@ -31,13 +31,13 @@ GPM = "nvmlGpmSampleGet"
 SHARES = "nvmlDeviceGetProcessUtilization"
 TICK_SECONDS = 0.05
 CLOCKS_APART = 20_000_000
-"""Nanoseconds: the wall clock and the steady one are not read at the same instant."""
+"""Nanoseconds: the wall clock and the monotonic one are not read at the same instant."""
 PATIENCE = {"deadline_seconds": 0.04, "hung_after_seconds": 30.0, "slow_interval_seconds": 1.0}
 
 
 @dataclass
 class SlowNode:
-    """Eight GPUs whose calls take their time, ticked in real time, with their accounting."""
+    """Eight GPUs with slow calls, ticked in real time, with accounting."""
 
     node: SimulatedNode
     driver: SlowDriver
@@ -47,14 +47,14 @@ class SlowNode:
     builder: EntryBuilder = field(default_factory=EntryBuilder)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     read_at: dict[str, list[int]] = field(default_factory=dict)
-    """When the distinct readings of each device were taken."""
+    """Times of the distinct readings of each device."""
 
     def uuid(self, index: int) -> str:
-        """The uuid of a GPU."""
+        """UUID of a GPU."""
         return self.node.units[index].device.uuid
 
     def tick(self) -> Snapshot:
-        """One look; then the time until the next."""
+        """Read once; return the time until the next tick."""
         due = self.clock.time() + nanoseconds(self.tick_seconds)
         snapshot = self.source.read()
         for entry in self.builder.post(snapshot):
@@ -67,14 +67,14 @@ class SlowNode:
         return snapshot
 
     def pace(self, ticks: int) -> float:
-        """How often in that many ticks the GPU was read that was read least, a tick."""
+        """Readings a tick of the least read GPU, over a number of ticks."""
         before = {uuid: len(times) for uuid, times in self.read_at.items()}
         for _ in range(ticks):
             assert not self.tick().down
         return min(len(times) - before[uuid] for uuid, times in self.read_at.items()) / ticks
 
     def until(self, is_so: Callable[[Snapshot], bool]) -> Snapshot:
-        """Tick until something is so."""
+        """Tick until a condition holds."""
         for _ in range(600):
             snapshot = self.tick()
             if is_so(snapshot):
@@ -98,7 +98,7 @@ def slow_node(tick_seconds: float = TICK_SECONDS, **options: float) -> Iterator[
 
 
 def test_a_round_that_is_late_counts_when_it_comes() -> None:
-    """A GPU whose essential calls alone take longer than a tick is up, at its own pace."""
+    """A GPU whose essential calls take longer than a tick is up, at its own pace."""
     with slow_node() as node:
         node.driver.latency = lambda _, index: 0.03 if index == 3 else 0.0
         node.until(lambda snapshot: node.uuid(3) in snapshot.slow)
@@ -114,8 +114,8 @@ def test_a_round_that_is_late_counts_when_it_comes() -> None:
 
 
 def test_essential_metrics_are_read_first() -> None:
-    """Utilization, memory and power come with every round; the rest is asked in turns."""
-    # Long ticks, for what a call costs is judged by, and a busy machine adds its own delays.
+    """Each round has utilization, memory and power; other metrics take turns."""
+    # Ticks are long, as calls' costs are measured, and a busy machine adds delays.
     with slow_node(0.25, deadline_seconds=0.2, slow_interval_seconds=5.0) as node:
         node.driver.latency = lambda _, index: 0.025 if index == 3 else 0.0
         node.until(lambda snapshot: node.uuid(3) in snapshot.slow)
@@ -125,7 +125,7 @@ def test_essential_metrics_are_read_first() -> None:
             found = node.tick().readings[node.uuid(3)]
             for signal in (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS):
                 assert found.get(signal) is not None
-            # What is not asked in this round holds on.
+            # Values not read in this round stay.
             assert found.get(Signal.TEMPERATURE_CELSIUS) is not None
         snapshot = node.tick()
         assert {"temperature", "clocks"} & set(snapshot.slow[node.uuid(3)].postponed)
@@ -137,7 +137,7 @@ def test_essential_metrics_are_read_first() -> None:
 
 
 def test_one_slow_call_is_asked_less_often_alone() -> None:
-    """The shares of processes take three ticks: they wait, and cost the others next to nothing."""
+    """Process shares take three ticks: they are postponed, and hardly delay other metrics."""
     with slow_node() as node:
         usual = node.pace(30)
         node.driver.latency = lambda name, _: (
@@ -155,13 +155,13 @@ def test_one_slow_call_is_asked_less_often_alone() -> None:
             )
             return postponed == node.read_at.keys()
 
-        # On a machine with other work a GPU's turn may come late, and its readings fewer.
+        # On a busy machine a GPU's turn may be late, and its readings fewer.
         node.until(waits)
         node.until(lambda _: node.pace(60) > usual / 2)
 
 
 def test_a_slow_profiling_sample_stretches_the_pace_of_its_gpu() -> None:
-    """Its counters are means over all the time between two samples: nothing is missing of them."""
+    """Its counters are means between two samples, so that no time is missing."""
     with slow_node() as node:
         node.driver.latency = lambda name, _: 0.1 if name == GPM else 0.0
         node.until(lambda snapshot: len(snapshot.slow) == 8)
@@ -173,7 +173,7 @@ def test_a_slow_profiling_sample_stretches_the_pace_of_its_gpu() -> None:
 
 
 def test_a_driver_that_serves_one_call_at_a_time() -> None:
-    """All GPUs wait in one line: each is up and has its turn."""
+    """All GPUs are queued: each is up and gets its turn."""
     with slow_node() as node:
         node.driver.is_serial = True
         node.driver.latency = lambda _, index: 0.005 if index >= 0 else 0.0
@@ -188,7 +188,7 @@ def test_a_driver_that_serves_one_call_at_a_time() -> None:
 
 
 def test_it_goes_back_to_the_usual_pace_by_itself() -> None:
-    """A node that was slow for a while: then every tick reads every GPU again, and all of it."""
+    """After the slow period every tick reads every GPU completely again."""
     with slow_node() as node:
         calls = node.driver.inside.calls
 
@@ -207,7 +207,7 @@ def test_it_goes_back_to_the_usual_pace_by_itself() -> None:
 
 
 def test_a_hung_call_takes_its_own_gpu_out() -> None:
-    """Slow for a while, then down until a round comes back; no neighbor misses a tick for it."""
+    """It is slow for a while, then down until a round returns; no neighbor misses a tick."""
     with slow_node(hung_after_seconds=0.3) as node:
         hung = node.uuid(2)
         node.driver.latency = lambda name, index: (
@@ -225,7 +225,7 @@ def test_a_hung_call_takes_its_own_gpu_out() -> None:
 
 
 def test_a_slow_round_is_not_given_up() -> None:
-    """Calls that come back are a sign of life: no thread is left behind, however long a round."""
+    """Returning calls show life: no thread is abandoned, however long a round takes."""
     with slow_node(abandon_after_seconds=1.0) as node:
         node.driver.latency = lambda _, index: 0.2 if index == 1 else 0.0
         times = node.read_at[node.uuid(1)]
@@ -258,9 +258,9 @@ def test_a_slow_round_is_not_given_up() -> None:
 def test_no_reading_is_lost_or_counted_twice(
     phases: list[dict[tuple[int, str], float]],
 ) -> None:
-    """Whatever takes how long: entries follow each other without a gap, and each ends a reading.
+    """For any durations, entries are contiguous, and each ends with a reading.
 
-    Every round that was begun is accounted for once, but for the one under way at the end.
+    Every round that was begun counts once, except the one running at the end.
     """
     with slow_node() as node:
         asked = Counter({uuid: len(times) for uuid, times in node.read_at.items()})

@@ -1,4 +1,4 @@
-"""The live source over a driver that hangs, refuses, disappears and comes back."""
+"""The live source over a driver that hangs, refuses, disappears and returns."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ POWER = "nvmlDeviceGetPowerUsage"
 
 
 def read_until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
-    """Tick until something is so; threads that come back or look for devices need a moment."""
+    """Tick until a condition holds; returning or discovering threads need a moment."""
     for _ in range(500):
         snapshot = source.read()
         if is_so(snapshot):
@@ -39,7 +39,7 @@ def read_until_up(source: LiveSource, clock: FastClock, uuid: str) -> Snapshot:
 
 
 def uuids(snapshot: Snapshot) -> list[str]:
-    """The devices listed, in their order."""
+    """The listed devices, in order."""
     return [device.uuid for device in snapshot.devices]
 
 
@@ -61,7 +61,7 @@ def test_snapshot_carries_both_clocks() -> None:
 
 
 def test_hung_device_delays_nobody_and_resumes() -> None:
-    """A stuck GPU is down with the call that holds it; its neighbor is read at every tick."""
+    """A stuck GPU is down with the hanging call; its neighbor is read at every tick."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
         read_until_up(source, clock, "GPU-1")
@@ -82,7 +82,7 @@ def test_hung_device_delays_nobody_and_resumes() -> None:
 
 
 def test_hung_device_is_tried_by_few_threads() -> None:
-    """Fresh threads try a hung device, but no more of them than the setting allows."""
+    """New threads try a hung device, up to the setting's number."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     bounds = {"abandon_after_seconds": 0.01, "abandoned_threads_maximum": 2}
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, **bounds) as source:
@@ -101,7 +101,7 @@ def test_hung_device_is_tried_by_few_threads() -> None:
 
 
 def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
-    """When only one call hangs for good, the next thread gets through."""
+    """If only one call hangs forever, the next thread succeeds."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     with reading(
         driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, abandon_after_seconds=0.2
@@ -116,11 +116,11 @@ def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
 
 
 def test_hung_start_says_so_and_recovers() -> None:
-    """While NVML does not open, the snapshot says where it hangs; then the devices appear."""
+    """While NVML does not initialize, the snapshot names the call; then the devices appear."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     driver.hanging["nvmlInitWithFlags", -1] = gate
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
-        # A machine with other work may not have begun to open it at the first look.
+        # A busy machine may not have started initializing by the first tick.
         snapshot = read_until(
             source,
             clock,
@@ -133,7 +133,7 @@ def test_hung_start_says_so_and_recovers() -> None:
 
 
 def test_slow_start_is_not_begun_anew() -> None:
-    """Calls that each take a while, all together longer than a hung one is waited for."""
+    """Each call takes a while, all together longer than the timeout of one."""
 
     class Slow(FakeDriver):
         def _call(self, *call: Any) -> int:
@@ -151,12 +151,12 @@ def test_slow_start_is_not_begun_anew() -> None:
 
 
 def test_lost_device_leaves_the_others_alone() -> None:
-    """A GPU off the bus is down and listed, asked once a tick, and back when it is back."""
+    """A GPU off the bus is down and listed, queried once a tick, and recovers."""
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         driver.gpus[1].is_lost = True
-        for _ in range(70):  # Beyond the next look for devices.
+        for _ in range(70):  # After the next discovery.
             tick(clock)
             snapshot = source.read()
             assert "GPU-0" in snapshot.readings
@@ -175,7 +175,7 @@ def test_one_gpu_that_says_the_driver_is_gone_leaves_the_others_alone() -> None:
         source.read()
         gone = pynvml.NVML_ERROR_UNINITIALIZED
         driver.codes_of |= {(name, 1): gone for name in set(driver.calls)}
-        for _ in range(70):  # Beyond the next look for devices.
+        for _ in range(70):  # After the next discovery.
             tick(clock)
             snapshot = source.read()
             assert "GPU-0" in snapshot.readings
@@ -184,7 +184,7 @@ def test_one_gpu_that_says_the_driver_is_gone_leaves_the_others_alone() -> None:
 
 
 def test_a_gpu_without_a_handle_hides_no_other() -> None:
-    """Whatever the code with which the driver refuses it."""
+    """This holds for any error code."""
     driver, clock = two_gpus(), FastClock(0)
     name = "nvmlDeviceGetHandleByIndex_v2"
     by_index = getattr(driver, name)
@@ -200,7 +200,7 @@ def test_a_gpu_without_a_handle_hides_no_other() -> None:
 
 
 def test_removed_device_is_forgotten_after_a_while() -> None:
-    """A GPU that is unplugged stays listed as down until the retention ends."""
+    """It stays listed as down until the retention ends."""
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock, lost_retention_seconds=600.0) as source:
         source.read()
@@ -217,7 +217,7 @@ def test_removed_device_is_forgotten_after_a_while() -> None:
 
 
 def test_lost_gpu_takes_its_instances_along() -> None:
-    """MIG instances of a lost GPU are down without being asked."""
+    """MIG instances of a lost GPU are down without a query."""
     driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]))
     clock = FastClock(0)
     with reading(driver, clock) as source:
@@ -232,7 +232,7 @@ def test_lost_gpu_takes_its_instances_along() -> None:
 
 
 def test_mig_changes_are_seen() -> None:
-    """Instances that are made appear, instances that are taken apart vanish at once."""
+    """New instances appear, removed ones vanish at once."""
     gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
     driver = FakeDriver(gpu)
     with reading(driver, clock) as source:
@@ -249,7 +249,7 @@ def test_mig_changes_are_seen() -> None:
 
 
 def test_lost_driver_is_opened_again() -> None:
-    """When the driver goes, NVML is shut down; when it comes, everything is as before."""
+    """NVML is shut down with the driver; when it returns, everything is as before."""
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
@@ -275,7 +275,7 @@ def test_lost_driver_is_opened_again() -> None:
 
 
 def test_repeated_unknown_errors_open_nvml_again() -> None:
-    """A device with nothing but unknown errors makes NVML start over; the waits grow."""
+    """A device with only unknown errors makes NVML restart, with growing delays."""
     driver, clock = two_gpus(), FastClock(0)
     driver.codes_of |= {(name, 1): pynvml.NVML_ERROR_UNKNOWN for name in FUNCTIONS}
     openings, read = [], 0
@@ -294,7 +294,7 @@ def test_repeated_unknown_errors_open_nvml_again() -> None:
 
 
 def test_absent_driver_is_retried_less_and_less() -> None:
-    """Without a driver the source stays up, says why, and waits longer each time."""
+    """Without a driver the source stays up, reports why, and waits longer each time."""
     driver, clock = two_gpus(), FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
     with reading(driver, clock, retry_longest_seconds=16.0) as source:
@@ -303,14 +303,14 @@ def test_absent_driver_is_retried_less_and_less() -> None:
             assert snapshot.devices == ()
             assert "libnvidia-ml.so.1 was not found" in (snapshot.trouble or "")
             tick(clock)
-        # At 0, 1, 3, 7, 15, 31, 47 and 63 seconds.
+        # Attempts at 0, 1, 3, 7, 15, 31, 47 and 63 seconds.
         assert driver.calls.count("nvmlInitWithFlags") == 8
         driver.codes.clear()
         assert set(read_until_up(source, clock, "GPU-0").readings) == {"GPU-0", "GPU-1"}
 
 
 def test_lost_and_read_exclude_each_other() -> None:
-    """No device is ever read and down in one snapshot, nor listed as neither."""
+    """A device is either read or down in a snapshot."""
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         for tick_number in range(40):
@@ -326,7 +326,7 @@ def test_lost_and_read_exclude_each_other() -> None:
 
 
 def test_unknown_collector_is_refused() -> None:
-    """Disabling what does not exist is a mistake that is named at the start."""
+    """Disabling an unknown one is an error at the start."""
     with (
         pytest.raises(ConfigurationError, match="there is no collector 'gpn'; choose from gpm"),
         reading(two_gpus(), FastClock(0), disabled_collectors=("gpn",)),
@@ -350,7 +350,7 @@ def test_machine_without_library() -> None:
 def test_snapshot_reports_the_rest_whatever_is_missing(
     lacking: set[str], refused: set[str]
 ) -> None:
-    """For any driver that lacks or refuses functions, a snapshot tells what the others gave."""
+    """For any missing or refused functions, a snapshot has the other values."""
     gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a")])
     driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
     driver.lacking = set(lacking)
@@ -379,12 +379,12 @@ def test_snapshot_reports_the_rest_whatever_is_missing(
 
 
 def test_all_workers_end_with_the_source() -> None:
-    """Closing leaves no thread, no buffer and NVML shut down."""
+    """Closing leaves no thread and no buffer, and NVML is shut down."""
     before = threading.active_count()
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
-        # One reads both GPUs.
+        # One thread reads both GPUs.
         assert threading.active_count() == before + 4
     assert threading.active_count() == before
     assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)

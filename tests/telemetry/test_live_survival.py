@@ -1,4 +1,4 @@
-"""Whatever befalls the driver or a GPU: the others are read on, and all comes back by itself."""
+"""Any fault of the driver or a GPU leaves other GPUs unaffected, and recovery is automatic."""
 
 import time
 from collections import Counter
@@ -28,7 +28,7 @@ UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
 OFF_THE_BUS = 79
 NOTHING = XidLog({})
 RETRY_SECONDS = 75
-"""How long a GPU that is well again may wait: for the next look for devices, and a tick or two."""
+"""Maximum wait of a recovered GPU: the next discovery, and a tick or two."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Watch:
     source: LiveSource
     start: Nanoseconds
     times: dict[str, Nanoseconds] = field(default_factory=dict)
-    """Of which time the last reading of each device is."""
+    """Time of the last reading of each device."""
     read_at: dict[str, list[float]] = field(default_factory=dict)
     """Seconds since the start at which each device was read."""
 
@@ -51,15 +51,15 @@ class Watch:
         return seconds(self.clock.time() - self.start)
 
     def uuid(self, index: int) -> str:
-        """The uuid of a GPU."""
+        """UUID of a GPU."""
         return self.node.units[index].device.uuid
 
     def tick(self, step_seconds: float = 1.0) -> Snapshot:
-        """One look, then the time until the next."""
+        """Read once; return the time until the next tick."""
         now, snapshot = self.clock.time(), self.source.read()
         check_sane(snapshot)
         for uuid, found in snapshot.readings.items():
-            # A reading is of now, or came late and is of when it was taken.
+            # A reading is current, or came late with the time of its measurement.
             assert self.times.get(uuid, 0) <= found.time <= snapshot.time == now
             self.times[uuid] = found.time
             self.read_at.setdefault(uuid, []).append(self.elapsed)
@@ -69,7 +69,7 @@ class Watch:
         return snapshot
 
     def _listen(self, snapshot: Snapshot) -> None:
-        """Let the thread that listens for Xids begin again, before fast time leaves it behind."""
+        """Let the Xid listener's thread restart before fast time passes it."""
         for _ in range(5000):
             if "xid" in snapshot.collectors:
                 return
@@ -77,7 +77,7 @@ class Watch:
             snapshot = self.source.read()
 
     def until(self, is_so: Callable[[Snapshot], bool], step_seconds: float = 1.0) -> Snapshot:
-        """Tick until something is so; a thread that comes back needs a moment of real time."""
+        """Tick until a condition holds; a returning thread needs a moment of real time."""
         for _ in range(300):
             snapshot = self.tick(step_seconds)
             if is_so(snapshot):
@@ -88,7 +88,7 @@ class Watch:
 
 @contextmanager
 def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Watch]:
-    """A source over a packaged scenario's node that starts at a time."""
+    """A source over a packaged scenario's node, starting at a given time."""
     node, clock = node_of(scenario, start), FastClock(start)
     library = InstrumentedLibrary(node, clock.wall_time)
     options = {"deadline_seconds": 6.0, "hung_after_seconds": 3.0, **options}
@@ -100,14 +100,14 @@ def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Wa
 
 
 def test_nothing_that_befalls_a_node_outlasts_itself() -> None:
-    """Ten minutes with everything that goes wrong: each GPU pays for its own trouble alone."""
+    """Ten minutes with all faults: each GPU is affected by its own only, and none stays."""
     with watching("faulty-node", hour(12)) as watch:
         well_since = dict.fromkeys(range(8), 0.0)
         loaded_since = 0.0
         while watch.elapsed < 600:
             now, elapsed = watch.clock.time(), watch.elapsed
             snapshot = watch.tick(5.0)
-            time.sleep(0.01)  # The one who listens for Xids lives in real time.
+            time.sleep(0.01)  # The Xid listener runs in real time.
             if watch.node.unload(now):
                 loaded_since = elapsed + 5
                 assert not snapshot.readings
@@ -125,7 +125,7 @@ def test_nothing_that_befalls_a_node_outlasts_itself() -> None:
     assert heard == {0: {}, 1: {79: 1}, 2: {94: 1}, 3: {}, 4: {}, 5: {74: 1}, 6: {31: 1}}
     assert not snapshot.down
     steady = [len(watch.read_at[watch.uuid(index)]) for index in range(2, 7)]
-    # All ticks but those without a driver, and one until it was opened again.
+    # All ticks but those without a driver, and one until NVML was initialized again.
     assert min(steady) >= 600 // 5 - 4
 
 
@@ -153,7 +153,7 @@ def test_a_gpu_off_the_bus_is_down_and_its_xid_is_counted() -> None:
     ],
 )
 def test_a_driver_that_is_missing_at_the_start_appears_later(code: int, words: str) -> None:
-    """Until then the snapshot says what to do, and asks less and less often."""
+    """Until then the snapshot has the remedy, and attempts become rarer."""
     with watching("eight-gpu-node", hour(12)) as watch:
         watch.library.faults.unload(code)
         for _ in range(20):
@@ -168,7 +168,7 @@ def test_a_driver_that_is_missing_at_the_start_appears_later(code: int, words: s
 
 
 def test_a_library_that_is_installed_later_is_found() -> None:
-    """With the bindings' own loading in between: no restart is needed."""
+    """The bindings load it themselves: no restart is needed."""
     start = hour(12)
     node, clock = node_of("eight-gpu-node", start), FastClock(start)
     with reading(None, clock, deadline_seconds=1.0) as source:
@@ -180,7 +180,7 @@ def test_a_library_that_is_installed_later_is_found() -> None:
 
 
 def test_a_driver_that_is_loaded_again_goes_on_where_it_was() -> None:
-    """Devices stay listed while it is away, and its counters that begin again make no negative."""
+    """Devices stay listed meanwhile, and counters that reset give no negative values."""
     with watching("eight-gpu-node", hour(12)) as watch:
         before = watch.until(lambda snapshot: len(snapshot.readings) == 8)
         watch.library.faults.unload()
@@ -192,13 +192,13 @@ def test_a_driver_that_is_loaded_again_goes_on_where_it_was() -> None:
         watch.library.faults.clear()
         snapshot = watch.until(lambda snapshot: len(snapshot.readings) == 8)
         assert snapshot.devices == before.devices
-        # The profiling counters need a second sample, all else is there at once.
+        # Profiling counters need a second sample; all other values are there at once.
         assert Signal.SM_ACTIVE not in snapshot.readings[watch.uuid(0)].values
         assert Signal.SM_ACTIVE in watch.tick().readings[watch.uuid(0)].values
 
 
 def test_a_gpu_that_is_plugged_in_later_is_found() -> None:
-    """And costs those that were there before not a tick."""
+    """GPUs that were present before miss no tick."""
     with watching("faulty-node", hour(12)) as watch:
         appeared = watch.until(lambda snapshot: len(snapshot.devices) == 8, 2.0)
         assert 45 <= watch.elapsed <= 45 + RETRY_SECONDS
@@ -208,7 +208,7 @@ def test_a_gpu_that_is_plugged_in_later_is_found() -> None:
 
 
 def test_a_gpu_that_is_cut_into_instances_and_made_whole_again() -> None:
-    """Instances come and go with what they have; the other GPU and its instances are read on."""
+    """Instances come and go with their values; the other GPU and its instances are unaffected."""
     with watching("h100-mig", hour(18) - nanoseconds(10)) as watch:
         cut, other = watch.uuid(0), watch.uuid(1)
         watch.tick()
@@ -231,7 +231,7 @@ def test_a_gpu_that_is_cut_into_instances_and_made_whole_again() -> None:
 
 
 def test_a_gpu_of_unknown_errors_costs_the_others_nothing() -> None:
-    """NVML is opened again now and then for its sake; they are read at every tick all the same."""
+    """NVML is restarted now and then for it; other GPUs are read at every tick."""
     with watching("eight-gpu-node", hour(12)) as watch:
         watch.until(lambda snapshot: len(snapshot.readings) == 8)
         for name in watch.library.functions:
@@ -247,14 +247,14 @@ def test_a_gpu_of_unknown_errors_costs_the_others_nothing() -> None:
                 for uuid, found in snapshot.readings.items()
                 if Signal.SM_ACTIVE in found.values
             )
-        # Opening again takes the profiling counters a second sample, less and less often.
+        # After a restart profiling counters need a second sample, less and less often.
         assert min(reads.values()) >= 80
         watch.library.faults.clear()
         watch.until(lambda snapshot: len(snapshot.readings) == 8)
 
 
 def test_a_hung_gpu_has_no_reading_rather_than_its_last() -> None:
-    """However long it hangs, and whichever call holds it: in a fast round or in a slow one."""
+    """This holds for any duration and any hanging call, in fast and in slow rounds."""
     with watching("eight-gpu-node", hour(12), slow_interval_seconds=4.0) as watch:
         watch.until(lambda snapshot: len(snapshot.readings) == 8)
         hangs = {1: "nvmlDeviceGetPowerUsage", 2: "nvmlDeviceGetEnforcedPowerLimit"}
@@ -274,7 +274,7 @@ def test_a_hung_gpu_has_no_reading_rather_than_its_last() -> None:
 
 
 def test_slow_readings_hold_for_two_of_their_intervals_at_most() -> None:
-    """What is read slowly and is refused from now on is missing soon, and never what it was."""
+    """A slowly read value that is refused from now on is soon missing, never repeated."""
     slow = {
         Signal.POWER_LIMIT_WATTS: "nvmlDeviceGetEnforcedPowerLimit",
         Signal.BAR1_USED_BYTES: "nvmlDeviceGetBAR1MemoryInfo",
@@ -296,7 +296,7 @@ def test_slow_readings_hold_for_two_of_their_intervals_at_most() -> None:
 
 
 def count_of(snapshot: Snapshot, uuid: str) -> int:
-    """How many instances a GPU has."""
+    """Number of a GPU's instances."""
     return len(family_of(snapshot, uuid)) - 1
 
 

@@ -1,4 +1,4 @@
-"""Threads that may hang."""
+"""Worker threads that may hang."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ SOON = 0.02
 
 
 class ThreadContext:
-    """Something that belongs to one thread."""
+    """A context that belongs to one thread."""
 
     def __init__(self) -> None:
         self.threads: list[int] = []
@@ -22,7 +22,7 @@ class ThreadContext:
 
     @contextmanager
     def enter(self) -> Iterator["ThreadContext"]:
-        """Note the thread that enters."""
+        """Record the thread that enters."""
         self.entered += 1
         self.threads.append(threading.get_ident())
         yield self
@@ -49,7 +49,7 @@ def soon() -> float:
 
 
 def test_answers_come_from_one_thread() -> None:
-    """All jobs run on the thread that entered the state, which leaves it on closing."""
+    """All jobs run on the thread that entered the context, which exits it on closing."""
     context = ThreadContext()
     worker = make(context)
     seen = []
@@ -64,7 +64,7 @@ def test_answers_come_from_one_thread() -> None:
 
 
 def test_error_is_an_answer() -> None:
-    """A job that raises leaves the worker fit for the next one."""
+    """After a job that raises, the worker runs the next one."""
     worker = make(ThreadContext())
     worker.ask(lambda _: 1 // 0)
     answer = worker.answer(in_time())
@@ -76,13 +76,13 @@ def test_error_is_an_answer() -> None:
 
 
 def test_nothing_asked_is_an_error() -> None:
-    """An answer without a question is the caller's mistake."""
+    """Waiting without a submitted job is an error of the caller."""
     with pytest.raises(LookupError, match="asked for nothing"):
         make(ThreadContext()).answer(in_time())
 
 
 def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
-    """While a job hangs nothing is queued behind it; once it returns the worker goes on."""
+    """Nothing is queued behind a hanging job; once it returns the worker continues."""
     context, gate = ThreadContext(), threading.Event()
     worker = make(context)
     worker.ask(lambda _: gate.wait())
@@ -99,7 +99,7 @@ def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
 
 
 def test_hung_thread_is_replaced_and_leaves_when_it_returns() -> None:
-    """Past its patience the worker starts afresh; the old thread leaves its state by itself."""
+    """After a timeout the worker starts a new thread; the old one exits its context by itself."""
     context, gate = ThreadContext(), threading.Event()
     worker = make(context, patience_seconds=0.0)
     worker.ask(lambda _: gate.wait())
@@ -114,7 +114,7 @@ def test_hung_thread_is_replaced_and_leaves_when_it_returns() -> None:
 
 
 def test_abandoned_threads_are_bounded() -> None:
-    """When as many threads hang as are allowed, no more are started."""
+    """When the allowed number of threads hangs, no more are started."""
     context, gate = ThreadContext(), threading.Event()
     worker = make(context, patience_seconds=0.0, maximum=2)
     started = []
@@ -129,7 +129,7 @@ def test_abandoned_threads_are_bounded() -> None:
 
 
 def test_renewed_worker_counts_the_hung() -> None:
-    """A new state for a worker whose thread hangs does not forget that thread."""
+    """A new context for a worker with a hanging thread keeps counting that thread."""
     first, second, gate = ThreadContext(), ThreadContext(), threading.Event()
     worker = make(first, maximum=0)
     worker.ask(lambda _: gate.wait())
@@ -143,7 +143,7 @@ def test_renewed_worker_counts_the_hung() -> None:
 
 
 def test_a_state_that_cannot_be_made_is_a_crash_and_tried_again() -> None:
-    """It hangs in nothing: the answer comes at once, and the next job finds a state."""
+    """It is not a hang: the answer comes at once, and the next job may get a context."""
     context = ThreadContext()
     troubles: list[BaseException] = [OSError("no driver"), SystemExit(3)]
 

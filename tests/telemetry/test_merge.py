@@ -1,4 +1,4 @@
-"""Two sources of one signal: the better wins, and nothing is lost, invented or counted twice."""
+"""Merging two sources of a signal: the better one wins, nothing is lost or counted twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ ORIGINS = st.sampled_from(["gpm", "utilization", "power", DCGM])
 
 @st.composite
 def readings(draw: st.DrawFn) -> Reading:
-    """Any reading of ours; a signal that has a value is not missing."""
+    """Any valid reading; a signal with a value is not missing."""
     values = draw(VALUES)
     missing = {signal: why for signal, why in draw(REASONS).items() if signal not in values}
     origins = {signal: draw(ORIGINS) for signal in values if draw(st.booleans())}
@@ -32,7 +32,7 @@ def readings(draw: st.DrawFn) -> Reading:
 
 
 def test_profiling_goes_before_utilization() -> None:
-    """What Ampere lacks without DCGM is filled in, and the better busy share is taken."""
+    """DCGM fills in what NVML lacks on Ampere, and the better busy share is used."""
     found = merge_readings(A100, {Signal.GPU_BUSY: 0.4, Signal.SM_ACTIVE: 0.3}, profiled=PROFILED)
     assert (found.get(Signal.GPU_BUSY), found.get(Signal.SM_ACTIVE)) == (0.4, 0.3)
     assert found.origins == {**A100.origins, Signal.GPU_BUSY: DCGM, Signal.SM_ACTIVE: DCGM}
@@ -40,28 +40,28 @@ def test_profiling_goes_before_utilization() -> None:
 
 
 def test_nvml_goes_before_what_dcgm_has_from_nvml() -> None:
-    """It is the same figure, and ours is of this second."""
+    """Both have the same value, and ours is of this second."""
     later = {Signal.GPU_BUSY: 0.2, Signal.POWER_WATTS: 90.0, Signal.PROCESS_COUNT: 3.0}
 
     assert merge_readings(A100, later) is A100
 
 
 def test_gpm_goes_before_everything() -> None:
-    """It is the same counters, read by ourselves."""
+    """These are the same counters, read by the agent itself."""
     ours = Reading("GPU-0", 7, {Signal.GPU_BUSY: 0.7}, origins={Signal.GPU_BUSY: "gpm"})
 
     assert merge_readings(ours, {Signal.GPU_BUSY: 0.4}, profiled=PROFILED) is ours
 
 
 def test_counters_that_have_died_do_not_hide_work() -> None:
-    """They read 0; accounting then sees the contradiction and does not believe the pipes."""
+    """They read 0; accounting sees the contradiction and ignores the pipes."""
     found = merge_readings(A100, {Signal.GPU_BUSY: 0.0, Signal.SM_ACTIVE: 0.0}, profiled=PROFILED)
 
     assert (found.get(Signal.GPU_BUSY), found.get(Signal.SM_ACTIVE)) == (0.99, 0.0)
 
 
 def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
-    """`stale` says more than `not supported`, and nothing more than `no permission`."""
+    """`stale` is more specific than `not supported`, and nothing more than `no permission`."""
     why = dict.fromkeys(
         (Signal.SM_ACTIVE, Signal.ECC_CORRECTED_ERRORS, Signal.DRAM_ACTIVE), Missing.STALE
     )
@@ -76,7 +76,7 @@ def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
 def test_nothing_is_lost_and_nothing_invented(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
-    """Every value is one of the two sources' own, the one who has one; the origin names whose."""
+    """Every value comes from one of the sources; the origin names it."""
     found = merge_readings(ours, theirs, profiled=profiled, missing=why)
 
     assert found.values.keys() == ours.values.keys() | theirs.keys()
@@ -96,7 +96,7 @@ def test_nothing_is_lost_and_nothing_invented(
 def test_merging_twice_is_merging_once(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
-    """A tick that finds the same page again changes nothing."""
+    """Merging the same page again changes nothing."""
     once = merge_readings(ours, theirs, profiled=profiled, missing=why)
 
     assert merge_readings(once, theirs, profiled=profiled, missing=why) == once

@@ -1,4 +1,4 @@
-"""What a board tells of itself beside its work: fans, windows, states, margins, and its link."""
+"""State of a board beside its work: fans, BAR1, performance state, margins, and its link."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,14 +24,14 @@ TRANSMIT, RECEIVE = (
 
 
 def offering(**answers: Callable[..., int]) -> FakeDriver:
-    """A driver of one GPU without GPM that has these functions too."""
+    """A driver of one GPU without GPM, with the given functions."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
     driver.more |= {f"nvmlDeviceGet{name}": answer for name, answer in answers.items()}
     return driver
 
 
 def fans(*percents: int | None) -> dict[str, Callable[..., int]]:
-    """So many fans; one that is `None` cannot be read."""
+    """Fans of the given speeds; `None` cannot be read."""
 
     def speed(_driver: FakeDriver, _device: Any, fan: Any, reference: Any) -> int:
         found = percents[getattr(fan, "value", fan)]
@@ -49,12 +49,12 @@ def fans(*percents: int | None) -> dict[str, Callable[..., int]]:
         (fans(30, 45), 0.45),
         (fans(None, 20), 0.2),
         (fans(0), 0.0),
-        (fans(104), 1.0),  # In parts of the intended maximum, which a fan may pass.
-        ({"FanSpeed": telling(55)}, 0.55),  # Older drivers know one fan.
+        (fans(104), 1.0),  # Shares of the intended maximum, which a fan may exceed.
+        ({"FanSpeed": telling(55)}, 0.55),  # Older drivers report one fan.
     ],
 )
 def test_fastest_fan_counts(answers: dict[str, Callable[..., int]], speed: float) -> None:
-    """Of several fans the fastest, of those that can be read."""
+    """Unreadable fans are ignored."""
     assert one_reading(offering(**answers)).get(Signal.FAN_SPEED) == speed
 
 
@@ -70,13 +70,13 @@ def test_fastest_fan_counts(answers: dict[str, Callable[..., int]], speed: float
 def test_no_fan_is_not_a_standing_fan(
     answers: dict[str, Callable[..., int]], reason: Missing
 ) -> None:
-    """A passive board has no fan speed, and one that cannot be read has no 0."""
+    """A passive board has no fan speed, and an unreadable fan is not at 0."""
     found = one_reading(offering(**answers))
     assert found.why_missing(Signal.FAN_SPEED) is reason
 
 
 def test_number_of_fans_is_asked_once() -> None:
-    """It cannot change; their speeds can."""
+    """It is constant; the speeds are not."""
     driver, clock = offering(**fans(30, 40)), FastClock(0)
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
         for _ in range(3):
@@ -87,7 +87,7 @@ def test_number_of_fans_is_asked_once() -> None:
 
 
 def test_bar1_is_used_of_total() -> None:
-    """Full, it stops RDMA and mappings."""
+    """A full BAR1 blocks RDMA and mappings."""
 
     def window(_driver: FakeDriver, _device: Any, memory: Any) -> int:
         memory._obj.bar1Total, memory._obj.bar1Used = 128 << 30, 3 << 20
@@ -106,7 +106,7 @@ def test_bar1_is_used_of_total() -> None:
 def test_unknown_performance_state_is_none(
     answer: int, state: int | None, reason: Missing | None
 ) -> None:
-    """The driver has a number for not knowing it."""
+    """The driver has a number for unknown."""
     found = one_reading(offering(PerformanceState=telling(answer)))
     assert found.get(Signal.PERFORMANCE_STATE) == state
     assert found.why_missing(Signal.PERFORMANCE_STATE) is reason
@@ -114,7 +114,7 @@ def test_unknown_performance_state_is_none(
 
 @given(st.integers(-200, 200))
 def test_temperature_margin_may_be_passed(margin: int) -> None:
-    """From Hopper on the driver tells the room below the threshold; above it, that is negative."""
+    """From Hopper on the margin to the threshold is reported; above it, it is negative."""
 
     def below(_driver: FakeDriver, _device: Any, info: Any) -> int:
         info._obj.marginTemperature = margin
@@ -125,20 +125,20 @@ def test_temperature_margin_may_be_passed(margin: int) -> None:
 
 
 def test_encoder_sessions_are_counted() -> None:
-    """Beside the count the driver tells means, which no one asks for."""
+    """The driver also returns means, which are not used."""
     found = one_reading(offering(EncoderStats=telling(3, 60, 4000)))
     assert found.get(Signal.ENCODER_SESSIONS) == 3
 
 
 def test_application_clocks_are_told_where_they_are_set() -> None:
-    """In hertz, and once in a slow interval."""
+    """They are in hertz, read once in a slow interval."""
     found = one_reading(offering(ApplicationsClock=telling(1410)))
     assert found.get(Signal.SM_CLOCK_APPLICATION_HERTZ) == 1.41e9
     assert found.get(Signal.MEMORY_CLOCK_APPLICATION_HERTZ) == 1.41e9
 
 
 def test_older_limit_stands_in_for_the_enforced_one() -> None:
-    """Where the driver does not tell the limit in force, the operator's is the best there is."""
+    """Without the limit in force the operator's limit is used."""
     driver = offering(PowerManagementLimit=telling(250_000))
     driver.lacking.add("nvmlDeviceGetEnforcedPowerLimit")
     assert one_reading(driver).get(Signal.POWER_LIMIT_WATTS) == 250
@@ -146,9 +146,9 @@ def test_older_limit_stands_in_for_the_enforced_one() -> None:
 
 @given(st.lists(st.integers(0, 10**11), min_size=1, max_size=8), st.floats(0.1, 10))
 def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> None:
-    """The first look gives none, growth gives its rate, and one that fell was reset.
+    """The first reading gives none, growth gives a rate, and a counter that fell was reset.
 
-    No link carries what a counter of more would have counted in so short a time.
+    Growth beyond a link's capacity in that time counts as a reset too.
     """
     gpu = FakeGpu("GPU-0", gpm=None, fields={RECEIVED: 0})
     driver, clock = FakeDriver(gpu), FastClock(0)
@@ -167,7 +167,7 @@ def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> No
 
 
 def test_link_counters_are_counted_apart() -> None:
-    """Each direction has its own; one that is absent says so."""
+    """Each direction has its own counter; a missing one has a reason."""
     gpu = FakeGpu("GPU-0", gpm=None, fields={TRANSMITTED: 0})
     driver, clock = FakeDriver(gpu), FastClock(0)
     with rounds(driver, clock) as read:
@@ -182,7 +182,7 @@ def test_link_counters_are_counted_apart() -> None:
 
 
 def test_gpm_goes_before_the_link_counters() -> None:
-    """It measures the tick itself; the counters tell what it does not."""
+    """GPM measures the tick itself; counters fill in what it lacks."""
     gpu = FakeGpu("GPU-0", gpm={1: 50.0, 20: 7.0}, fields={TRANSMITTED: 0, RECEIVED: 0})
     driver, clock = FakeDriver(gpu), FastClock(0)
     with rounds(driver, clock) as read:
@@ -196,7 +196,7 @@ def test_gpm_goes_before_the_link_counters() -> None:
 
 
 def test_rate_over_no_time_is_none() -> None:
-    """Two looks at one time tell no rate, and the next counts from the second."""
+    """Two readings at one time give no rate, and the next rate starts at the second."""
     rate = CounterRate()
     assert rate.per_second(10, 0) is None
     assert rate.per_second(20, 0) is None

@@ -1,4 +1,4 @@
-"""GPUs on the bus against those that the driver offers, and GPUs that are asleep."""
+"""GPUs on the PCI bus compared with those of the driver, and sleeping GPUs."""
 
 import ctypes
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ FIRST, SECOND = "0000:17:00.0", "0000:2a:00.0"
 
 
 class Addressed(FakeDriver):
-    """A driver whose GPUs can be asked for by address too."""
+    """A driver whose GPUs can be looked up by address too."""
 
     def nvmlDeviceGetHandleByPciBusId_v2(self, address: ctypes.c_char_p, handle: object) -> int:  # noqa: N802
-        """The handle of the GPU at an address."""
+        """Handle of the GPU at an address."""
         known = {gpu.bus_id[4:]: index for index, gpu in enumerate(self.gpus)}
         wanted = (address.value or b"").decode()
         if wanted not in known:
@@ -31,13 +31,13 @@ class Addressed(FakeDriver):
 
 
 class Refusing(Addressed):
-    """A driver that counts some GPUs and gives no handle for them."""
+    """A driver that counts some GPUs but returns no handle for them."""
 
     refused: Mapping[int, int] = MappingProxyType({})
     """NVML's codes by index."""
 
     def nvmlDeviceGetHandleByIndex_v2(self, index: ctypes.c_uint, handle: object) -> int:  # noqa: N802
-        """The handle of a GPU."""
+        """Handle of a GPU."""
         if index.value in self.refused:
             return self.refused[index.value]
         return int(FakeDriver.__getattr__(self, "nvmlDeviceGetHandleByIndex_v2")(index, handle))
@@ -53,7 +53,7 @@ def two_gpus() -> Refusing:
 def on_bus(
     root: Path, address: str, *, status: str = "active", driver: str | None = "nvidia"
 ) -> None:
-    """A GPU in a tree of sysfs."""
+    """Add a GPU to a sysfs tree."""
     folder = root / "sys/bus/pci/devices" / address
     (folder / "power").mkdir(parents=True, exist_ok=True)
     (folder / "vendor").write_text("0x10de\n")
@@ -64,7 +64,7 @@ def on_bus(
 
 
 def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
-    """A GPU on the bus that NVML does not know is down by its address, and says why."""
+    """A GPU on the bus that NVML lacks is down by its address, with the reason."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)
     driver = FakeDriver(FakeGpu("GPU-0", bus_id=f"0000{FIRST}"))
@@ -88,7 +88,7 @@ def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
     ],
 )
 def test_a_gpu_that_cannot_be_opened_is_one_device(tmp_path: Path, code: int) -> None:
-    """At the address that the bus has for it, with what the driver said; never by index too."""
+    """It has the bus address and the driver's error, and is not listed by index too."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)
     driver, clock = two_gpus(), FastClock(0)
@@ -111,7 +111,7 @@ def test_a_gpu_that_cannot_be_opened_is_one_device(tmp_path: Path, code: int) ->
 
 
 def test_no_gpu_is_missed_where_the_bus_knows_of_more(tmp_path: Path) -> None:
-    """One cannot be opened and one is not even counted: two devices, whichever is which."""
+    """One cannot be opened and one is not counted: two devices are listed, in any order."""
     third = "0000:3d:00.0"
     for address in (FIRST, SECOND, third):
         on_bus(tmp_path, address)
@@ -124,7 +124,7 @@ def test_no_gpu_is_missed_where_the_bus_knows_of_more(tmp_path: Path) -> None:
 
 
 def test_without_a_bus_a_gpu_that_cannot_be_opened_goes_by_its_index(tmp_path: Path) -> None:
-    """As in a container that sees no sysfs."""
+    """A container without sysfs is such a case."""
     driver = two_gpus()
     driver.refused = {0: pynvml.NVML_ERROR_UNKNOWN}
     with reading(driver, FastClock(0), tmp_path) as source:
@@ -133,7 +133,7 @@ def test_without_a_bus_a_gpu_that_cannot_be_opened_goes_by_its_index(tmp_path: P
 
 
 def test_known_device_is_down_until_the_driver_offers_it(tmp_path: Path) -> None:
-    """Without a driver, from the first snapshot on, under its own name; then it is itself."""
+    """Without a driver it is listed by its name from the first snapshot on."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)
     driver, clock = two_gpus(), FastClock(0)
@@ -159,7 +159,7 @@ def test_known_device_is_down_until_the_driver_offers_it(tmp_path: Path) -> None
 
 
 def test_gpu_of_another_driver_is_nobodys_business(tmp_path: Path) -> None:
-    """One that was given to a virtual machine, or that no driver has, is not missed."""
+    """One passed to a virtual machine, or without a driver, is not missing."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND, driver="vfio-pci")
     on_bus(tmp_path, "0000:3d:00.0", driver=None)
@@ -171,7 +171,7 @@ def test_gpu_of_another_driver_is_nobodys_business(tmp_path: Path) -> None:
 
 
 def test_hidden_gpu_leaves_the_list_when_it_is_offered(tmp_path: Path) -> None:
-    """With the driver's word for it, it goes by its uuid."""
+    """Once the driver has it, its UUID identifies it."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND)
     driver, clock = two_gpus(), FastClock(0)
@@ -190,7 +190,7 @@ def test_hidden_gpu_leaves_the_list_when_it_is_offered(tmp_path: Path) -> None:
 
 
 def test_all_asleep_are_left_asleep(tmp_path: Path) -> None:
-    """NVML is not even opened; once one of them wakes up, it is."""
+    """NVML is not initialized until one of them wakes up."""
     on_bus(tmp_path, FIRST, status="suspended")
     driver, clock = two_gpus(), FastClock(0)
     driver.gpus.pop()
@@ -208,7 +208,7 @@ def test_all_asleep_are_left_asleep(tmp_path: Path) -> None:
 
 
 def test_sleeping_gpu_beside_one_that_works(tmp_path: Path) -> None:
-    """NVML is opened without attaching, the GPUs are asked for by address, one of them not."""
+    """NVML is initialized without attaching; awake GPUs are looked up by address."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND, status="suspended")
     driver, clock = two_gpus(), FastClock(0)
@@ -220,7 +220,7 @@ def test_sleeping_gpu_beside_one_that_works(tmp_path: Path) -> None:
 
 
 def test_gpu_that_falls_asleep_is_asked_no_more(tmp_path: Path) -> None:
-    """It is down for as long as it sleeps, at the price of one small file a tick."""
+    """It is down while it sleeps, at the cost of reading one small file a tick."""
     on_bus(tmp_path, FIRST)
     driver, clock = two_gpus(), FastClock(0)
     driver.gpus.pop()

@@ -1,4 +1,4 @@
-"""The collectors over the real bindings: units, older drivers, and what is not asked again."""
+"""Collectors over the real bindings: units, older drivers, and calls that are not repeated."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 
 def test_every_signal_has_its_unit() -> None:
-    """Answers in milliwatts, megahertz, percent and MiB arrive in base units."""
+    """Milliwatts, megahertz, percent and MiB become base units."""
     gpu = FakeGpu("GPU-0", gpm=None, processes={11: 1 << 30, 12: None})
     with reading(FakeDriver(gpu), FastClock(0)) as source:
         found = source.read().readings["GPU-0"]
@@ -49,7 +49,7 @@ def test_every_signal_has_its_unit() -> None:
 
 
 def test_collectors_say_what_they_give() -> None:
-    """Names are unique, and each value that arrives is one that its collector announces."""
+    """Names are unique, and each value is one that its collector declares."""
     names = [collector.name for collector in COLLECTORS]
     assert len(set(names)) == len(names)
     announced = {signal for collector in COLLECTORS for signal in collector.signals}
@@ -59,7 +59,7 @@ def test_collectors_say_what_they_give() -> None:
 
 
 def test_old_driver_is_asked_the_old_way() -> None:
-    """Without the newer forms, memory, processes and clock events come by the older ones."""
+    """Without newer versions, memory, processes and clock events use the older calls."""
     driver = FakeDriver(FakeGpu("GPU-0", processes={11: 1 << 30}))
     driver.lacking |= {
         "nvmlDeviceGetMemoryInfo_v2",
@@ -75,7 +75,7 @@ def test_old_driver_is_asked_the_old_way() -> None:
 
 
 def test_unsupported_is_asked_once() -> None:
-    """What a device does not support costs no call from the second tick on."""
+    """Unsupported metrics cost no call from the second tick on."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
     refused = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage")
     driver.codes |= dict.fromkeys(refused, pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -92,7 +92,7 @@ def test_unsupported_is_asked_once() -> None:
 
 
 def test_constant_facts_are_not_read_each_tick() -> None:
-    """Names, limits of the board and the highest clock cannot change between two ticks."""
+    """Names, limits of the board and the highest clock are constant."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
@@ -116,7 +116,7 @@ def test_constant_facts_are_not_read_each_tick() -> None:
 
 
 def test_refusal_for_lack_of_permission_is_asked_again() -> None:
-    """A permission may be granted while the agent runs."""
+    """Permission may be granted at run time."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
     driver.codes["nvmlDeviceGetPowerUsage"] = pynvml.NVML_ERROR_NO_PERMISSION
     with reading(driver, clock) as source:
@@ -131,7 +131,7 @@ def test_refusal_for_lack_of_permission_is_asked_again() -> None:
 
 
 def test_absent_collectors_report_nothing() -> None:
-    """A collector that no device supports neither fails nor succeeds."""
+    """A collector without a supported device neither fails nor succeeds."""
     with reading(FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)) as source:
         collectors = source.read().collectors
     assert "gpm" not in collectors
@@ -140,7 +140,7 @@ def test_absent_collectors_report_nothing() -> None:
 
 
 def test_blocking_throughput_is_a_setting() -> None:
-    """PCIe throughput blocks the driver, so it is asked for only where an operator wants it."""
+    """Measuring PCIe throughput blocks the driver, so that it is opt-in."""
     gpu = FakeGpu("GPU-0", gpm=None)
     with reading(FakeDriver(gpu), FastClock(0)) as source:
         found = source.read().readings["GPU-0"]
@@ -152,14 +152,14 @@ def test_blocking_throughput_is_a_setting() -> None:
 
 
 def test_memory_sensor_at_zero_is_absent() -> None:
-    """Boards without a memory sensor answer with 0 degrees."""
+    """Boards without a memory sensor report 0 degrees."""
     with reading(FakeDriver(FakeGpu("GPU-0", temperature=-10)), FastClock(0)) as source:
         found = source.read().readings["GPU-0"]
     assert found.why_missing(Signal.MEMORY_TEMPERATURE_CELSIUS) is Missing.NOT_SUPPORTED
 
 
 def test_mig_instances_have_what_is_theirs() -> None:
-    """Power and clocks stay with the GPU, memory and activity are the instances'."""
+    """Power and clocks belong to the GPU, memory and activity to the instances."""
     gpu = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a", processes={11: 1 << 30})])
     clock = FastClock(0)
     with reading(FakeDriver(gpu), clock) as source:
@@ -177,7 +177,7 @@ def test_mig_instances_have_what_is_theirs() -> None:
 
 
 def test_mig_instance_without_gpm_is_not_idle() -> None:
-    """Before Hopper no one can say how busy an instance is; that is no zero."""
+    """Before Hopper an instance's activity is unknown, not 0."""
     gpu = FakeGpu("GPU-0", gpm=None, instances=[FakeInstance("MIG-a")])
     with reading(FakeDriver(gpu), FastClock(0)) as source:
         found = source.read().readings["MIG-a"]
@@ -186,7 +186,7 @@ def test_mig_instance_without_gpm_is_not_idle() -> None:
 
 
 def test_impossible_process_memory_is_unknown() -> None:
-    """A process cannot hold more than the device has; another structure's bytes are dropped."""
+    """More than the device's memory is a layout mismatch, and is dropped."""
     gpu = FakeGpu("GPU-0", processes={11: 1 << 50})
     with reading(FakeDriver(gpu), FastClock(0)) as source:
         assert source.read().readings["GPU-0"].processes == (Process(11, None),)

@@ -24,7 +24,7 @@ def device_of(driver: FakeDriver) -> Device:
 
 
 def telling_all() -> FakeDriver:
-    """A driver that answers every question of a fact."""
+    """A driver that supports every fact."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more |= {
         "nvmlDeviceGetVbiosVersion": texts("96.00.74.00.01"),
@@ -46,7 +46,7 @@ def telling_all() -> FakeDriver:
 
 
 def test_facts_of_a_gpu() -> None:
-    """What the driver tells of a board arrives as text, as modes an operator knows them by."""
+    """The driver's values become text, and modes by their usual names."""
     assert device_of(telling_all()).facts == {
         "vbios_version": "96.00.74.00.01",
         "serial": "1650023012345",
@@ -66,7 +66,7 @@ def test_facts_of_a_gpu() -> None:
 
 
 def test_limits_of_a_gpu() -> None:
-    """Between which limits its power may be set, and where heat makes the hardware act."""
+    """They cover the range of the power limit, and temperatures of throttling and shutdown."""
     device = device_of(telling_all())
     assert (device.power_limit_minimum_watts, device.power_limit_maximum_watts) == (200, 700)
     assert device.temperature_slowdown_celsius == 90
@@ -75,7 +75,7 @@ def test_limits_of_a_gpu() -> None:
 
 @given(st.integers(min_value=0, max_value=2**32 - 1))
 def test_margins_are_no_thresholds(answer: int) -> None:
-    """Newer boards answer with a margin, perhaps a negative one: that is no temperature."""
+    """Newer boards report a margin, possibly negative, which is no temperature."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more[THRESHOLD] = telling(answer)
     found = device_of(driver).temperature_slowdown_celsius
@@ -83,7 +83,7 @@ def test_margins_are_no_thresholds(answer: int) -> None:
 
 
 def test_untold_facts_are_left_out() -> None:
-    """A question that the driver refuses leaves a fact out and the others in."""
+    """A refused call omits its own fact only."""
     whole = telling_all()
     facts = device_of(whole).facts
     for name in [name for name in whole.more if "GetPower" not in name and name != THRESHOLD]:
@@ -95,7 +95,7 @@ def test_untold_facts_are_left_out() -> None:
 
 
 def test_minus_one_is_no_number() -> None:
-    """NUMA node -1 and blank numbers mean that there is none."""
+    """NUMA node -1 and blank numbers mean unknown."""
     driver = telling_all()
     driver.more |= {
         "nvmlDeviceGetNumaNodeId": telling(-1),
@@ -106,7 +106,7 @@ def test_minus_one_is_no_number() -> None:
 
 
 def test_modes_are_looked_at_again_and_constants_are_not() -> None:
-    """An operator may set the compute mode at any time; a serial number stays."""
+    """The compute mode may change at any time; a serial number does not."""
     driver = telling_all()
     modes = [3, 0]
 
@@ -125,7 +125,7 @@ def test_modes_are_looked_at_again_and_constants_are_not() -> None:
 
 
 def test_persistence_mode_says_whether_a_gpu_stays_awake() -> None:
-    """Without persistence a GPU is woken up by NVML; where no one tells it is taken as awake."""
+    """Without it NVML wakes the GPU; a GPU of unknown mode counts as awake."""
     sleepy = FakeDriver(FakeGpu("GPU-0", is_persistent=False))
     assert not inventory_of(sleepy).gpus[0].is_persistent
     sleepy.lacking.add("nvmlDeviceGetPersistenceMode")
@@ -133,11 +133,10 @@ def test_persistence_mode_says_whether_a_gpu_stays_awake() -> None:
 
 
 def profile_of(instance: FakeInstance, ids: dict[int, int] | None) -> str:
-    """The profile of an instance whose name does not tell it.
+    """Profile of an instance whose name lacks it.
 
-    Args:
-        instance: What is asked about.
-        ids: The profile of each GPU instance; `None` where asking for it takes privileges.
+    Args: instance: The instance. ids: Profile of each GPU instance; `None` where reading it needs
+    privileges.
     """
     driver = FakeDriver(FakeGpu("GPU-0", instances=[instance]))
     mig_profiles(driver, PROFILES, ids or {})
@@ -151,14 +150,14 @@ def profile_of(instance: FakeInstance, ids: dict[int, int] | None) -> str:
 
 
 def test_profile_is_that_of_the_gpu_instance() -> None:
-    """Where the device's name does not tell, the GPU instance knows its profile."""
+    """It is used where the device's name lacks the profile."""
     instance = FakeInstance("MIG-a", gpu_instance_id=7)
     assert profile_of(instance, {7: 20}) == "1g.10gb+me"
     assert profile_of(instance, {7: 19}) == "1g.10gb"
 
 
 def test_profile_without_privileges_is_the_one_of_that_size() -> None:
-    """Slices, memory and engines say which of the GPU's profiles an instance has."""
+    """Slices, memory and engines identify one of the GPU's profiles."""
     assert profile_of(FakeInstance("MIG-a"), None) == "1g.10gb"
     large = FakeInstance("MIG-a", slices=3, memory_total=40 << 30)
     assert profile_of(large, None) == "3g.40gb"
@@ -167,7 +166,7 @@ def test_profile_without_privileges_is_the_one_of_that_size() -> None:
 
 
 def test_profile_of_a_compute_instance_says_its_part() -> None:
-    """A compute instance with some of the slices of its GPU instance is named after both."""
+    """Its name has its compute slices and its GPU instance's profile."""
     driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a", gpu_instance_id=2)]))
     mig_profiles(driver, PROFILES, {2: 9})
 
@@ -186,7 +185,7 @@ def test_profile_of_a_compute_instance_says_its_part() -> None:
 
 
 def test_versions_of_the_driver() -> None:
-    """CUDA's version is told as one number, and read as people write it."""
+    """CUDA's version is returned as one number, and formatted as usual."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more |= {
         "nvmlSystemGetDriverVersion": texts("550.54.15"),
@@ -202,7 +201,7 @@ def test_versions_of_the_driver() -> None:
 
 @pytest.mark.parametrize("number", [11080, 13010])
 def test_version_of_cuda_by_the_older_call(number: int) -> None:
-    """Versions that the driver does not tell are left out."""
+    """Versions that the driver does not return are omitted."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more["nvmlSystemGetCudaDriverVersion"] = telling(number)
     assert inventory_of(driver).versions == {
@@ -211,7 +210,7 @@ def test_version_of_cuda_by_the_older_call(number: int) -> None:
 
 
 def test_versions_are_asked_once_an_opening() -> None:
-    """A driver cannot change its version while NVML is open on it."""
+    """A driver's version is constant while NVML is initialized."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     versions = ["550.54.15", "580.95.05"]
 

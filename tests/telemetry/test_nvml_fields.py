@@ -1,4 +1,4 @@
-"""NVML's numbered fields: one call a round, for everything that is due."""
+"""NVML's numbered fields: one call a round, for all that are due."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ FIELDS = {key for collector in COLLECTORS for key in collector.fields}
 
 
 class Watched(FakeDriver):
-    """Notes which fields each call asks for; refuses every call that has one of some fields."""
+    """Records the fields of each call; refuses calls that have one of some fields."""
 
     def __init__(self, gpu: FakeGpu, refused: set[int] | None = None) -> None:
         super().__init__(gpu)
@@ -42,7 +42,7 @@ class Watched(FakeDriver):
         self.more[CALL] = watch
 
     def rounds(self, count: int, **options: Any) -> list[tuple[Reading, list[list[int]]]]:
-        """Rounds a second apart: the reading, and the calls for fields that it took."""
+        """Rounds a second apart: the readings, and the field calls that they took."""
         clock, results = FastClock(0), []
         with rounds(self, clock, **options) as read:
             for _ in range(count):
@@ -54,12 +54,12 @@ class Watched(FakeDriver):
 
 
 def gpu_with(*fields: int) -> FakeGpu:
-    """A GPU without GPM that tells these fields, each 1000."""
+    """A GPU without GPM that has the given fields, each 1000."""
     return FakeGpu("GPU-0", gpm=None, fields=dict.fromkeys(fields, 1000))
 
 
 def test_all_that_is_due_comes_in_one_call() -> None:
-    """The first round asks for the fields of all collectors at once, the next for those left."""
+    """The first round requests the fields of all collectors, the next one those that remain."""
     driver = Watched(gpu_with(ENERGY, REPLAYS, POWER_POLICY))
     rounds_read = driver.rounds(3, slow_interval_seconds=2.0)
     calls = [calls for _, calls in rounds_read]
@@ -70,7 +70,7 @@ def test_all_that_is_due_comes_in_one_call() -> None:
 
 
 def test_round_without_a_field_makes_no_call() -> None:
-    """A board that knows no field at all is not asked for any again."""
+    """A board without any field is not queried for them again."""
     driver = Watched(FakeGpu("GPU-0", temperature=-10))
     usual = driver.more[CALL]
 
@@ -85,7 +85,7 @@ def test_round_without_a_field_makes_no_call() -> None:
 
 
 def test_driver_that_refuses_all_for_one_is_asked_one_by_one() -> None:
-    """It is then known which field it is, and the others come in one call again."""
+    """This finds the unsupported field; the others are in one call again."""
     driver = Watched(gpu_with(ENERGY, REPLAYS), refused={230})
     driver.more["nvmlDeviceGetRetiredPagesPendingStatus"] = telling(0)
     first, second, third = driver.rounds(3, slow_interval_seconds=2.0)
@@ -101,7 +101,7 @@ def test_driver_that_refuses_all_for_one_is_asked_one_by_one() -> None:
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_TIMEOUT])
 def test_other_failures_of_the_call_are_asked_again_as_one(code: int) -> None:
-    """Only the refusal of an argument says that a field is to blame."""
+    """Only an invalid argument indicates an unsupported field."""
     driver = FakeDriver(gpu_with(ENERGY))
     driver.codes[CALL] = code
     clock = FastClock(0)
@@ -119,7 +119,7 @@ def test_other_failures_of_the_call_are_asked_again_as_one(code: int) -> None:
 
 
 def test_function_answers_where_there_is_no_field() -> None:
-    """Energy and replays of an older driver come by their functions."""
+    """Energy and replays of an older driver come from functions."""
     driver = FakeDriver(gpu_with())
     driver.more["nvmlDeviceGetPcieReplayCounter"] = telling(7)
     found = one_reading(driver)
@@ -128,7 +128,7 @@ def test_function_answers_where_there_is_no_field() -> None:
 
 
 def test_function_is_not_asked_where_there_is_a_field() -> None:
-    """What came with the fields costs no call of its own."""
+    """A value from the fields costs no further call."""
     driver = FakeDriver(gpu_with(ENERGY, REPLAYS))
     driver.more["nvmlDeviceGetPcieReplayCounter"] = telling(7)
     found = one_reading(driver)
@@ -138,7 +138,7 @@ def test_function_is_not_asked_where_there_is_a_field() -> None:
 
 
 def test_field_that_fails_is_no_reason_to_ask_the_function() -> None:
-    """A field that is there and gives nothing now is told so."""
+    """A supported field without a value has a reason."""
     driver = FakeDriver(gpu_with(ENERGY))
     driver.codes[CALL] = pynvml.NVML_ERROR_TIMEOUT
     found = one_reading(driver)
@@ -147,7 +147,7 @@ def test_field_that_fails_is_no_reason_to_ask_the_function() -> None:
 
 
 def test_violation_times_come_by_field_or_by_function() -> None:
-    """Nanoseconds by field, and the same by the older function's structure."""
+    """Fields are in nanoseconds, and so is the older function's structure."""
 
     def violated(_driver: FakeDriver, _device: Any, policy: Any, status: Any) -> int:
         status._obj.violationTime = 3_000_000_000 + policy.value
@@ -163,7 +163,7 @@ def test_violation_times_come_by_field_or_by_function() -> None:
 
 @given(known=st.sets(st.sampled_from(sorted(FIELDS, key=str))), refused=st.integers(0, 300))
 def test_any_set_of_fields_leaves_one_call(known: set[int | tuple[int, int]], refused: int) -> None:
-    """Whatever fields a board knows, the third round takes one call at most, for those alone."""
+    """For any supported fields, the third round takes at most one call, for those only."""
     gpu = FakeGpu("GPU-0", gpm=None, fields=dict.fromkeys(known, 1))
     driver = Watched(gpu, refused={refused})
     calls = driver.rounds(3, slow_interval_seconds=1.0)[2][1]

@@ -1,4 +1,4 @@
-"""GPM: two samples of one owner, measured apart, and given back."""
+"""GPM: pairs of samples with one owner, measured at a distance, and freed."""
 
 import threading
 from unittest.mock import MagicMock
@@ -16,7 +16,7 @@ PIPE = Signal.TENSOR_ACTIVE
 
 
 def test_second_sample_gives_values() -> None:
-    """The first tick has one sample and says so; gpu_busy falls back to NVML until then."""
+    """The first tick reports a missing sample; gpu_busy comes from NVML until the second."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock) as source:
         first = source.read().readings["GPU-0"]
@@ -29,7 +29,7 @@ def test_second_sample_gives_values() -> None:
 
 
 def test_rates_are_bytes_per_second() -> None:
-    """PCIe and NVLink come in MiB a second."""
+    """PCIe and NVLink values are converted from MiB a second."""
     gpu = FakeGpu("GPU-0", gpm={20: 1.0, 21: 2.0, 60: 3.0, 61: 4.0})
     clock = FastClock(0)
     with reading(FakeDriver(gpu), clock) as source:
@@ -43,7 +43,7 @@ def test_rates_are_bytes_per_second() -> None:
 
 
 def test_samples_too_close_are_not_compared() -> None:
-    """Below the shortest distance no sample is taken; the next tick compares with the former."""
+    """Below the minimum distance no sample is taken; the next tick compares with the last one."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
@@ -58,7 +58,7 @@ def test_samples_too_close_are_not_compared() -> None:
 
 
 def test_failed_sample_starts_over() -> None:
-    """After a failure the next sample is a first one: nothing is compared across the gap."""
+    """After a failure the next sample is a first one: no difference spans the gap."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     reasons = []
     with reading(driver, clock) as source:
@@ -70,7 +70,7 @@ def test_failed_sample_starts_over() -> None:
 
 
 def test_buffers_have_one_owner_and_are_freed() -> None:
-    """Each buffer is filled by one thread only, and none is left when the source closes."""
+    """Only one thread fills a buffer, and none is left when the source closes."""
     gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a"), FakeInstance("MIG-b")])
     driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
     with reading(driver, clock) as source:
@@ -84,7 +84,7 @@ def test_buffers_have_one_owner_and_are_freed() -> None:
 
 
 def test_unsupported_metrics_are_not_asked_for_again() -> None:
-    """A metric that the device refuses leaves the query; the others stay."""
+    """A refused metric leaves the query; the others stay."""
     wanted: list[int] = []
 
     class Watching(FakeDriver):
@@ -103,7 +103,7 @@ def test_unsupported_metrics_are_not_asked_for_again() -> None:
 
 
 def test_device_without_any_metric_is_left_in_peace() -> None:
-    """Where every metric is refused, no more samples are taken."""
+    """If every metric is refused, no more samples are taken."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={})), FastClock(0)
     with reading(driver, clock) as source:
         for _ in range(5):
@@ -115,7 +115,7 @@ def test_device_without_any_metric_is_left_in_peace() -> None:
 
 
 def test_dead_counter_is_not_believed() -> None:
-    """GPM that reads 0 beside a busy GPU is replaced by the driver's own word, which is named."""
+    """GPM that reads 0 beside a busy GPU is replaced by NVML's value, with its origin."""
     driver, clock = (
         FakeDriver(FakeGpu("GPU-0", gpm={1: 0.0, 2: 0.0}, busy_percent=97)),
         FastClock(0),
@@ -132,14 +132,14 @@ def test_dead_counter_is_not_believed() -> None:
 @pytest.mark.parametrize(
     ("gpm", "percent", "busy"),
     [
-        (0.0, 49, 0.0),  # The window of utilization is another one: a little is no proof.
+        (0.0, 49, 0.0),  # Utilization has another window: a small value is no evidence.
         (0.0, 50, 0.5),
         (0.0, 101, 0.0),
         (3.0, 100, 0.03),
     ],
 )
 def test_counter_that_may_be_right_is_believed(gpm: float, percent: int, busy: float) -> None:
-    """Anything but 0, or a GPU that may well have been idle, leaves GPM its say."""
+    """GPM is used unless it reads 0 on a GPU that was certainly busy."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={1: gpm}, busy_percent=percent)), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
@@ -148,7 +148,7 @@ def test_counter_that_may_be_right_is_believed(gpm: float, percent: int, busy: f
 
 
 def test_failed_allocation_is_tried_again() -> None:
-    """A driver without room for buffers is asked again, and lends no buffer twice."""
+    """Allocation is retried, and no buffer is used twice."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.codes["nvmlGpmSampleAlloc"] = pynvml.NVML_ERROR_MEMORY
     with reading(driver, clock) as source:
@@ -165,7 +165,7 @@ def test_failed_allocation_is_tried_again() -> None:
 
 
 def test_a_close_beside_another_frees_no_buffer_twice() -> None:
-    """Twice is once too often for a driver; a late reader closes when the pool does."""
+    """A driver cannot free twice; a late reader closes with the pool."""
     freed: list[str] = []
 
     def ask(_: str, buffer: str) -> None:

@@ -33,17 +33,17 @@ ROWS = (
 
 
 def values(found: Reading, signals: tuple[Signal, ...]) -> list[float | None]:
-    """What a reading has of some signals."""
+    """Values of some signals in a reading."""
     return [found.get(signal) for signal in signals]
 
 
 def reasons(found: Reading, signals: tuple[Signal, ...]) -> set[Missing | None]:
-    """Why some signals are missing."""
+    """Reasons of some missing signals."""
     return {found.why_missing(signal) for signal in signals}
 
 
 def test_health_comes_with_the_fields() -> None:
-    """A board that tells everything by numbered fields is asked no function for it."""
+    """A board with all numbered fields needs no function calls."""
     gpu = FakeGpu(
         "GPU-0",
         fields={1: 1, 3: 10, 4: 1, 5: 100, 6: 2, 29: 3, 30: 4, 31: 1, 142: 5, 143: 6, 144: 0}
@@ -59,7 +59,7 @@ def test_health_comes_with_the_fields() -> None:
 
 
 def test_older_driver_tells_by_functions() -> None:
-    """Without the fields the functions are asked."""
+    """Without the fields functions are called."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more |= {
         "nvmlDeviceGetTotalEccErrors": telling(7),
@@ -81,14 +81,14 @@ def _two_pages(_driver: FakeDriver, *arguments: object) -> int:
 
 
 def test_ecc_that_is_off_counts_nothing() -> None:
-    """With ECC off a count of 0 would claim health that no one watches over."""
+    """With ECC off, a count of 0 would suggest verified health."""
     found = one_reading(FakeDriver(FakeGpu("GPU-0", fields={1: 0, 3: 0, 4: 0, 5: 0, 6: 0})))
     assert values(found, ECC) == [None] * 4
     assert reasons(found, ECC) == {Missing.NOT_SUPPORTED}
 
 
 def test_board_without_any_of_it_is_asked_once() -> None:
-    """What a board does not have costs no call after the first slow round, and fails no one."""
+    """Unsupported signals cost no call after the first slow round, and are no failure."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     names = (
         "nvmlDeviceGetTotalEccErrors",
@@ -114,7 +114,7 @@ def test_board_without_any_of_it_is_asked_once() -> None:
 
 
 def test_health_is_read_slowly() -> None:
-    """Errors are asked for at the slow interval and hold in between."""
+    """Errors are read at the slow interval, and stay valid in between."""
     gpu, clock = FakeGpu("GPU-0", fields={1: 1, 3: 1}), FastClock(0)
     with rounds(FakeDriver(gpu), clock, slow_interval_seconds=10.0) as read:
         read()
@@ -128,7 +128,7 @@ def test_health_is_read_slowly() -> None:
 
 
 def test_mig_instance_has_errors_of_its_own() -> None:
-    """An instance counts uncorrected errors outside the memory chips; its GPU those of its life."""
+    """An instance counts uncorrected errors outside DRAM; its GPU the aggregate ones."""
     gpu = FakeGpu("GPU-0", fields={1: 1, 5: 100, 6: 2}, instances=[FakeInstance("MIG-a")])
     driver = FakeDriver(gpu)
     driver.more["nvmlDeviceGetMemoryErrorCounter"] = telling(3)
@@ -141,7 +141,7 @@ def test_mig_instance_has_errors_of_its_own() -> None:
 
 @pytest.mark.parametrize("state", [1, 2, 3])
 def test_fabric_state(state: int) -> None:
-    """How far the GPU has joined, by the newer call or by the older one."""
+    """The state comes from the newer call or the older one."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more["nvmlDeviceGetGpuFabricInfoV"] = fabric(state)
     assert one_reading(driver).get(Signal.FABRIC_STATE) == state
@@ -150,7 +150,7 @@ def test_fabric_state(state: int) -> None:
 
 
 def test_gpu_in_no_fabric_is_asked_once() -> None:
-    """A GPU that knows of no fabric says so with a state, not with a refusal."""
+    """It reports that state, and not an error."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.more["nvmlDeviceGetGpuFabricInfoV"] = fabric(0)
     with rounds(driver, clock) as read:
@@ -162,7 +162,7 @@ def test_gpu_in_no_fabric_is_asked_once() -> None:
 
 
 def test_failed_registration_is_no_completed_one() -> None:
-    """A registration that ended with an error is completed by its state alone."""
+    """A completed state with an error status is a failure."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.more["nvmlDeviceGetGpuFabricInfoV"] = fabric(3, int(pynvml.NVML_ERROR_UNKNOWN))
     with rounds(driver) as read:
@@ -172,7 +172,7 @@ def test_failed_registration_is_no_completed_one() -> None:
 
 
 def test_impossible_counts_are_dropped() -> None:
-    """A word of all ones means that there is no value."""
+    """All ones mean that there is no value."""
     found = one_reading(FakeDriver(FakeGpu("GPU-0", fields={1: 1, 3: 2**64 - 1, 142: 2**32 - 1})))
     assert found.why_missing(ECC[0]) is Missing.INVALID
     assert found.why_missing(ROWS[0]) is Missing.INVALID
@@ -185,7 +185,7 @@ def test_impossible_counts_are_dropped() -> None:
 def test_architectures_have_what_they_have(
     scenario: str, remedy: tuple[Signal, ...], links: int | None
 ) -> None:
-    """Pages are retired before Ampere, rows remapped since; NVLink is for some boards only."""
+    """Pages are retired before Ampere, rows remapped since; only some boards have NVLink."""
     with simulated_driver(scenario) as bench:
         library = bench.library
     with rounds(library) as read:

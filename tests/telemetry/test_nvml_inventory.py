@@ -1,4 +1,4 @@
-"""What devices are: facts of driver, sysfs and catalogue."""
+"""Facts of devices from driver, sysfs and catalog."""
 
 import time
 from pathlib import Path
@@ -14,13 +14,13 @@ from rightsizer.model.signal import Signal
 
 
 def devices_of(driver: FakeDriver, root: Path | None = None) -> tuple[Device, ...]:
-    """The devices of a first look."""
+    """Devices of a first discovery."""
     with reading(driver, FastClock(0), root) as source:
         return source.read().devices
 
 
 def test_board_of_the_catalogue() -> None:
-    """A known board adds what the driver does not tell: NVLink and achievable ratios."""
+    """A known board adds NVLink and achievable ratios, which the driver lacks."""
     (device,) = devices_of(FakeDriver(FakeGpu("GPU-0")))
     assert device.board == "H100-SXM5-80GB"
     assert device.architecture == "Hopper"
@@ -33,7 +33,7 @@ def test_board_of_the_catalogue() -> None:
 
 
 def test_unknown_board_keeps_what_the_driver_tells() -> None:
-    """A board that the catalogue does not know is a device all the same."""
+    """It is a device without the catalog's facts."""
     (device,) = devices_of(FakeDriver(FakeGpu("GPU-0", name="NVIDIA Z1", architecture=77)))
     assert (device.board, device.architecture, device.name) == (None, None, "NVIDIA Z1")
     assert device.nvlink_bytes_per_second is None
@@ -42,7 +42,7 @@ def test_unknown_board_keeps_what_the_driver_tells() -> None:
 
 @pytest.mark.parametrize(("text", "node"), [("1\n", 1), ("-1\n", None), ("?", None)])
 def test_numa_node_comes_from_sysfs(tmp_path: Path, text: str, node: int | None) -> None:
-    """The kernel's -1 means that it does not know, and so does nonsense."""
+    """The kernel's -1 means unknown, and so do invalid values."""
     folder = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
     folder.mkdir(parents=True)
     (folder / "numa_node").write_text(text)
@@ -57,14 +57,14 @@ def test_absent_numa_node(tmp_path: Path) -> None:
 
 
 def test_device_without_uuid_goes_by_its_index() -> None:
-    """Identity falls back to the order of the devices."""
+    """Its index replaces the UUID."""
     driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
     driver.lacking.add("nvmlDeviceGetUUID")
     assert [device.uuid for device in devices_of(driver)] == ["index:0", "index:1"]
 
 
 def test_mig_profile_of_the_catalogue() -> None:
-    """Name and ids are the driver's, shares the catalogue's."""
+    """Name and IDs are the driver's, shares the catalog's."""
     instances = [
         FakeInstance("MIG-a", "3g.40gb", gpu_instance_id=2, slices=3, memory_total=40 << 30),
         FakeInstance("MIG-b", "1g.10gb+me", gpu_instance_id=9),
@@ -82,7 +82,7 @@ def test_mig_profile_of_the_catalogue() -> None:
 
 
 def test_compute_instance_has_a_part_of_its_gpu_instance() -> None:
-    """A compute instance shares its GPU instance's memory and has compute slices of its own."""
+    """It shares its GPU instance's memory and has compute slices of its own."""
     instance = FakeInstance("MIG-a", "1c.3g.40gb", slices=1, memory_total=40 << 30)
     _, device = devices_of(FakeDriver(FakeGpu("GPU-0", instances=[instance])))
     assert device.mig is not None
@@ -90,7 +90,7 @@ def test_compute_instance_has_a_part_of_its_gpu_instance() -> None:
 
 
 def test_mig_shares_without_the_catalogue() -> None:
-    """On an unknown board, slices and memory give the shares."""
+    """Slices and memory of an unknown board give the shares."""
     instance = FakeInstance("MIG-a", "2g.20gb", slices=2, memory_total=20 << 30)
     gpu = FakeGpu("GPU-0", name="NVIDIA Z1", instances=[instance])
     _, device = devices_of(FakeDriver(gpu))
@@ -99,7 +99,7 @@ def test_mig_shares_without_the_catalogue() -> None:
 
 
 def test_gpu_that_cannot_be_opened_is_listed_as_down() -> None:
-    """A GPU that fell off the bus before the agent started has no uuid, but it is there."""
+    """A GPU that fell off the bus before the start has no UUID, but is listed."""
     driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1", is_lost=True))
     with reading(driver, FastClock(0)) as source:
         snapshot = source.read()
@@ -109,7 +109,7 @@ def test_gpu_that_cannot_be_opened_is_listed_as_down() -> None:
 
 
 def test_node_without_gpus_says_so() -> None:
-    """A driver without a device is trouble of its own kind."""
+    """A driver without devices is a problem of its own kind."""
     with reading(FakeDriver(), FastClock(0)) as source:
         snapshot = source.read()
     assert snapshot.devices == ()
@@ -117,7 +117,7 @@ def test_node_without_gpus_says_so() -> None:
 
 
 def test_refused_count_says_so() -> None:
-    """A driver that cannot count its devices offers none, and the call is named."""
+    """A driver that cannot count its devices has none, and the call is named."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes["nvmlDeviceGetCount_v2"] = pynvml.NVML_ERROR_UNKNOWN
     with reading(driver, FastClock(0)) as source:
@@ -127,7 +127,7 @@ def test_refused_count_says_so() -> None:
 
 
 def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
-    """A uuid that is refused at a later look makes no new device of a known one."""
+    """A known device whose UUID is refused later stays the same device."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
         source.read()
@@ -140,7 +140,7 @@ def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
 
 
 def test_identity_is_remembered_over_openings() -> None:
-    """After NVML was opened again, a GPU that does not tell its uuid is still the same."""
+    """After NVML was restarted, a GPU that does not return its UUID is still the same."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
@@ -159,7 +159,7 @@ def test_identity_is_remembered_over_openings() -> None:
 
 
 def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
-    """A handle that was refused once costs a second, not the time between two looks.
+    """A refused handle costs a second, not the interval of discovery.
 
     Its thread has a moment of real time for each second of the clock.
     """
@@ -179,7 +179,7 @@ def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
 
 
 def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
-    """Nothing can run on it: its time is its own, and no longer once there is an instance."""
+    """No work can run on it: it has idle time of its own, until an instance exists."""
     gpu, clock = FakeGpu("GPU-0", instances=[], gpm=None), FastClock(0)
     driver = FakeDriver(gpu)
     driver.lacking |= {"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetSamples"}
@@ -212,7 +212,7 @@ def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
     ],
 )
 def test_instances_stay_while_nobody_tells_them(call: str) -> None:
-    """A list that failed is none of no instances; their GPU does not turn idle."""
+    """A failed list is not an empty one; their GPU does not become idle."""
     gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
     driver = FakeDriver(gpu)
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
@@ -228,7 +228,7 @@ def test_instances_stay_while_nobody_tells_them(call: str) -> None:
 
 
 def test_a_whole_gpu_stays_whole_while_its_mode_is_not_told() -> None:
-    """From the first look on, and later."""
+    """This holds from the first discovery on, and later."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.codes["nvmlDeviceGetMigMode"] = pynvml.NVML_ERROR_UNKNOWN
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:

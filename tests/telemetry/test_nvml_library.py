@@ -1,4 +1,4 @@
-"""The edge over the bindings: every way to fail becomes a value."""
+"""The edge over the bindings: every failure becomes a value."""
 
 import ctypes
 
@@ -16,7 +16,7 @@ CALL = "nvmlDeviceGetPowerUsage"
 
 
 def answer_of(driver: FakeDriver, name: str = CALL) -> object:
-    """What the first GPU answers."""
+    """Answer of the first GPU."""
     with installed(driver):
         library = NvmlLibrary()
         return library.ask(name, library.ask("nvmlDeviceGetHandleByIndex", 0))
@@ -39,7 +39,7 @@ def answer_of(driver: FakeDriver, name: str = CALL) -> object:
     ],
 )
 def test_codes_become_reasons(code: int, reason: Missing) -> None:
-    """Each of NVML's codes is a reason why a value is missing."""
+    """Each of NVML's codes maps to the reason of a missing value."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
     answer = answer_of(driver)
@@ -49,7 +49,7 @@ def test_codes_become_reasons(code: int, reason: Missing) -> None:
 
 @given(st.integers(min_value=1, max_value=100_000))
 def test_any_code_becomes_a_failure(code: int) -> None:
-    """A code that no one knows is a failure too, even where the library has no words for it."""
+    """An unknown code is a failure too, even without an error text."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
     answer = answer_of(driver)
@@ -58,7 +58,7 @@ def test_any_code_becomes_a_failure(code: int) -> None:
 
 
 def test_absent_function_is_not_supported() -> None:
-    """A library that lacks a function does not support the signal."""
+    """The signal counts as not supported."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.lacking.add(CALL)
     answer = answer_of(driver)
@@ -77,7 +77,7 @@ def test_version_mismatch_is_not_supported() -> None:
 
 
 def test_function_that_the_bindings_lack_is_not_supported() -> None:
-    """Older bindings know fewer functions; what they lack is like what a driver lacks."""
+    """Functions missing in older bindings count like those missing in a driver."""
     answer = answer_of(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")
     assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
@@ -85,7 +85,7 @@ def test_function_that_the_bindings_lack_is_not_supported() -> None:
 
 @pytest.mark.parametrize("code", [pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND])
 def test_no_process_samples_means_none(code: int) -> None:
-    """Process utilization raises success, or not found, where there is nothing to report."""
+    """Process utilization raises success or not found where it has no samples."""
 
     class Quiet(FakeDriver):
         def nvmlDeviceGetProcessUtilization(self, *_: object) -> int:  # noqa: N802
@@ -111,7 +111,7 @@ def test_exception_of_the_library_is_a_failure(error: Exception) -> None:
 
 
 def test_fields_have_codes_of_their_own() -> None:
-    """A field value that is not supported fails although the call succeeds."""
+    """A field value may be unsupported although the call succeeds."""
 
     class Sensorless(FakeDriver):
         def nvmlDeviceGetFieldValues(self, _handle: object, _count: object, values: object) -> int:  # noqa: N802
@@ -130,7 +130,7 @@ def test_fields_have_codes_of_their_own() -> None:
 
 
 def test_operator_is_told_what_to_do() -> None:
-    """Absent library, unloaded driver and an update under a running module differ."""
+    """Messages for a missing library, an unloaded driver and a mismatched module differ."""
     messages = []
     for code in (
         pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -149,7 +149,7 @@ def test_operator_is_told_what_to_do() -> None:
 
 
 def test_real_loading_comes_back() -> None:
-    """Without a stand-in the bindings look for the machine's own library again."""
+    """Without a substitute the bindings look for the machine's own library again."""
     use_library(FakeDriver())
     use_library(None)
     assert pynvml.nvmlLib is None

@@ -1,4 +1,4 @@
-"""NVLink: which links lead somewhere, which are up, what they carry and how they fare."""
+"""NVLink: connected and active links, their traffic and errors."""
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ CARD = "NVIDIA A100 80GB PCIe"
 
 
 def linked(uuid: str, name: str = SXM, up: int = 12, count: int = 12, **more: object) -> FakeGpu:
-    """A GPU of which the first links are up."""
+    """A GPU whose first links are up."""
     fields: dict[int | tuple[int, int], int] = {COUNT: count}
     for link in range(count):
         fields[STATE, link] = int(link < up)
@@ -41,14 +41,14 @@ def linked(uuid: str, name: str = SXM, up: int = 12, count: int = 12, **more: ob
 
 
 def pair(one: FakeGpu, version: int = 4) -> FakeDriver:
-    """A driver with a GPU that has someone to link to."""
+    """A driver with a GPU that has a peer."""
     driver = FakeDriver(one, FakeGpu("GPU-1", name=SXM, gpm=None))
     driver.more["nvmlDeviceGetNvLinkVersion"] = by_link(dict.fromkeys(range(36), version))
     return driver
 
 
 def test_links_of_a_fixed_board() -> None:
-    """On a board whose links are all wired, one that is down is missed."""
+    """On a board with fixed wiring, an inactive link is down."""
     found = one_reading(pair(linked("GPU-0", up=11)))
     assert [found.get(signal) for signal in LINKS] == [12, 11]
     assert [link.is_up for link in found.nvlinks] == [True] * 11 + [False]
@@ -58,7 +58,7 @@ def test_links_of_a_fixed_board() -> None:
 
 
 def test_card_without_bridge_has_no_links_down() -> None:
-    """A PCIe card's links are all inactive, and that is no fault of theirs."""
+    """Inactive links of a PCIe card are no fault."""
     driver = pair(linked("GPU-0", name=CARD, up=0))
     found = one_reading(driver)
     assert [found.why_missing(signal) for signal in LINKS] == [Missing.NOT_SUPPORTED] * 2
@@ -68,7 +68,7 @@ def test_card_without_bridge_has_no_links_down() -> None:
 
 
 def test_bridged_card_misses_only_what_was_there() -> None:
-    """The links of a bridge count once they were up, also after one has gone down."""
+    """Bridged links count once they were up, also after one has gone down."""
     gpu = linked("GPU-0", name=CARD, up=4)
     with driver_thread(pair(gpu)) as driver:
         before = driver.find_devices()
@@ -89,14 +89,14 @@ def test_lone_gpu_has_nobody_to_link_to() -> None:
 
 
 def test_sleeping_link_is_up() -> None:
-    """An idle link sleeps; one whose traffic is disabled is of no use."""
+    """An idle link sleeps; one with disabled traffic is unusable."""
     gpu = linked("GPU-0")
     gpu.fields |= {(STATE, 0): 2, (STATE, 1): 3}
     assert one_reading(pair(gpu)).get(Signal.NVLINK_LINKS_UP) == 11
 
 
 def test_link_comes_up_between_two_looks() -> None:
-    """A round sees the links as they are, not as they were when devices were looked for."""
+    """A round reads the present state of links, not that of the discovery."""
     gpu, clock = linked("GPU-0", up=11), FastClock(0)
     with rounds(pair(gpu), clock) as read:
         first = read()[0].readings["GPU-0"]
@@ -108,7 +108,7 @@ def test_link_comes_up_between_two_looks() -> None:
 
 
 def test_capacity_is_that_of_the_links_that_are_up() -> None:
-    """The framing that the driver counts with the speed carries no data: the catalogue says."""
+    """The driver's speed includes framing without data; the catalog has the net rate."""
     gpus = inventory_of(
         FakeDriver(
             linked("GPU-0", name="NVIDIA H100 80GB HBM3", up=18, count=18),
@@ -125,14 +125,14 @@ def test_capacity_is_that_of_the_links_that_are_up() -> None:
 
 
 def test_capacity_of_an_unknown_board_is_its_links_speed() -> None:
-    """Without the catalogue the negotiated speed stands."""
+    """Without the catalog the negotiated speed is used."""
     (gpu,) = inventory_of(FakeDriver(linked("GPU-0", name="NVIDIA Z1", up=2, count=4))).gpus
     assert gpu.whole.device.nvlink_bytes_per_second == 50e9
     assert gpu.whole.wiring.links == (0, 1)
 
 
 def test_facts_of_links_by_scope() -> None:
-    """Traffic and errors of a link, and their sum over all."""
+    """Scopes are each link, and the sum over all."""
     gpu = linked("GPU-0", up=2, count=2)
     gpu.fields |= {
         (RECEIVED, 0): 10,
@@ -151,7 +151,7 @@ def test_facts_of_links_by_scope() -> None:
 
 
 def test_facts_of_links_by_older_fields() -> None:
-    """Before scopes there was a field for each link; kinds of CRC errors are summed."""
+    """Each link had a field of its own; kinds of CRC errors are summed."""
     gpu = linked("GPU-0", up=7, count=7)
     for link in range(7):
         del gpu.fields[SPEED, link]
@@ -162,7 +162,7 @@ def test_facts_of_links_by_older_fields() -> None:
 
 
 def test_facts_of_links_of_the_fifth_generation() -> None:
-    """NVLink 5 counts bytes, damaged packets and recoveries under new numbers."""
+    """NVLink 5 counts bytes, damaged packets and recoveries in new fields."""
     gpu = linked("GPU-0", name="NVIDIA B200", up=1, count=1)
     gpu.fields |= {(202, 0): 5, (204, 0): 6, (208, 0): 7, (215, 0): 8}
     (link,) = one_reading(pair(gpu, version=7)).nvlinks
@@ -171,7 +171,7 @@ def test_facts_of_links_of_the_fifth_generation() -> None:
 
 
 def test_old_driver_without_fields_tells_states() -> None:
-    """Where no field is known, functions tell which links there are and which are up."""
+    """Functions return the existing and the active links."""
     gpu = FakeGpu("GPU-0", name=SXM, gpm=None)
     driver = pair(gpu)
     driver.more["nvmlDeviceGetNvLinkState"] = by_link({0: 1, 1: 1, 2: 0})
@@ -181,7 +181,7 @@ def test_old_driver_without_fields_tells_states() -> None:
 
 
 def test_other_ends_are_asked_once() -> None:
-    """A switch tells no one its address, a GPU does; cables do not move while NVML is open."""
+    """A switch has no address, a GPU has; cables do not change while NVML is initialized."""
     driver, clock = pair(linked("GPU-0", up=3, count=3)), FastClock(0)
     driver.more |= {
         "nvmlDeviceGetNvLinkRemoteDeviceType": by_link({0: 2, 1: 0}),
@@ -202,7 +202,7 @@ def test_other_ends_are_asked_once() -> None:
 
 
 def test_links_are_asked_in_one_call() -> None:
-    """After the first slow round the links cost one call, with no field that is refused."""
+    """After the first slow round links cost one call, without refused fields."""
     driver, clock = pair(linked("GPU-0")), FastClock(0)
     usual, asked = driver.nvmlDeviceGetFieldValues, list[int]()
 
@@ -216,12 +216,12 @@ def test_links_are_asked_in_one_call() -> None:
         asked.clear()
         tick(clock, 30.0)
         read()
-    # State and speed are all that this driver tells of its links.
+    # This driver only has state and speed of its links.
     assert [count for count in asked if count >= 12] == [12 * 2]
 
 
 def test_driver_that_refuses_all_fields_for_one() -> None:
-    """A driver that refuses the whole call is asked field by field, once."""
+    """A driver that refuses the whole call is queried field by field, once."""
     driver = pair(linked("GPU-0", up=2, count=2))
     usual = driver.nvmlDeviceGetFieldValues
     known = frozenset({STATE, SPEED, COUNT, pynvml.NVML_FI_DEV_MEMORY_TEMP})
@@ -239,7 +239,7 @@ def test_driver_that_refuses_all_fields_for_one() -> None:
 
 
 def test_errors_of_a_link_that_went_down_stay() -> None:
-    """A counter must not fall because a link can no longer be asked."""
+    """A counter must not fall when a link can no longer be read."""
     gpu, clock = linked("GPU-0", up=2, count=2), FastClock(0)
     crc = pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC
     gpu.fields |= {(crc, 0): 5, (crc, 1): 6}
@@ -256,7 +256,7 @@ def test_errors_of_a_link_that_went_down_stay() -> None:
 
 
 def test_traffic_is_what_counters_grew_by() -> None:
-    """Rates come from two looks at a counter of KiB over the time between them."""
+    """Rates are differences of KiB counters divided by the time."""
     gpu, clock = linked("GPU-0"), FastClock(0)
     gpu.fields |= {(RECEIVED, ALL_LINKS): 1000, (TRANSMITTED, ALL_LINKS): 500}
     with rounds(pair(gpu), clock) as read:
@@ -267,11 +267,11 @@ def test_traffic_is_what_counters_grew_by() -> None:
     assert first.why_missing(RECEIVE) is Missing.NO_SAMPLE
     assert second.get(RECEIVE) == 1000 * 2**10
     assert second.origins[RECEIVE] == "nvlink_throughput"
-    assert second.why_missing(TRANSMIT) is Missing.NO_SAMPLE  # It was reset.
+    assert second.why_missing(TRANSMIT) is Missing.NO_SAMPLE  # The counter was reset.
 
 
 def test_gpm_goes_before_the_counters() -> None:
-    """Where GPM tells the traffic, the counters do not."""
+    """The counters are used where GPM has no value."""
     gpu, clock = linked("GPU-0"), FastClock(0)
     gpu.gpm = {60: 3.0}
     gpu.fields |= {(RECEIVED, ALL_LINKS): 0, (TRANSMITTED, ALL_LINKS): 0}
@@ -292,7 +292,7 @@ def test_gpm_goes_before_the_counters() -> None:
 def test_nvlink_counts_stay_consistent_for_any_answers(
     states: list[int | None], name: str, count: int | None
 ) -> None:
-    """Never more links up than there are, nor a capacity without one, whatever is told."""
+    """For any answers, no more links are up than exist, and none has no capacity."""
     link_states = {(STATE, link): state for link, state in enumerate(states) if state is not None}
     fields = link_states if count is None else {**link_states, COUNT: count}
     gpu = FakeGpu("GPU-0", name=name, gpm=None, fields=fields)  # type: ignore[arg-type]
@@ -305,7 +305,7 @@ def test_nvlink_counts_stay_consistent_for_any_answers(
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_TIMEOUT])
 def test_failure_of_the_fields_is_not_remembered(code: int) -> None:
-    """What failed once for no lasting reason is asked again."""
+    """A temporary failure is retried."""
     driver, clock = pair(linked("GPU-0")), FastClock(0)
     with rounds(driver, clock) as read:
         driver.codes["nvmlDeviceGetFieldValues"] = code

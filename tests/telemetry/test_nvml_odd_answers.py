@@ -1,4 +1,4 @@
-"""Answers that succeed and cannot be: each costs its own value, never a GPU or its name."""
+"""Successful but impossible answers cost their own value, never a GPU or its identity."""
 
 import math
 import time
@@ -25,7 +25,7 @@ Fill = Callable[[Any], None]
 
 
 def reading_of(name: str, number: int) -> Reading:
-    """A reading where one function answers this number."""
+    """A reading with one function returning the given number."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, *arguments: Any) -> int:
@@ -37,7 +37,7 @@ def reading_of(name: str, number: int) -> Reading:
 
 
 def with_fields(fill: Fill) -> FakeDriver:
-    """A driver that succeeds with numbered fields and fills in each by this function."""
+    """A driver whose field calls succeed, filled in by a function."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, _handle: Any, count: Any, values: Any) -> int:
@@ -62,7 +62,7 @@ def with_fields(fill: Fill) -> FakeDriver:
     ],
 )
 def test_impossible_number_is_missing(name: str, number: int, signal: Signal) -> None:
-    """What no board can draw, run at or carry is no reading, and all else of it is read."""
+    """A value beyond any board's capability is no reading, and all others are read."""
     found = reading_of(name, number)
     assert found.get(signal) is None
     assert found.why_missing(signal) is Missing.INVALID
@@ -75,7 +75,7 @@ def test_impossible_number_is_missing(name: str, number: int, signal: Signal) ->
     st.sampled_from([1e-3, 1.0, 1e6]),
 )
 def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: float) -> None:
-    """Whatever a driver answers, what is kept is finite, possible and, but margins, positive."""
+    """For any answers, stored values are finite, possible and, except margins, positive."""
     builder = ReadingBuilder()
     builder.put(signal, answer, scale)
     for value in builder.values.values():
@@ -87,7 +87,7 @@ def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: f
 
 @pytest.mark.parametrize(("used", "total"), [(81 << 30, 80 << 30), (0, 0), (1 << 30, 0)])
 def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> None:
-    """More in use than there is, or no memory at all, says nothing of either."""
+    """More used than total memory, or no memory at all, makes both unknown."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
@@ -102,7 +102,7 @@ def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> Non
 
 @pytest.mark.parametrize("number", [0, 2**31 - 1, 2**32 - 1])
 def test_limit_that_is_none_is_no_fact(number: int) -> None:
-    """A board of no watts, or of megawatts, has no limit that anyone could reckon with."""
+    """A limit of no watts, or of megawatts, is omitted."""
     driver = FakeDriver(FakeGpu("GPU-0"))
 
     def answer(_driver: FakeDriver, *arguments: Any) -> int:
@@ -118,7 +118,7 @@ def test_limit_that_is_none_is_no_fact(number: int) -> None:
 
 
 def test_field_that_was_left_as_it_was_is_not_supported() -> None:
-    """A library that succeeds and fills in nothing has told no zeros; functions are asked."""
+    """A call that succeeds without filling in values gives no zeros; functions are called."""
     found = one_reading(with_fields(lambda _field: None))
     assert found.get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
     assert found.why_missing(Signal.REMAPPED_ROWS_PENDING) is Missing.NOT_SUPPORTED
@@ -126,7 +126,7 @@ def test_field_that_was_left_as_it_was_is_not_supported() -> None:
 
 
 def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
-    """A field at zero beside a function that counts."""
+    """The field is 0 while the function counts."""
 
     def fill(field: Any) -> None:
         field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 1
@@ -136,7 +136,7 @@ def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -3.0, 2.5, 18.0, 1e300])
 def test_field_of_any_number_costs_no_gpu(number: float) -> None:
-    """Counts of links and states that are no whole numbers leave the GPU readable."""
+    """Counts of links and states that are no integers leave the GPU readable."""
 
     def fill(field: Any) -> None:
         field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_DOUBLE, 1
@@ -161,14 +161,14 @@ def test_field_of_any_number_costs_no_gpu(number: float) -> None:
 def test_value_is_of_its_type(
     kind: int, member: str, number: float, expected: float | None
 ) -> None:
-    """The type that the driver names says which member of the union it filled in."""
+    """The driver's type selects the member of the union."""
     value = pynvml.c_nvmlValue_t()
     setattr(value, member, number)
     assert value_of(kind, value) == expected
 
 
 def test_samples_are_of_their_type() -> None:
-    """A buffer of doubles is not read as one of integers, whose lower half is zero."""
+    """A buffer of doubles is not read as integers, whose lower half is zero."""
     driver, taken = FakeDriver(FakeGpu("GPU-0", gpm=None, busy_percent=3)), [10]
 
     def answer(_driver: FakeDriver, *arguments: Any) -> int:
@@ -189,7 +189,7 @@ def test_samples_are_of_their_type() -> None:
 
 
 def test_gpus_of_one_uuid_are_all_there() -> None:
-    """A second GPU under the uuid of the first goes by its index, and so do its instances."""
+    """A second GPU with the first one's UUID is identified by its index, as are its instances."""
     instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
     driver = FakeDriver(
         FakeGpu("GPU-0", bus_id="00000000:17:00.0"),
@@ -202,7 +202,7 @@ def test_gpus_of_one_uuid_are_all_there() -> None:
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b""])
 def test_address_that_is_no_text_costs_itself_alone(text: bytes) -> None:
-    """A GPU whose PCI address cannot be read has none, and is read."""
+    """A GPU with an unreadable PCI address has none, and is read."""
     driver = FakeDriver(FakeGpu("GPU-0"))
 
     def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
@@ -216,7 +216,7 @@ def test_address_that_is_no_text_costs_itself_alone(text: bytes) -> None:
 
 @pytest.mark.parametrize("version", [-1, 0])
 def test_version_that_is_none_is_left_out(version: int) -> None:
-    """CUDA's version below zero is no version."""
+    """A negative version of CUDA is omitted."""
     driver = FakeDriver(FakeGpu("GPU-0"))
 
     def answer(_driver: FakeDriver, found: Any) -> int:
@@ -228,7 +228,7 @@ def test_version_that_is_none_is_left_out(version: int) -> None:
 
 
 def test_known_gpu_that_tells_nothing_of_itself_is_down_under_its_own_name() -> None:
-    """Errors over another opening of NVML make no second GPU of a known one.
+    """Errors after another initialization of NVML create no second GPU.
 
     Its thread has a moment of real time for each second of the clock.
     """

@@ -1,4 +1,4 @@
-"""Who holds a device: three lists in two versions, and each process's own share."""
+"""Processes of a device: three lists in two versions, and each process's share."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,11 +21,11 @@ SHARES = {
     True: "nvmlDeviceGetProcessesUtilizationInfo",
     False: "nvmlDeviceGetProcessUtilization",
 }
-"""By whether it is the newer call."""
+"""Samples, by whether the call is the newer one."""
 
 
 def holding(version: int, **lists: dict[int, int | None]) -> FakeDriver:
-    """A driver that lists processes, in one version of each function alone."""
+    """A driver that lists processes, in one version of each function."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     for name in LISTS.values():
         driver.lacking.add(f"{name}_v{5 - version}")
@@ -36,7 +36,7 @@ def holding(version: int, **lists: dict[int, int | None]) -> FakeDriver:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_three_lists_in_either_version(version: int) -> None:
-    """Compute, graphics and clients of MPS are told apart, by older and newer drivers alike."""
+    """Compute, graphics and MPS clients are distinguished, by older and newer drivers."""
     driver = holding(
         version, Compute={11: GIB, 12: None}, Graphics={21: 2 * GIB}, MPSCompute={31: 3 * GIB}
     )
@@ -51,7 +51,7 @@ def test_three_lists_in_either_version(version: int) -> None:
 
 
 def test_process_on_two_lists_counts_once() -> None:
-    """A client of MPS computes too, and a program that draws may compute."""
+    """An MPS client also computes, and a graphics process may."""
     driver = holding(
         3,
         Compute={11: GIB, 12: GIB},
@@ -68,7 +68,7 @@ def test_process_on_two_lists_counts_once() -> None:
 
 
 def test_implausible_memory_is_unknown_on_every_list() -> None:
-    """No process holds more than there is."""
+    """No process holds more than the device's memory."""
     more = {7: 81 * GIB}
     found = one_reading(holding(3, Compute={5: 81 * GIB}, Graphics=more, MPSCompute={9: 80 * GIB}))
     assert found.processes == (
@@ -79,7 +79,7 @@ def test_implausible_memory_is_unknown_on_every_list() -> None:
 
 
 def test_driver_with_compute_alone_tells_the_others_nothing() -> None:
-    """Without the other lists the first stands as it is, and each absent one is tried once."""
+    """The compute list is used, and each missing list is tried once."""
     driver, clock = holding(2, Compute={11: GIB}, Graphics={}, MPSCompute={}), FastClock(0)
     others = [f"{LISTS[kind]}_v2" for kind in ("Graphics", "MPSCompute")]
     driver.codes = dict.fromkeys(others, pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -93,7 +93,7 @@ def test_driver_with_compute_alone_tells_the_others_nothing() -> None:
 
 
 def test_lists_that_fail_are_told_and_tried_again() -> None:
-    """What the first list had stays; that another could not be read is the collector's failure."""
+    """The first list is used; the failure of another is the collector's."""
     driver, clock = holding(3, Compute={11: GIB}, MPSCompute={31: GIB}), FastClock(0)
     driver.codes[f"{LISTS['MPSCompute']}_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
     with reading(driver, clock, slow_interval_seconds=2.0) as source:
@@ -108,7 +108,7 @@ def test_lists_that_fail_are_told_and_tried_again() -> None:
 
 
 def test_unknown_processes_are_not_none() -> None:
-    """Without the first list no one knows the processes; an empty list says that there are none."""
+    """Without the first list processes are unknown; an empty list means that there are none."""
     driver = holding(3, Graphics={21: GIB})
     driver.more |= dict.fromkeys([f"{LISTS['Compute']}_v{version}" for version in (2, 3)], _refuse)
     unknown = one_reading(driver)
@@ -125,7 +125,7 @@ def _refuse(*_: object) -> int:
 
 
 def test_processes_that_end_leave_no_share() -> None:
-    """Lists are as new as their own reading: a held share revives no one."""
+    """Lists have the age of their own reading: an old share adds no process."""
     driver, clock = holding(3, MPSCompute={}), FastClock(0)
     processes: dict[int, int | None] = {11: GIB, 12: GIB}
     driver.more[f"{LISTS['Compute']}_v3"] = listing(processes)
@@ -140,12 +140,12 @@ def test_processes_that_end_leave_no_share() -> None:
 
 
 def shares(found: Reading) -> dict[int, float | None]:
-    """Each process's own share."""
+    """Share of each process."""
     return {process.pid: process.gpu_busy for process in found.processes or ()}
 
 
 def sharing(taken: Sequence[ProcessSample], *, newer: bool = True) -> FakeDriver:
-    """A driver with two processes, and what is known of their shares."""
+    """A driver with two processes, and their known shares."""
     driver = FakeDriver(FakeGpu("GPU-0", processes={11: GIB, 12: GIB}))
     process_samples(driver, taken, newer=newer)
     return driver
@@ -153,7 +153,7 @@ def sharing(taken: Sequence[ProcessSample], *, newer: bool = True) -> FakeDriver
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_shares_are_means_by_process(*, newer: bool) -> None:
-    """Samples of one process are averaged, impossible ones left out, strangers ignored."""
+    """Samples of a process are averaged; impossible ones and unknown processes are ignored."""
     taken = [
         ProcessSample(11, 10, 20),
         ProcessSample(11, 20, 40),
@@ -167,7 +167,7 @@ def test_shares_are_means_by_process(*, newer: bool) -> None:
 
 
 def test_newer_call_goes_before_the_older() -> None:
-    """The older one reads 0 on Blackwell; it is asked only where there is no newer."""
+    """The older call reads 0 on Blackwell, and is used only without the newer."""
     driver, clock = sharing([ProcessSample(11, 1, 50)]), FastClock(0)
     process_samples(driver, [ProcessSample(11, 1, 0)], newer=False)
     assert shares(one_reading(driver))[11] == 0.5
@@ -196,7 +196,7 @@ def test_no_samples_are_no_shares(*, newer: bool, code: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(11, 12), st.integers(0, 130)), max_size=12))
 def test_each_share_is_possible(samples: list[tuple[int, int]]) -> None:
-    """Whatever is sampled, a share is within 0 and 1 or unknown, in each of several rounds."""
+    """For any samples, a share is within 0 to 1 or unknown, in each of several rounds."""
     taken: list[ProcessSample] = []
     driver, clock = sharing(taken), FastClock(0)
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
@@ -209,7 +209,7 @@ def test_each_share_is_possible(samples: list[tuple[int, int]]) -> None:
 
 
 def test_instances_have_no_shares() -> None:
-    """The driver does not sample processes of MIG instances; no one asks it to."""
+    """The driver does not sample them, and is not queried for them."""
     instances = [FakeInstance("MIG-a", processes={11: GIB}), FakeInstance("MIG-b")]
     driver = FakeDriver(FakeGpu("GPU-0", instances=instances))
     process_samples(driver, [ProcessSample(11, 1, 50)], newer=True)
@@ -221,7 +221,7 @@ def test_instances_have_no_shares() -> None:
 
 
 def test_sample_that_is_told_again_is_not_new() -> None:
-    """Some drivers give their whole buffer whatever they are told; each sample counts once."""
+    """Some drivers return their whole buffer each time; each sample counts once."""
     taken = [ProcessSample(11, 10, 20)]
     driver, clock = sharing([]), FastClock(0)
     process_samples(driver, taken, newer=True, repeats=True)
@@ -237,7 +237,7 @@ def test_sample_that_is_told_again_is_not_new() -> None:
 
 
 def test_samples_are_asked_for_from_the_last_one_on() -> None:
-    """The driver is told what was seen, so that it gives each sample once."""
+    """The driver gets the time of the last one, so that it returns each sample once."""
     taken, times = [ProcessSample(11, 10, 50)], list[int]()
     driver, clock = sharing(taken), FastClock(0)
     usual = driver.more[SHARES[True]]

@@ -1,4 +1,4 @@
-"""GPUs and counters that are let go on request, and taken back."""
+"""GPUs and counters that are released on request, and resumed."""
 
 import sys
 import threading
@@ -32,7 +32,7 @@ def two_gpus() -> FakeDriver:
 def read_until(
     source: LiveSource, clock: FastClock | None, is_so: Callable[[Snapshot], bool]
 ) -> Snapshot:
-    """Tick until something is so; what is let go is let go by a thread of its own."""
+    """Tick until a condition holds; a thread of its own releases resources."""
     for _ in range(500):
         snapshot = source.read()
         if is_so(snapshot):
@@ -44,7 +44,7 @@ def read_until(
 
 
 def test_released_counters_are_freed_by_the_threads_that_read() -> None:
-    """GPM's buffers go, its signals say why, and NVML's utilization stands in for gpu_busy."""
+    """GPM's buffers are freed, its signals have the reason, and gpu_busy comes from NVML."""
     instances = [FakeInstance("MIG-a"), FakeInstance("MIG-b")]
     driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1", instances=instances))
     freed_by = set[int]()
@@ -80,7 +80,7 @@ def test_released_counters_are_freed_by_the_threads_that_read() -> None:
 
 
 def test_counters_are_taken_back() -> None:
-    """After the time that was asked for they are sampled again, from a first sample on."""
+    """After the requested time sampling restarts, with a first sample."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     reasons = []
@@ -106,7 +106,7 @@ def test_counters_are_taken_back() -> None:
 
 
 def test_nothing_is_sampled_while_counters_are_released() -> None:
-    """A profiler has them to itself."""
+    """A profiler has them exclusively."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     controls.release(ReleasableResource.COUNTERS)
@@ -119,7 +119,7 @@ def test_nothing_is_sampled_while_counters_are_released() -> None:
 
 
 def test_board_without_gpm_has_nothing_to_release() -> None:
-    """It says that it has no counters, as ever, and is asked for that once."""
+    """It reports that it has no counters, and is queried for them once."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
     controls = ReleaseController(clock)
     release = controls.release(ReleasableResource.COUNTERS)
@@ -135,7 +135,7 @@ def test_board_without_gpm_has_nothing_to_release() -> None:
 
 
 def test_metric_that_was_refused_stays_refused() -> None:
-    """A release makes nothing supported: what the board lacks is not asked for again."""
+    """An unsupported metric is not queried again after a release."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     controls, reasons = ReleaseController(clock), []
     with reading(driver, clock, controls=controls) as source:
@@ -149,7 +149,7 @@ def test_metric_that_was_refused_stays_refused() -> None:
 
 
 def test_hung_gpu_still_holds_its_counters() -> None:
-    """No one is told that the counters are free while a thread that has them hangs."""
+    """Counters are not reported as free while a hanging thread uses them."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
@@ -165,13 +165,13 @@ def test_hung_gpu_still_holds_its_counters() -> None:
         assert source.still_held(release) == "threads that still hold profiling counters: 1"
         driver.hanging.clear()
         gate.set()
-        # The round that hung comes first, and it has held them.
+        # The hanging round comes first, and still holds them.
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert "GPU-1" in source.read().readings
 
 
 def test_released_gpus_are_down_and_nothing_is_asked() -> None:
-    """Every handle is closed, the devices stay listed, and the driver is left in peace."""
+    """Every handle is closed, devices stay listed, and no call is made."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
@@ -194,7 +194,7 @@ def test_released_gpus_are_down_and_nothing_is_asked() -> None:
 
 
 def test_released_gpus_stay_listed_for_days() -> None:
-    """A GPU that was lent to a virtual machine is not forgotten like one that was taken out."""
+    """A GPU lent to a virtual machine is kept longer than a removed one."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls, lost_retention_seconds=60.0) as source:
@@ -207,7 +207,7 @@ def test_released_gpus_stay_listed_for_days() -> None:
 
 
 def test_gpus_are_taken_back_by_themselves() -> None:
-    """When its time is up, or someone resumes, everything is as before."""
+    """When the time has passed, or on resume, everything is as before."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
@@ -230,7 +230,7 @@ def test_gpus_are_taken_back_by_themselves() -> None:
 
 
 def test_release_waits_for_a_call_that_hangs() -> None:
-    """While a thread is inside the driver, no one is told that NVML is closed."""
+    """NVML is not reported as closed while a thread is inside the driver."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
@@ -255,7 +255,7 @@ def test_release_waits_for_a_call_that_hangs() -> None:
 
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
 def test_release_during_opening(call: str) -> None:
-    """What is being opened when someone asks is closed again, and no reading comes of it."""
+    """An initialization in progress is undone, and gives no reading."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     driver.hanging[call, -1] = gate
@@ -277,7 +277,7 @@ def test_release_during_opening(call: str) -> None:
 
 
 def test_taken_back_while_it_is_let_go() -> None:
-    """Closing may take a while; who changes his mind meanwhile has the GPUs back after it."""
+    """Closing takes time; a resume meanwhile takes effect after it."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
@@ -293,7 +293,7 @@ def test_taken_back_while_it_is_let_go() -> None:
         assert not waiting.readings
         driver.hanging.clear()
         gate.set()
-        # No time passes: nothing has failed that had to be left alone for a while.
+        # No time passes: after a release there is no delay as after a failure.
         snapshot = read_until(source, None, lambda found: "GPU-0" in found.readings)
     assert snapshot.trouble is None
     assert "released" not in (waiting.trouble or "")
@@ -301,7 +301,7 @@ def test_taken_back_while_it_is_let_go() -> None:
 
 
 def test_release_without_a_driver() -> None:
-    """Where there is nothing to let go, it is let go at once."""
+    """The release completes at once."""
     driver, clock = two_gpus(), FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
     controls = ReleaseController(clock)
@@ -313,7 +313,7 @@ def test_release_without_a_driver() -> None:
 
 
 def test_held_devices_may_be_listed_while_gpus_change() -> None:
-    """From the thread of the one who asks for the release."""
+    """The list is read from the thread of the caller."""
     clock = FastClock(0)
     stations = DevicePool(clock=clock, settings=LiveSettings())
     devices = [Device(f"GPU-{number}", number) for number in range(200)]

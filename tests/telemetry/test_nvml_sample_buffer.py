@@ -1,4 +1,4 @@
-"""The driver's own buffer of samples: what happens between two ticks is not lost."""
+"""The driver's sample buffer: activity between two ticks is not lost."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ CALL = "nvmlDeviceGetSamples"
 
 
 def sampled(samples: Samples, **changes: object) -> FakeDriver:
-    """A driver of one GPU without GPM that keeps these samples."""
+    """A driver of one GPU without GPM, with the given samples."""
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None, **changes))  # type: ignore[arg-type]
     driver.more[CALL] = samples.answer
     return driver
@@ -34,7 +34,7 @@ def sampled(samples: Samples, **changes: object) -> FakeDriver:
 
 @contextmanager
 def buffer_of(driver: FakeDriver) -> Iterator[SampleBuffer]:
-    """The buffer of the driver's first GPU."""
+    """Buffer of the driver's first GPU."""
     with driver_thread(driver) as own:
         found = own.find_devices()
         assert isinstance(found, Inventory)
@@ -45,7 +45,7 @@ def buffer_of(driver: FakeDriver) -> Iterator[SampleBuffer]:
 
 
 def test_first_look_gives_nothing() -> None:
-    """The buffer reaches back to before anyone looked; from then on it is the mean."""
+    """The buffer has older samples too; later values are means since the last reading."""
     samples = Samples(taken=[(10, 100), (20, 100)])
     with buffer_of(sampled(samples)) as buffer:
         assert buffer.mean() is None
@@ -58,7 +58,7 @@ def test_first_look_gives_nothing() -> None:
 
 
 def test_nothing_new_is_no_value() -> None:
-    """`NOT_FOUND` means that no sample was taken, and is asked again."""
+    """`NOT_FOUND` means no new sample, and is retried."""
     samples = Samples()
     with buffer_of(sampled(samples)) as buffer:
         assert [buffer.mean(), buffer.mean()] == [None, None]
@@ -69,7 +69,7 @@ def test_nothing_new_is_no_value() -> None:
 
 
 def test_impossible_samples_are_dropped() -> None:
-    """More than the whole is no sample, and not taken into account a second time."""
+    """A value above the whole is no sample, and is not read a second time."""
     samples = Samples(taken=[(10, 0)])
     with buffer_of(sampled(samples)) as buffer:
         buffer.mean()
@@ -89,7 +89,7 @@ def test_impossible_samples_are_dropped() -> None:
     ],
 )
 def test_only_a_refusal_is_final(code: int, times: int) -> None:
-    """A buffer that the device does not have is asked for once, any other failure passes."""
+    """An unsupported buffer is queried once; any other failure is temporary."""
     driver = sampled(Samples())
     driver.codes[CALL] = code
     with buffer_of(driver) as buffer:
@@ -100,7 +100,7 @@ def test_only_a_refusal_is_final(code: int, times: int) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 120), max_size=4), max_size=6))
 def test_each_sample_counts_once(turns: list[list[int]]) -> None:
-    """Whatever comes between two looks, the mean is that of the possible samples among it."""
+    """For any samples between two readings, the value is the mean of the possible ones."""
     samples = Samples(taken=[(1, 50)])
     with buffer_of(sampled(samples)) as buffer:
         buffer.mean()
@@ -113,12 +113,12 @@ def test_each_sample_counts_once(turns: list[list[int]]) -> None:
 
 
 def busy(found: Reading) -> tuple[float | None, str | None]:
-    """How busy the GPU was, and who says so."""
+    """Busy share of the GPU, and its origin."""
     return found.get(Signal.GPU_BUSY), found.origins.get(Signal.GPU_BUSY)
 
 
 def read_twice(driver: FakeDriver, samples: Samples, between: Sequence[tuple[int, int]]) -> Reading:
-    """The second reading, with samples taken since the first."""
+    """The second reading, with samples since the first."""
     clock = FastClock(0)
     with rounds(driver, clock) as read:
         read()
@@ -129,7 +129,7 @@ def read_twice(driver: FakeDriver, samples: Samples, between: Sequence[tuple[int
 
 
 def test_burst_between_two_ticks_shows() -> None:
-    """The rates' last window was idle; the samples know of the burst before it."""
+    """The rate's last window was idle; the samples contain the earlier burst."""
     samples = Samples(taken=[(10, 0)])
     driver = sampled(samples, busy_percent=0)
     burst = [(20, 100), (30, 100), (40, 100), (50, 0), (60, 0), (70, 0)]
@@ -137,13 +137,13 @@ def test_burst_between_two_ticks_shows() -> None:
 
 
 def test_rates_stand_in_for_samples() -> None:
-    """On the first tick, and where there is no new sample, the rates are what there is."""
+    """They are used on the first tick, and without a new sample."""
     samples = Samples(taken=[(10, 100)])
     assert busy(read_twice(sampled(samples, busy_percent=42), samples, []))[0] == 0.42
 
 
 def test_samples_stand_in_for_rates() -> None:
-    """A driver without rates but with samples still tells how busy the GPU is."""
+    """A driver with samples but no rates still gives the busy share."""
     samples = Samples(taken=[(10, 100)])
     driver = sampled(samples)
     driver.codes["nvmlDeviceGetUtilizationRates"] = pynvml.NVML_ERROR_NOT_SUPPORTED
@@ -151,7 +151,7 @@ def test_samples_stand_in_for_rates() -> None:
 
 
 def test_memory_has_a_buffer_of_its_own() -> None:
-    """Memory's share is the mean of memory's samples."""
+    """Memory activity is the mean of memory samples."""
     samples = Samples(kind=pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, taken=[(10, 0)])
     found = read_twice(sampled(samples), samples, [(20, 60), (30, 80)])
     assert found.get(Signal.MEMORY_CONTROLLER_BUSY) == 0.7
@@ -159,12 +159,12 @@ def test_memory_has_a_buffer_of_its_own() -> None:
 
 
 def test_board_with_gpm_is_not_asked_for_samples() -> None:
-    """Where GPM tells how busy the GPU was over the whole tick, the buffer costs nothing."""
+    """GPM covers the whole tick, so that the buffer costs no call."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     samples = Samples(taken=[(10, 0)])
     driver.more[CALL] = samples.answer
     with rounds(driver, clock) as read:
-        read()  # Has but one of the two samples that GPM needs.
+        read()  # Only one of the two samples that GPM needs exists.
         asked_at_first = driver.calls.count(CALL)
         for _ in range(4):
             tick(clock)
@@ -174,7 +174,7 @@ def test_board_with_gpm_is_not_asked_for_samples() -> None:
 
 
 def test_simulated_board_keeps_samples() -> None:
-    """Over the simulated driver the mean follows the samples of a T4, which has no GPM."""
+    """On the simulated driver the mean follows the samples of a T4, which has no GPM."""
     with simulated_driver("t4-pair") as bench:
         clock = FastClock(bench.time)
         with rounds(bench.library, clock) as read:
@@ -186,5 +186,5 @@ def test_simulated_board_keeps_samples() -> None:
                 found.append(read()[0].readings)
     ratios = [reading.get(Signal.GPU_BUSY) for each in found for reading in each.values()]
     assert all(ratio is not None and 0 <= ratio <= 1 for ratio in ratios)
-    # The rates come in whole percents, means of several samples mostly between them.
+    # Rates are whole percentages; means of several samples mostly lie in between.
     assert any(ratio is not None and ratio * 100 % 1 > 1e-6 for ratio in ratios)

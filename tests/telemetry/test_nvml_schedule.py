@@ -1,4 +1,4 @@
-"""What is asked in a round: everything while there is time, in turns where there is not."""
+"""Schedule of a round: all collectors while time allows, otherwise in turns."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,17 +12,17 @@ COSTS = st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20)
 
 
 def items_of(costs: list[float]) -> list[ScheduledCollector]:
-    """Collectors that took so long when they were asked at second 0."""
+    """Collectors with the given costs, which ran at second 0."""
     return [ScheduledCollector(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
 
 
 def scheduled(items: list[ScheduledCollector]) -> list[bool]:
-    """Which of them a round is to ask."""
+    """Collectors chosen for a round."""
     return [item.is_scheduled for item in items]
 
 
 def test_all_that_is_due_is_asked_where_it_fits() -> None:
-    """The usual case: nothing is left out, and nothing is asked before it is due."""
+    """In this usual case none is omitted, and none runs before it is due."""
     items = items_of([0.1, 0.2, 0.05])
     items[2].due = 2 * SECOND
 
@@ -31,7 +31,7 @@ def test_all_that_is_due_is_asked_where_it_fits() -> None:
 
 
 def test_slow_collector_yields_to_the_others() -> None:
-    """It alone is asked less often: after ten times what it takes, and then for once."""
+    """It alone runs less often: after ten times its own cost, and then once."""
     items = items_of([3.0, 0.01, 0.01])
 
     assert schedule(items, 0.4, 29 * SECOND) == [items[0]]
@@ -42,7 +42,7 @@ def test_slow_collector_yields_to_the_others() -> None:
 
 
 def test_collector_never_run_goes_first() -> None:
-    """No one knows what it costs before."""
+    """Its cost is unknown."""
     items = items_of([0.3, 0.0])
     items[1].asked_at = None
 
@@ -55,9 +55,9 @@ def test_collector_never_run_goes_first() -> None:
 def test_a_round_keeps_to_its_time_but_for_one(
     costs: list[float], left_seconds: float, at: int
 ) -> None:
-    """What costs something and is chosen fits into the time, but for one that has waited.
+    """The chosen collectors fit into the time, except for one that has waited.
 
-    All others are told.
+    The schedule reports all others as postponed.
     """
     items = items_of(costs)
 
@@ -76,7 +76,7 @@ def test_a_round_keeps_to_its_time_but_for_one(
 
 @given(COSTS, st.floats(-5.0, 1.0))
 def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> None:
-    """However little time there is, each has its turn again and again."""
+    """However little time there is, each gets its turn repeatedly."""
     items = items_of(costs)
     counts = [0] * len(items)
     now = 0
@@ -92,9 +92,9 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
 
 
 def test_collector_that_hung_once_is_retried_soon() -> None:
-    """A call that came back after an hour keeps no one waiting for ten; twice says that it will.
+    """An hour's hang is not waited for tenfold, unless it happens twice.
 
-    However long it hung, no reading is given up for longer than five minutes.
+    For any hang, the pause is at most five minutes.
     """
     item = ScheduledCollector(COLLECTORS[0])
     item.asked(0, 0.001)

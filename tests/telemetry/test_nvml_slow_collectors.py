@@ -1,4 +1,4 @@
-"""Collectors of what changes slowly: read now and then, held in between, in turns."""
+"""Collectors of slowly changing values: rare reads, values valid in between, in turns."""
 
 import threading
 from collections import Counter
@@ -22,7 +22,7 @@ FAST = sorted({collector.name for collector in COLLECTORS if not collector.is_sl
 
 
 def test_slow_is_read_at_its_interval_and_holds() -> None:
-    """Between two slow reads the value stands; the fast ones come every second."""
+    """Between two slow reads the value is kept; fast ones are read every second."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     limits = []
 
@@ -40,7 +40,7 @@ def test_slow_is_read_at_its_interval_and_holds() -> None:
 
 
 def test_devices_take_turns() -> None:
-    """After the first round of all, no tick has the slow reads of all devices."""
+    """After the first round, no tick has the slow reads of all devices."""
     gpus = [FakeGpu(f"GPU-{index}", bus_id=f"00000000:{index:02X}:00.0") for index in range(8)]
     driver, clock = FakeDriver(*gpus), FastClock(0)
     slow_reads = []
@@ -52,7 +52,7 @@ def test_devices_take_turns() -> None:
             tick(clock)
     assert slow_reads[0] == 8
     assert max(slow_reads[1:]) == 1
-    # Each has its turn once in every interval, the last of them seven seconds after the first.
+    # Each has its turn once an interval, the last one seven seconds after the first.
     assert [second for second, reads in enumerate(slow_reads) if reads] == [
         *(0, *range(16, 24)),
         *range(32, 40),
@@ -61,7 +61,7 @@ def test_devices_take_turns() -> None:
 
 
 def test_failing_slow_collector_says_so_and_recovers() -> None:
-    """A failure holds as long as a value would; the fast signals are none the worse."""
+    """A failure stays for an interval, as a value does; fast signals are unaffected."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.codes[LIMIT] = pynvml.NVML_ERROR_TIMEOUT
     driver.codes["nvmlDeviceGetPowerManagementLimit"] = pynvml.NVML_ERROR_TIMEOUT
@@ -82,7 +82,7 @@ def test_failing_slow_collector_says_so_and_recovers() -> None:
 
 
 def test_outcomes_are_told_under_the_collector_they_are_part_of() -> None:
-    """An operator sees one `power`, not one for each of its paces."""
+    """Operators see one `power`, not one for each of its intervals."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.more[STATE] = telling(0)
     with reading(driver, clock) as source:
@@ -93,7 +93,7 @@ def test_outcomes_are_told_under_the_collector_they_are_part_of() -> None:
 
 
 def test_hanging_slow_collector_names_itself() -> None:
-    """A device that hangs in a slow read is down for that, and its neighbor is not."""
+    """A device that hangs in a slow read is down for it, and its neighbor is not."""
     gpus = FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0")
     driver, clock, gate = FakeDriver(*gpus), FastClock(0), threading.Event()
     with reading(
@@ -112,7 +112,7 @@ def test_hanging_slow_collector_names_itself() -> None:
 
 
 def test_slow_values_alone_keep_no_device_alive() -> None:
-    """When all fast answers fail, the device is down although slow values would still hold."""
+    """When all fast calls fail, the device is down although slow values are valid."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
     with reading(driver, clock, slow_interval_seconds=60.0) as source:
         first = source.read()
@@ -126,7 +126,7 @@ def test_slow_values_alone_keep_no_device_alive() -> None:
 
 
 def test_device_lost_during_a_slow_read_is_down() -> None:
-    """The fast answers of that round are thrown away; once back, the slow ones come at once."""
+    """Its fast values of that round are dropped; once back, slow ones are read at once."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     with reading(driver, clock, slow_interval_seconds=3.0) as source:
         source.read()
@@ -142,7 +142,7 @@ def test_device_lost_during_a_slow_read_is_down() -> None:
 
 
 def test_unsupported_slow_collector_costs_nothing() -> None:
-    """What a board does not have is asked in the first slow round and never again."""
+    """It is called in the first slow round only."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     refused = (STATE, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMarginTemperature")
     driver.more |= dict.fromkeys(refused, telling(1))
@@ -157,7 +157,7 @@ def test_unsupported_slow_collector_costs_nothing() -> None:
 
 @pytest.mark.parametrize("disabled", ["power_limit", "fans", "ecc"])
 def test_slow_collectors_can_be_disabled(disabled: str) -> None:
-    """Like any other: nothing is asked, and no one claims that it was."""
+    """As with any other, no call is made, and no outcome is reported."""
     collector = next(found for found in COLLECTORS if found.name == disabled)
     driver = FakeDriver(FakeGpu("GPU-0"))
     with reading(driver, FastClock(0), disabled_collectors=(disabled,)) as source:
@@ -167,7 +167,7 @@ def test_slow_collectors_can_be_disabled(disabled: str) -> None:
 
 
 def test_device_with_slow_answers_alone_is_down() -> None:
-    """Where every fast collector is disabled, there is nothing to tell that a device lives by."""
+    """With every fast collector disabled, nothing shows that a device is up."""
     disabled = (*FAST, "gpm")
     with reading(
         FakeDriver(FakeGpu("GPU-0")), FastClock(0), disabled_collectors=disabled
@@ -178,9 +178,9 @@ def test_device_with_slow_answers_alone_is_down() -> None:
 
 
 def test_device_is_down_for_the_gravest_reason() -> None:
-    """That GPM has but one sample yet, or the board no fan, explains nothing where all is refused.
+    """A missing second GPM sample or fan explains nothing where all calls are refused.
 
-    Nor does it take more than one function that may be asked to bring the device up again.
+    One callable function is enough to bring the device up again.
     """
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     asked = [name for name in FUNCTIONS if name.startswith("nvmlDeviceGet")]

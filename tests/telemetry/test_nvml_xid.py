@@ -1,4 +1,4 @@
-"""Xids: heard by one thread for all GPUs, counted, logged, whatever becomes of the driver."""
+"""Xids: one thread listens for all GPUs; they are counted and logged, over driver failures."""
 
 import itertools
 import threading
@@ -29,7 +29,7 @@ NOW = 1_790_000_000 * 10**9
 
 @dataclass
 class Node:
-    """A listener over a driver, and who opens NVML for it."""
+    """A listener over a driver, and the owner of NVML."""
 
     driver: FakeDriver
     events: FakeEvents
@@ -37,14 +37,14 @@ class Node:
     listener: XidListener
 
     def read(self) -> Inventory:
-        """Look for devices, as is done once a minute, and follow what is there."""
+        """Discover devices, as is done once a minute, and follow them."""
         found = self.opener.find_devices()
         assert isinstance(found, Inventory)
         self.listener.follow(found)
         return found
 
     def poll_until(self, is_so: Callable[[], bool]) -> None:
-        """Tick until something is so; the listener's thread needs a moment."""
+        """Tick until a condition holds; the listener's thread needs a moment."""
         for _ in range(1000):
             self.listener.poll()
             if is_so():
@@ -53,11 +53,11 @@ class Node:
         pytest.fail(f"it never came to pass: {self.listener.xids}")
 
     def poll_until_heard(self, uuid: str, total: int) -> None:
-        """Tick until a device has so many Xids."""
+        """Tick until a device has the given number of Xids."""
         self.poll_until(lambda: self.counted(uuid) == total)
 
     def counted(self, uuid: str) -> int | None:
-        """All Xids of a device, `None` where it is not listened to."""
+        """All Xids of a device; `None` where it is not listened to."""
         log = self.listener.xids.get(uuid)
         return None if log is None else log.total
 
@@ -83,7 +83,7 @@ def listening(
 
 
 def test_xids_are_counted_by_device_and_code() -> None:
-    """Each GPU has its own counts, with the last one and when it was heard."""
+    """Each GPU has its own counts, with the last Xid and its time."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         for code in (31, 79, 31):
             node.events.report(1, code)
@@ -97,7 +97,7 @@ def test_xids_are_counted_by_device_and_code() -> None:
 
 
 def test_xid_is_logged_with_its_meaning() -> None:
-    """A person reads what it means; one after which the hardware needs someone is an error."""
+    """The line has the meaning; an Xid that needs action is an error."""
     with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
         node.events.report(0, 79)
         node.events.report(0, 31)
@@ -114,7 +114,7 @@ def test_xid_is_logged_with_its_meaning() -> None:
 
 
 def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
-    """The next line says how many had none; another code has its own."""
+    """The next line has the number of suppressed ones; another code has its own."""
     clock = FastClock(NOW)
     log = XidEventLog(clock)
     with capture_logs() as lines:
@@ -131,7 +131,7 @@ def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
 
 
 def test_codes_without_end_are_a_bounded_number_of_series() -> None:
-    """Known ones have their own whenever they come; of others the first sixteen."""
+    """Known codes have series of their own at any time; of others the first sixteen do."""
     log = XidLog({})
     for code in range(100_000, 100_100):
         log = log.counted(code, NOW)
@@ -154,7 +154,7 @@ def test_one_event_set_for_all_gpus() -> None:
 
 
 def test_xid_of_a_mig_instance_is_its_own() -> None:
-    """An Xid that the driver ties to one instance counts there too, all count with the GPU."""
+    """An Xid that the driver attributes to an instance counts there, all count for the GPU."""
     instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
     with listening(FakeGpu("GPU-0", instances=instances)) as node:
         node.events.report(0, 43, instance=(8, 0))
@@ -167,7 +167,7 @@ def test_xid_of_a_mig_instance_is_its_own() -> None:
 
 
 def test_event_of_an_unknown_device_is_told_by_its_uuid() -> None:
-    """A GPU that was never registered may be told by the driver all the same."""
+    """The driver may report a GPU that was never registered."""
     with listening(FakeGpu("GPU-0")) as node:
         node.driver.gpus.append(FakeGpu("GPU-new"))
         node.events.report(1, 48)
@@ -175,7 +175,7 @@ def test_event_of_an_unknown_device_is_told_by_its_uuid() -> None:
 
 
 def test_event_of_nobody_is_logged_only() -> None:
-    """Where no uuid is to be had, the log has the Xid and no device does."""
+    """Without a UUID the Xid is logged, but counts for no device."""
     with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
         node.events.report(9, 48)
         node.events.report(0, 31)
@@ -185,7 +185,7 @@ def test_event_of_nobody_is_logged_only() -> None:
 
 
 def test_other_events_are_no_xids() -> None:
-    """A set reports what was registered and may report more."""
+    """A set may report more than was registered."""
     with listening(FakeGpu("GPU-0")) as node:
         node.events.report(0, 5, kind=int(pynvml.nvmlEventTypePState))
         node.events.report(0, 31)
@@ -195,7 +195,7 @@ def test_other_events_are_no_xids() -> None:
 
 @pytest.mark.parametrize("name", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
 def test_driver_without_events_is_left_alone(name: str) -> None:
-    """On virtual GPUs nothing is heard, nothing is claimed, and nothing is asked again."""
+    """Virtual GPUs have no events: nothing is counted, and no call is repeated."""
     with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
         node.driver.more[name] = refusing(int(pynvml.NVML_ERROR_NOT_SUPPORTED))
         node.poll_until(lambda: name in node.driver.calls)
@@ -209,7 +209,7 @@ def test_driver_without_events_is_left_alone(name: str) -> None:
 
 
 def test_gpu_without_xid_events_is_not_listened_to() -> None:
-    """A GPU says which events it has; a count of 0 would claim that it has Xids."""
+    """A GPU reports its supported events; a count of 0 would claim support."""
     with listening(FakeGpu("GPU-0"), kinds=int(pynvml.nvmlEventTypePState)) as node:
         node.poll_until(lambda: "nvmlDeviceGetSupportedEventTypes" in node.driver.calls)
         assert "nvmlDeviceRegisterEvents" not in node.driver.calls
@@ -217,7 +217,7 @@ def test_gpu_without_xid_events_is_not_listened_to() -> None:
 
 
 def test_lost_gpu_leaves_the_others_heard() -> None:
-    """A wait that fails for a GPU off the bus is followed by a set of the others."""
+    """After a failed wait for a GPU off the bus, a set of the others is used."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         node.poll_until(lambda: node.events.registered == {0, 1})
         node.driver.gpus[1].is_lost = True
@@ -228,12 +228,12 @@ def test_lost_gpu_leaves_the_others_heard() -> None:
         node.events.report(0, 31)
         node.poll_until_heard("GPU-0", 1)
         node.driver.gpus[1].is_lost = False
-        node.read()  # It is well again: the next look for devices registers it.
+        node.read()  # It has recovered: the next discovery registers it.
         node.poll_until(lambda: node.events.registered == {0, 1})
 
 
 def test_gpu_that_spoils_the_set_is_left_out() -> None:
-    """After an unknown error in registering, the set is worth nothing and is made again."""
+    """An unknown error in registering spoils the set, which is created again."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         refused = int(pynvml.NVML_ERROR_UNKNOWN)
         node.driver.codes_of["nvmlDeviceRegisterEvents", 0] = refused
@@ -244,7 +244,7 @@ def test_gpu_that_spoils_the_set_is_left_out() -> None:
 
 
 def test_counts_outlive_the_driver() -> None:
-    """After an unload NVML is opened again, GPUs are registered again, and counting goes on."""
+    """After an unload NVML is initialized again, GPUs are registered, and counting continues."""
     with listening(FakeGpu("GPU-0")) as node:
         node.events.report(0, 31)
         node.poll_until_heard("GPU-0", 1)
@@ -256,7 +256,7 @@ def test_counts_outlive_the_driver() -> None:
         for _ in range(20):
             node.listener.poll()
             time.sleep(0.002)
-        assert len(node.driver.calls) == calls  # No one is there to be asked.
+        assert len(node.driver.calls) == calls  # No device can be queried.
         node.listener.follow(None)
         node.opener.close()
         node.driver.is_loaded = True
@@ -266,7 +266,7 @@ def test_counts_outlive_the_driver() -> None:
 
 
 def test_nothing_is_held_after_letting_go() -> None:
-    """Before NVML is closed the set is freed: workers are handed out to be waited for."""
+    """The set is freed before NVML is shut down: workers are returned to be waited for."""
     with listening(FakeGpu("GPU-0")) as node:
         node.poll_until(lambda: bool(node.events.sets))
         node.listener.follow(None)
@@ -277,7 +277,7 @@ def test_nothing_is_held_after_letting_go() -> None:
 
 
 def test_hung_wait_holds_nobody_up() -> None:
-    """While the driver hangs, polling goes on; a fresh thread hears what comes later."""
+    """While the driver hangs, polling continues; a new thread gets later events."""
     with listening(FakeGpu("GPU-0"), deadline_seconds=0.02, abandon_after_seconds=0.04) as node:
         gate = threading.Event()
         node.poll_until(lambda: node.counted("GPU-0") == 0)
@@ -292,7 +292,7 @@ def test_hung_wait_holds_nobody_up() -> None:
 
 
 def test_storm_is_heard_whole() -> None:
-    """A look takes a bounded number of events, and the following looks take the rest."""
+    """A poll takes a bounded number of events, and the following polls take the rest."""
     with listening(FakeGpu("GPU-0")) as node:
         for _ in range(600):
             node.events.report(0, 13)

@@ -1,4 +1,4 @@
-"""A reading in the making: what cannot be true stays out, with its reason."""
+"""Building a reading: impossible values are omitted, with their reason."""
 
 import math
 
@@ -16,7 +16,7 @@ SIGNAL = Signal.GPU_BUSY
 
 @given(st.one_of(st.integers(), st.floats()))
 def test_percentages_are_ratios_or_invalid(percent: float) -> None:
-    """Whatever a driver answers, a ratio is within 0 and 1 or missing."""
+    """For any answer, a ratio is within 0 to 1 or missing."""
     builder = ReadingBuilder()
     builder.put_percent(SIGNAL, percent)
     reading = builder.reading("GPU-0", 0)
@@ -32,7 +32,7 @@ def test_percentages_are_ratios_or_invalid(percent: float) -> None:
     [2**64 - 1, 2**32 - 1, 9223372036854775794, 0x7FFFFFFFFFFFFFF0, -1, math.nan, math.inf],
 )
 def test_blanks_are_invalid(blank: float) -> None:
-    """NVML's and DCGM's words for no value are no values."""
+    """NVML's and DCGM's blank values are no values."""
     builder = ReadingBuilder()
     builder.put(Signal.ENERGY_JOULES, blank)
     reading = builder.reading("GPU-0", 0)
@@ -41,7 +41,7 @@ def test_blanks_are_invalid(blank: float) -> None:
 
 
 def test_small_overshoot_is_full() -> None:
-    """A measured ratio slightly above 1 is 1 where the caller allows for it, and no further."""
+    """A measured ratio slightly above 1 becomes 1 within the caller's tolerance only."""
     builder = ReadingBuilder()
     builder.put_percent(Signal.SM_ACTIVE, 104.9, 0.05)
     builder.put_percent(Signal.DRAM_ACTIVE, 105.1, 0.05)
@@ -50,7 +50,7 @@ def test_small_overshoot_is_full() -> None:
 
 
 def test_first_value_stays() -> None:
-    """The better source comes first; a later one neither replaces nor removes its value."""
+    """The better source is first; a later one neither replaces nor removes its value."""
     builder = ReadingBuilder()
     builder.put_percent(SIGNAL, 90)
     builder.put_percent(SIGNAL, 10)
@@ -61,7 +61,7 @@ def test_first_value_stays() -> None:
 
 
 def test_a_failed_way_says_more_than_an_absent_one() -> None:
-    """Where one way is not supported and another timed out, the reason is the time-out."""
+    """Where one way is not supported and another timed out, the reason is the timeout."""
     builder = ReadingBuilder()
     builder.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "gpm", "no"))
     builder.fail(SIGNAL, NvmlFailure(Missing.TIMED_OUT, "utilization", "late"))

@@ -1,4 +1,4 @@
-"""Engines asked over real sockets: quick, slow, hung, gone, restarted, and not engines at all."""
+"""Serving engines over real sockets: fast, slow, hung, gone, restarted, and other servers."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,11 +18,11 @@ from rightsizer.telemetry.serving.settings import (
 from rightsizer.telemetry.serving.source import ServingEngineCollector
 
 WAIT = 20.0
-"""Far longer than anything here takes; nothing is measured by it."""
+"""Far longer than any test takes; nothing is measured by it."""
 
 
 def vllm(requests: int) -> str:
-    """A page of vLLM after so many requests of 2 s each."""
+    """A page of vLLM after the given number of requests of 2 s each."""
     return (
         'vllm:num_requests_waiting{model_name="llama"} 4\n'
         f'vllm:num_preemptions_total{{model_name="llama"}} {requests}\n'
@@ -32,7 +32,7 @@ def vllm(requests: int) -> str:
 
 
 class Pages:
-    """A server on loopback whose paths answer as they are told."""
+    """A loopback server with a given answer for each path."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {}
@@ -49,7 +49,7 @@ class Pages:
                     self.close_connection = True
 
             def log_message(self, *arguments: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -76,14 +76,14 @@ class Pages:
         self.answers[path] = answer
 
     def hang(self, path: str) -> None:
-        """Take a request and say nothing until the end."""
+        """Accept a request and hang until the end."""
         self.answers[path] = lambda _: self._hang()
 
     def _hang(self) -> None:
         self.stop.wait(WAIT)
 
     def drip(self, path: str) -> None:
-        """Send a line now and then, for ever."""
+        """Send a line now and then, forever."""
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(200)
@@ -94,7 +94,7 @@ class Pages:
         self.answers[path] = answer
 
     def close(self) -> None:
-        """End the server and whatever hangs in it."""
+        """Stop the server and all hanging requests."""
         self.stop.set()
         self.server.shutdown()
         self.server.server_close()
@@ -110,7 +110,7 @@ def pages() -> Iterator[Pages]:
 
 
 class Node:
-    """Engines on a clock that stands still until a test moves it."""
+    """Engines on a clock that only a test advances."""
 
     def __init__(self, *endpoints: ServingEndpoint, **settings: float) -> None:
         self.time = 1000.0
@@ -118,18 +118,18 @@ class Node:
         self.engines = ServingEngineCollector(configured, now=lambda: self.time)
 
     def after(self, seconds: float) -> dict[Signal, float]:
-        """What the only endpoint says some time later."""
+        """Result of the only endpoint some time later."""
         self.time += seconds
         return dict(next(iter(self.engines.latest(WAIT).values()), {}))
 
     def trouble(self) -> str:
-        """What is wrong with the only endpoint."""
+        """Error of the only endpoint."""
         return next(iter(self.engines.troubles().values()), "")
 
 
 @pytest.fixture
 def node(pages: Pages) -> Iterator[Node]:
-    """One engine at the usual path, on GPU 0."""
+    """One engine at the default path, on GPU 0."""
     made = Node(ServingEndpoint(pages.url, gpus=("0",)), timeout_seconds=WAIT)
     yield made
     made.engines.close()
@@ -138,7 +138,7 @@ def node(pages: Pages) -> Iterator[Node]:
 def test_first_page_gives_what_stands_and_the_second_what_happened(
     pages: Pages, node: Node
 ) -> None:
-    """A mean needs an interval; a queue does not."""
+    """A mean needs an interval; a queue length does not."""
     pages.say("/metrics", vllm(10))
     assert node.after(0) == {Signal.REQUESTS_WAITING: 4.0, Signal.PREEMPTIONS: 10.0}
 
@@ -151,7 +151,7 @@ def test_first_page_gives_what_stands_and_the_second_what_happened(
 
 
 def test_an_engine_is_asked_once_an_interval(pages: Pages, node: Node) -> None:
-    """However often someone looks; what it said holds meanwhile."""
+    """However often it is read, its values are kept for the interval."""
     pages.say("/metrics", vllm(10))
     said = node.after(0)
 
@@ -160,7 +160,7 @@ def test_an_engine_is_asked_once_an_interval(pages: Pages, node: Node) -> None:
 
 
 def test_nobody_waits_for_an_engine_that_hangs(pages: Pages) -> None:
-    """The other's values come, and it is told which one is silent."""
+    """The other's values arrive, and the silent one is reported."""
     pages.hang("/hung")
     pages.say("/metrics", vllm(10))
     hung = ServingEndpoint(f"{pages.url}/hung", gpus=("0",))
@@ -183,7 +183,7 @@ def test_nobody_waits_for_an_engine_that_hangs(pages: Pages) -> None:
 
 
 def test_a_page_that_never_ends_is_given_up(pages: Pages) -> None:
-    """Each line comes in time, the whole does not."""
+    """Each line comes in time, the whole page does not."""
     pages.drip("/metrics")
     node = Node(ServingEndpoint(pages.url, gpus=("0",)), timeout_seconds=0.2)
 
@@ -193,7 +193,7 @@ def test_a_page_that_never_ends_is_given_up(pages: Pages) -> None:
 
 
 def test_a_page_that_is_too_large_is_given_up(pages: Pages) -> None:
-    """Whatever it is, it is no engine's."""
+    """No engine has such a page."""
     pages.say("/metrics", b"#" * 5000)
     node = Node(ServingEndpoint(pages.url, gpus=("0",)), page_maximum_bytes=4096)
 
@@ -217,7 +217,7 @@ def test_a_page_that_is_too_large_is_given_up(pages: Pages) -> None:
 def test_page_of_another_server_is_reported(
     pages: Pages, node: Node, answer: tuple[Any, ...], why: str
 ) -> None:
-    """Nothing is made of it, and the trouble says what came instead."""
+    """Nothing is read from it, and the error shows what came instead."""
     pages.say("/metrics", *answer)
 
     assert node.after(0) == {}
@@ -225,7 +225,7 @@ def test_page_of_another_server_is_reported(
 
 
 def test_a_page_in_pieces_without_a_length_is_read(pages: Pages, node: Node) -> None:
-    """As some engines stream it."""
+    """Some engines stream it so."""
 
     def stream(handler: BaseHTTPRequestHandler) -> None:
         handler.protocol_version = "HTTP/1.1"
@@ -242,7 +242,7 @@ def test_a_page_in_pieces_without_a_length_is_read(pages: Pages, node: Node) -> 
 
 
 def test_nobody_at_the_address_is_told(pages: Pages, node: Node) -> None:
-    """As while an engine loads its model; an answer ends the trouble."""
+    """An engine that loads its model is such a case; an answer ends the error."""
     silent = Node(ServingEndpoint("http://127.0.0.1:1", gpus=("0",)))
     assert silent.after(0) == {}
     assert "127.0.0.1:1 cannot be reached" in silent.trouble()
@@ -256,7 +256,7 @@ def test_nobody_at_the_address_is_told(pages: Pages, node: Node) -> None:
 
 
 def test_a_failure_leaves_what_was_said_until_its_time_is_up(pages: Pages, node: Node) -> None:
-    """Two intervals; then it is missing, and the next page is a first one."""
+    """They are valid for two intervals; then they are missing, and the next page is a first one."""
     pages.say("/metrics", vllm(10))
     said = node.after(0)
     pages.say("/metrics", "", 500)
@@ -269,7 +269,7 @@ def test_a_failure_leaves_what_was_said_until_its_time_is_up(pages: Pages, node:
 
 
 def test_restarted_engine_is_read_on(pages: Pages, node: Node) -> None:
-    """Its counters begin at 0 again; nothing is negative."""
+    """Its counters restart at 0; no value is negative."""
     pages.say("/metrics", vllm(100))
     node.after(0)
     pages.say("/metrics", vllm(3))
@@ -280,7 +280,7 @@ def test_restarted_engine_is_read_on(pages: Pages, node: Node) -> None:
 
 
 def test_another_engine_takes_the_address(pages: Pages, node: Node) -> None:
-    """It is recognized again, and its totals are not held against the former's."""
+    """It is recognized again, and its totals are not compared with the former's."""
     pages.say("/metrics", vllm(100))
     node.after(0)
     pages.say(
@@ -291,7 +291,7 @@ def test_another_engine_takes_the_address(pages: Pages, node: Node) -> None:
 
 
 def test_the_wrong_engine_is_told(pages: Pages) -> None:
-    """Where the operator said which it is."""
+    """The operator configured another kind."""
     pages.say("/metrics", vllm(1))
     node = Node(ServingEndpoint(pages.url, EngineName.SGLANG, gpus=("0",)))
 
@@ -301,7 +301,7 @@ def test_the_wrong_engine_is_told(pages: Pages) -> None:
 
 
 def test_untied_endpoint_is_in_the_outcomes(pages: Pages) -> None:
-    """It answers, and no one knows whose it is: that is no success."""
+    """It answers, but its workload is unknown, which is no success."""
     pages.say("/metrics", vllm(1))
     node = Node(ServingEndpoint(pages.url))
     node.after(0)

@@ -1,4 +1,4 @@
-"""Whose GPUs an engine's pressure is about, and that no one guesses."""
+"""Matching engines to GPUs, without guesses."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ URL = "http://127.0.0.1:8000"
 
 
 def held_by(pod: str, name: str = "", namespace: str = "chat") -> tuple[Holding, ...]:
-    """A pod that has a device to itself."""
+    """A pod that holds a device alone."""
     owner = Workload(
         f"kubernetes:{namespace}/{name or pod}",
         WorkloadKind.KUBERNETES,
@@ -37,7 +37,7 @@ def instance(parent: Device, number: int) -> Device:
 
 @pytest.mark.parametrize("names", [("1", "2"), (UUIDS[1], UUIDS[2]), ("2", UUIDS[1], "1")])
 def test_named_gpus_all_have_the_same_pressure(names: tuple[str, ...]) -> None:
-    """An engine on several GPUs has one queue, not a part of it on each."""
+    """An engine on several GPUs has one queue, not a share of it on each."""
     ties = match_engines(GPUS, {}, {ServingEndpoint(URL, gpus=names): BUSY})
 
     assert ties.values == {UUIDS[1]: BUSY, UUIDS[2]: BUSY}
@@ -45,7 +45,7 @@ def test_named_gpus_all_have_the_same_pressure(names: tuple[str, ...]) -> None:
 
 
 def test_owner_finds_its_gpus() -> None:
-    """By patterns of name, namespace and pod, all of which must fit."""
+    """Patterns of name, namespace and pod must all match."""
     holdings = {
         UUIDS[0]: held_by("llama-0", "llama"),
         UUIDS[1]: held_by("llama-0", "llama"),
@@ -67,7 +67,7 @@ def test_owner_finds_its_gpus() -> None:
 
 
 def test_two_pods_of_one_workload_are_two_engines() -> None:
-    """A replica's queue is not given to the GPUs of another."""
+    """A replica's queue is not attributed to the GPUs of another."""
     holdings = {UUIDS[0]: held_by("llama-0", "llama"), UUIDS[1]: held_by("llama-1", "llama")}
     endpoint = ServingEndpoint(URL, workload="llama")
 
@@ -89,7 +89,7 @@ def test_two_pods_of_one_workload_are_two_engines() -> None:
     ],
 )
 def test_unmatched_engine_is_left_out_with_a_reason(endpoint: ServingEndpoint, why: str) -> None:
-    """Also where the node has one owner alone: it may be someone else's."""
+    """This includes nodes with a single owner: the engine may be another workload's."""
     split = replace(GPUS[0], has_mig_instances=True)
     holdings = {UUIDS[1]: held_by("llama-0")}
 
@@ -109,7 +109,7 @@ def test_mig_instance_is_named_by_its_uuid() -> None:
 
 
 def test_a_gpu_that_is_gone_leaves_the_others_tied() -> None:
-    """And the endpoint says so."""
+    """The endpoint reports the missing GPU."""
     endpoint = ServingEndpoint(URL, gpus=("0", "7"))
 
     ties = match_engines(GPUS, {}, {endpoint: BUSY})
@@ -119,7 +119,7 @@ def test_a_gpu_that_is_gone_leaves_the_others_tied() -> None:
 
 
 def test_two_engines_on_one_gpu_share_its_pressure() -> None:
-    """Their requests add up; of their caches and latencies the worst counts."""
+    """Requests are summed; the worst cache and latency count."""
     first, second = (ServingEndpoint(f"{URL}/{name}", gpus=("0",)) for name in "ab")
     calm = {Signal.REQUESTS_WAITING: 1.0, Signal.KV_CACHE_USED: 0.2, Signal.PREEMPTIONS: 2.0}
 

@@ -1,4 +1,4 @@
-"""What each engine's page means, in the spellings of its versions."""
+"""Each engine's page, in the names of its versions."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from rightsizer.telemetry.serving.settings import EngineName
 
 
 def page(*lines: str) -> str:
-    """A page of samples, as engines end it."""
+    """A page of samples, with the engines' line ends."""
     return "".join(f"{line}\n" for line in lines)
 
 
 def histogram(name: str, labels: str, total: float, count: int) -> str:
-    """A histogram's lines, buckets included, which no one reads."""
+    """Lines of a histogram, with buckets, which are ignored."""
     inside = f"{labels}," if labels else ""
     braces = f"{{{labels}}}" if labels else ""
     return page(
@@ -105,7 +105,7 @@ def triton(requests: int = 0, *, pending: bool = True) -> str:
 
 
 def tgi(requests: int = 0) -> str:
-    """As the router writes it: no labels, series from the first request on."""
+    """The router's format: no labels, series from the first request on."""
     if not requests:
         return ""
     return page(
@@ -118,13 +118,13 @@ def tgi(requests: int = 0) -> str:
 
 
 def values(now: str, before: str | None = None, seconds: float = 5.0) -> Mapping[Signal, float]:
-    """The signals of a page, by the one before."""
+    """Signals of a page, given the previous one."""
     former = None if before is None else parse_page(before)
     return values_of(parse_page(now), former, seconds)
 
 
 def test_vllm_adds_up_its_engines_and_takes_the_fullest_cache() -> None:
-    """Requests are of all replicas of the page, a cache is one replica's."""
+    """Requests are of all replicas on the page, a cache is one replica's."""
     assert values(vllm_new()) == {
         Signal.REQUESTS_RUNNING: 20.0,
         Signal.REQUESTS_WAITING: 7.0,
@@ -134,7 +134,7 @@ def test_vllm_adds_up_its_engines_and_takes_the_fullest_cache() -> None:
 
 
 def test_vllm_means_are_of_the_interval() -> None:
-    """What happened before the former page does not count."""
+    """Earlier requests do not count."""
     found = values(vllm_new(requests=20), vllm_new())
 
     assert found[Signal.TIME_TO_FIRST_TOKEN_SECONDS] == pytest.approx(0.4)
@@ -156,7 +156,7 @@ def test_older_vllm_is_read_too() -> None:
 
 
 def test_vllm_with_both_names_of_its_cache_is_counted_once() -> None:
-    """For some releases both names stood on one page."""
+    """Some releases had both names on one page."""
     both = page(
         f"vllm:kv_cache_usage_perc{{{MODEL}}} 0.4", f"vllm:gpu_cache_usage_perc{{{MODEL}}} 0.4"
     )
@@ -165,7 +165,7 @@ def test_vllm_with_both_names_of_its_cache_is_counted_once() -> None:
 
 
 def test_a_page_by_the_library_that_engines_use_is_read() -> None:
-    """By prometheus_client, as of vLLM and SGLang: creation times, buckets, escaped labels."""
+    """Pages of prometheus_client, as vLLM and SGLang have: creation times, buckets, escapes."""
     registry = CollectorRegistry()
     labels = {"model_name": 'a "quoted" \\ name', "engine": "0"}
     waiting = Gauge("vllm:num_requests_waiting", "Waiting.", [*labels], registry=registry)
@@ -189,7 +189,7 @@ def test_a_page_by_the_library_that_engines_use_is_read() -> None:
 
 @pytest.mark.parametrize("prefix", ["sglang:", "sglang_"])
 def test_sglang_counts_each_request_once(prefix: str) -> None:
-    """Neither once a rank, nor once more by its priority."""
+    """Neither ranks nor priorities count a request twice."""
     assert values(sglang(prefix, 10), sglang(prefix)) == pytest.approx(
         {
             Signal.REQUESTS_RUNNING: 20.0,
@@ -202,14 +202,14 @@ def test_sglang_counts_each_request_once(prefix: str) -> None:
 
 
 def test_sglang_data_parallel_ranks_add_up() -> None:
-    """They serve different requests, whatever their place in the tensor-parallel group."""
+    """They serve different requests, whatever their tensor-parallel rank."""
     lines = [f'sglang:num_queue_reqs{{dp_rank="{rank}",tp_rank="{rank}"}} 5' for rank in range(4)]
 
     assert values(page(*lines)) == {Signal.REQUESTS_WAITING: 20.0}
 
 
 def test_triton_sums_its_models() -> None:
-    """The pending requests of both; what runs by Little's law; latency over all requests."""
+    """Pending requests are summed, running ones follow by Little's law, latency covers all."""
     found = values(triton(requests=20), triton(), seconds=10.0)
 
     assert found == pytest.approx(
@@ -222,14 +222,14 @@ def test_triton_sums_its_models() -> None:
 
 
 def test_older_triton_tells_its_queue_by_the_time_in_it() -> None:
-    """Until 23.10 nothing was pending: twenty requests that waited 0.2 s in 10 s are 0.4."""
+    """Until 23.10 no pending count existed: twenty requests of 0.2 s wait in 10 s are 0.4."""
     now, before = triton(20, pending=False), triton(pending=False)
 
     assert values(now, before, 10.0)[Signal.REQUESTS_WAITING] == pytest.approx(0.4)
 
 
 def test_triton_with_tensorrt_llm_waits_in_two_places() -> None:
-    """Triton's own queue, and the backend's; the cache by blocks."""
+    """They are Triton's own queue and the backend's; the cache is counted in blocks."""
     labels = 'model="tensorrt_llm",version="1"'
     found = values(
         page(
@@ -259,7 +259,7 @@ def test_triton_with_vllm_is_triton() -> None:
 
 
 def test_tgi_is_read_from_its_first_request_on() -> None:
-    """Its empty page is one of nothing yet, so that the first requests count."""
+    """Its empty page means none yet, so that the first requests count."""
     silent = parse_page(tgi(), EngineName.TGI)
 
     assert values_of(silent) == {}
@@ -283,12 +283,12 @@ def test_tgi_is_read_from_its_first_request_on() -> None:
     ],
 )
 def test_an_engine_is_recognized(text: str, engine: EngineName) -> None:
-    """By what its page says."""
+    """The page's content decides."""
     assert parse_page(text).engine.name is engine
 
 
 def test_a_page_of_something_else_is_refused() -> None:
-    """The error says what was looked for, or what it looks like."""
+    """The error shows what was expected, or what the page looks like."""
     with pytest.raises(DriverError, match=r"no metrics of a serving engine \(triton, vllm"):
         parse_page("node_load1 0.5\n")
     with pytest.raises(DriverError, match="no metrics of tgi; it looks like vllm"):
@@ -298,7 +298,7 @@ def test_a_page_of_something_else_is_refused() -> None:
 
 
 def test_restarted_engine_begins_anew() -> None:
-    """Counters that fell count from 0, so that nothing is negative and nothing old."""
+    """Counters that fell count from 0, so that nothing is negative or old."""
     found = values(vllm_new(requests=2), vllm_new(requests=50))
 
     assert found[Signal.PREEMPTIONS] == 14.0
@@ -308,7 +308,7 @@ def test_restarted_engine_begins_anew() -> None:
 
 
 def test_one_model_loaded_anew_leaves_the_other_alone() -> None:
-    """Triton unloads and loads models while it runs; each has its own counters."""
+    """Triton loads and unloads models at run time; each has its own counters."""
 
     def models(**requests: int) -> str:
         return page(
@@ -331,12 +331,12 @@ def test_one_model_loaded_anew_leaves_the_other_alone() -> None:
 
 
 def test_another_engine_at_the_same_address_is_a_first_page() -> None:
-    """Its totals are not compared with those of the one before."""
+    """Its totals are not compared with the previous engine's."""
     assert Signal.REQUEST_LATENCY_SECONDS not in values(tgi(10), vllm_new(5))
 
 
 def test_nothing_served_is_no_latency() -> None:
-    """Missing, not 0: no one waited, so no one knows how long he would have."""
+    """It is missing, not 0: no request was measured."""
     found = values(vllm_new(requests=20), vllm_new(requests=20))
 
     assert Signal.TIME_TO_FIRST_TOKEN_SECONDS not in found
@@ -344,7 +344,7 @@ def test_nothing_served_is_no_latency() -> None:
 
 
 def test_numbers_that_cannot_be_are_missing() -> None:
-    """A cache at 4000%, a queue that is not a number or negative."""
+    """Covers a cache at 4000%, and a queue that is not a number or negative."""
     odd = page(
         f"vllm:kv_cache_usage_perc{{{MODEL}}} 40",
         f"vllm:num_requests_waiting{{{MODEL}}} NaN",
@@ -356,7 +356,7 @@ def test_numbers_that_cannot_be_are_missing() -> None:
 
 
 def test_tables_are_well_formed() -> None:
-    """Names are in the tables' spelling and belong to one engine; signals are serving signals."""
+    """Names are spelled as on the pages and belong to one engine; signals are serving signals."""
     for engine in ENGINES:
         assert {canonical(name) for name in engine.names} == engine.names
         assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)

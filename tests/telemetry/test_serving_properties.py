@@ -1,4 +1,4 @@
-"""What holds of every page, whatever an engine or its neighbor writes."""
+"""Properties of any page, whatever an engine or another server writes."""
 
 import math
 
@@ -51,7 +51,7 @@ def _read(text: str, expected: EngineName) -> EngineMetricsPage | None:
 def test_any_two_pages_give_believable_values(
     now: str, before: str, expected: EngineName, seconds: float
 ) -> None:
-    """An error of its own, or numbers that can be: finite, not negative, ratios at most 1."""
+    """The result is an error, or finite numbers, not negative, with ratios of at most 1."""
     page, former = _read(now, expected), _read(before, expected)
     if page is None:
         return
@@ -67,7 +67,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1,
 
 @given(steps=STEPS)
 def test_a_mean_is_that_of_its_interval(steps: list[tuple[int, float]]) -> None:
-    """However many requests there were before, and none where there were none."""
+    """Earlier requests do not count, and without requests there is no mean."""
     total, count = 0.0, 0
     before = parse_page("tgi_queue_size 0\n")
     for requests, took in steps:

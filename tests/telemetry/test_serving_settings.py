@@ -1,4 +1,4 @@
-"""How engines are configured, and what is refused."""
+"""Configuration of engines, and rejected values."""
 
 import re
 
@@ -14,7 +14,7 @@ from rightsizer.telemetry.serving.settings import (
 
 
 def test_settings_are_read_from_plain_data() -> None:
-    """As a configuration file gives them: durations and sizes as text, endpoints as a list."""
+    """Durations and sizes are text, endpoints a list, as in a configuration file."""
     settings = validate(
         shape_of(ServingTelemetrySettings),
         {
@@ -72,7 +72,7 @@ def test_an_address_without_a_path_has_the_usual_one(url: str, address: str, nam
     ],
 )
 def test_an_address_that_nobody_can_use_is_refused(url: str, why: str) -> None:
-    """When the configuration is read, not at the first request; no password is repeated."""
+    """The error comes with the configuration, not the first request; it repeats no password."""
     with pytest.raises(ValueError, match=re.escape(why)) as raised:
         ServingEndpoint(url)
 
@@ -80,7 +80,7 @@ def test_an_address_that_nobody_can_use_is_refused(url: str, why: str) -> None:
 
 
 def test_an_engine_is_asked_once() -> None:
-    """The same address in two spellings is still one engine."""
+    """Two spellings of an address are one engine."""
     twice = (ServingEndpoint("http://h:1"), ServingEndpoint("http://h:1/metrics"))
 
     with pytest.raises(ValueError, match="'h:1' is listed 2 times; list it once"):

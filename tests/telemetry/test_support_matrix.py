@@ -1,4 +1,4 @@
-"""The page that says which signal comes from where, on which board."""
+"""The support matrix: source of each signal, by board."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 
 
 def test_the_page_is_what_the_boards_answer(golden: Callable[[str | Path, str], None]) -> None:
-    """docs/support-matrix.md is made from the simulated driver; `make golden` writes it."""
+    """docs/support-matrix.md is generated from the simulated driver; `make golden` writes it."""
     golden(DOCUMENT, support_matrix())
 
 
 def test_every_signal_has_its_place() -> None:
-    """A board tells it, or the host, or a serving engine, or it follows from others."""
+    """A signal comes from a board, the host, a serving engine, or from other signals."""
     page = support_matrix()
     elsewhere = {*HOST_SIGNALS, *NEAR, *SERVING_SIGNALS, *DERIVED}
     for signal in Signal:
@@ -24,7 +24,7 @@ def test_every_signal_has_its_place() -> None:
 
 
 def test_no_board_has_less_than_memory_and_who_holds_it() -> None:
-    """Not even an instance of an A100 without DCGM; only a parent leaves its holders to them."""
+    """This includes A100 instances without DCGM; only a parent leaves its holders to them."""
     lines = {line.split("`")[1]: line for line in support_matrix().splitlines() if "| `" in line}
     assert NOBODY not in lines[Signal.MEMORY_USED_BYTES]
     assert lines[Signal.PROCESS_COUNT].count(NOBODY) == 1

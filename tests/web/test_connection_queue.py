@@ -70,7 +70,7 @@ def test_an_address_that_was_given_something_goes_first() -> None:
 
 
 def test_a_known_address_has_room_behind_those_that_guess() -> None:
-    """With eight guessing connections waiting, another of them is not queued."""
+    """With eight guesses queued, a known address is still queued, and another guess is not."""
     queue = queue_of(wait_seconds=2.0)
     queue.leave(SCRAPER, 0.0, was_answered=True)
     queue.leave(GUESSER, 1000.0, was_answered=False)

@@ -341,7 +341,7 @@ def test_shares_of_nothing_are_none() -> None:
 
 @pytest.mark.parametrize("report", [None, node_report(), replace(node_report(), devices=())])
 def test_the_document_is_whole_and_self_contained(report: Report | None) -> None:
-    """Tags nest, ids are unique, one script of its own, and nothing is loaded from elsewhere."""
+    """Tags nest, IDs are unique, it has one script of its own, and loads nothing from elsewhere."""
     document = page_of(report)
     outline = Outline(document)
     assert not outline.open

@@ -225,7 +225,7 @@ def test_reload_is_for_those_who_enabled_it(place: Open) -> None:
 
 
 def test_a_forced_reading_that_fails_changes_nothing(place: Open) -> None:
-    """Settings read by `prepare` apply only on commit."""
+    """Settings apply on commit; a `prepare` that fails keeps the committed ones."""
     opened = place("")
     opened.path.write_text(USERS)
     commit = opened.file.prepare()

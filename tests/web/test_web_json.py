@@ -35,7 +35,7 @@ def test_advice_adds_its_lifecycle() -> None:
 
 
 def test_evidence_of_any_shape_becomes_plain() -> None:
-    """Tuples, sets, read-only mappings and enums become JSON."""
+    """Tuples, sets and read-only mappings become JSON; other values become text."""
     finding = replace(
         node_report().advice[0].finding,
         evidence=MappingProxyType(

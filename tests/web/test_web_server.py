@@ -178,7 +178,7 @@ def test_ready_says_why_not(start: Start) -> None:
 
 
 def test_answers_carry_security_headers_and_no_version(start: Start) -> None:
-    """No script runs but the page's own, nothing is framed, and the server tells only its name."""
+    """Only the page's own script runs, framing is denied, and the server header has no version."""
     server = start(node_report())
     page, plain = (ask(server, path)[0] for path in ("/", "/metrics"))
     policy = plain.getheader("Content-Security-Policy", "")

@@ -193,7 +193,7 @@ def test_a_rotated_certificate_is_shown_at_once(server: Open, authority: Authori
 def test_open_connections_outlive_a_rotation_and_no_change_of_terms(
     server: Open, authority: Authority
 ) -> None:
-    """New certificates break nothing; once clients must show theirs, old connections end."""
+    """New certificates close nothing; once client certificates are required, old ones end."""
     started = server(PLAIN)
     context = trusting(authority)
     with dial(started) as raw, context.wrap_socket(raw, server_hostname="127.0.0.1") as connection:
