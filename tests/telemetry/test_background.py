@@ -118,7 +118,7 @@ def test_hung_fetch_delays_nobody() -> None:
 
 
 def test_hung_fetch_is_a_failure_in_the_end() -> None:
-    """One that takes longer than the interval is told as such; the value stands for its time."""
+    """A fetch longer than the interval is reported as a failure; the value keeps its validity."""
     well = Well()
     with fetching(well, interval_seconds=0.02) as background:
         fetched(background)

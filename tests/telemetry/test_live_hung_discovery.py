@@ -64,7 +64,7 @@ def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
 
 
 def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
-    """At most one thread is left behind for each; this does not wait for the give-up time."""
+    """They may outnumber the threads abandoned for one; no thread has to be given up first."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at}7:00.0") for at in (4, 5)]
     for at in (0, 1, 3, 4):

@@ -391,7 +391,7 @@ def test_all_workers_end_with_the_source() -> None:
 
 
 def test_waking_up_is_no_load() -> None:
-    """Without persistence mode the first readings after opening are artifacts and left out."""
+    """Without persistence mode the first readings after initialization are omitted as artifacts."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", is_persistent=False, gpm=None)), FastClock(0)
     busy = []
     with reading(driver, clock, settling_seconds=3.0) as source:

@@ -148,7 +148,7 @@ def test_older_limit_stands_in_for_the_enforced_one() -> None:
 def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> None:
     """The first reading gives none, growth gives a rate, and a counter that fell was reset.
 
-    Growth beyond a link's capacity in that time counts as a reset too.
+    Counts are bounded: no link carries more in so short a time.
     """
     gpu = FakeGpu("GPU-0", gpm=None, fields={RECEIVED: 0})
     driver, clock = FakeDriver(gpu), FastClock(0)

@@ -135,8 +135,9 @@ def test_persistence_mode_says_whether_a_gpu_stays_awake() -> None:
 def profile_of(instance: FakeInstance, ids: dict[int, int] | None) -> str:
     """Profile of an instance whose name lacks it.
 
-    Args: instance: The instance. ids: Profile of each GPU instance; `None` where reading it needs
-    privileges.
+    Args:
+        instance: The instance.
+        ids: Profile of each GPU instance; `None` where reading it needs privileges.
     """
     driver = FakeDriver(FakeGpu("GPU-0", instances=[instance]))
     mig_profiles(driver, PROFILES, ids or {})

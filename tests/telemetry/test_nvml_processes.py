@@ -179,7 +179,7 @@ def test_newer_call_goes_before_the_older() -> None:
             driver.calls.remove(SHARES[False])
             tick(clock)
     assert shares(found.readings["GPU-0"])[11] is None
-    assert driver.calls.count(SHARES[True]) == 2 + 1  # Twice for the first reading's two steps.
+    assert driver.calls.count(SHARES[True]) == 2 + 1  # Twice, for the two steps of reading one.
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND])

@@ -233,7 +233,7 @@ def test_lost_gpu_leaves_the_others_heard() -> None:
 
 
 def test_gpu_that_spoils_the_set_is_left_out() -> None:
-    """An unknown error in registering spoils the set, which is created again."""
+    """After an unknown error in registering, the set is created again without that GPU."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         refused = int(pynvml.NVML_ERROR_UNKNOWN)
         node.driver.codes_of["nvmlDeviceRegisterEvents", 0] = refused
