@@ -1,4 +1,4 @@
-"""Bills: every way to have a candidate's GPUs, what the work then costs, energy and carbon."""
+"""Bills: every way to pay for a candidate's GPUs, the cost of work, energy and carbon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,12 +48,12 @@ PRICES: Final = replace(
 
 
 def sure(value: float) -> EstimateInterval:
-    """A figure that is certain."""
+    """A value that is certain."""
     return EstimateInterval(value, value, value)
 
 
 def candidate(gpu: str = H100, count: int = 2, rate: PredictedRate | None = None) -> PlanCandidate:
-    """So many GPUs that make a thousand tokens a second."""
+    """The given number of GPUs with a thousand tokens a second."""
     made = rate or PredictedRate(tokens_per_second=sure(1000.0))
     return PlanCandidate(gpu, Parallelism(data=count), MemoryEstimate(), 8e10, made)
 
@@ -65,7 +65,7 @@ def bill(
     prices: Prices = PRICES,
     settings: CostSettings | None = None,
 ) -> Bill:
-    """What a candidate costs."""
+    """Cost of a candidate."""
     plan = PlanPrices(built_in(), prices.with_stated(stated or {}, "the plan's own prices"))
     used = settings or CostSettings()
     bill = Biller(requirement or Requirement(SMALL), plan, used).billed(asked).bill
@@ -74,7 +74,7 @@ def bill(
 
 
 def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
-    """With the interval, source and date of what one of them costs."""
+    """Each has the interval, source and date of a single GPU's cost."""
     found = bill(candidate())
 
     assert [each.terms.billing for each in found.offers] == [
@@ -95,7 +95,7 @@ def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
 
 
 def test_images_have_a_price_each_and_runs_one_in_all() -> None:
-    """Tokens have neither, and what is not counted has no run."""
+    """Tokens have neither, and work that is not counted has no run."""
     network = ConvolutionalNetwork(parameters=25.6e6, forward_flops=8.2e9)
     trained = PredictedRate(tokens_per_second=sure(1000.0), training_hours=sure(10.0))
     images = bill(candidate(), Requirement(network)).offers[0].dollars
@@ -109,7 +109,7 @@ def test_images_have_a_price_each_and_runs_one_in_all() -> None:
 
 
 def test_owning_is_for_all_gpus_and_pays_after_as_long_as_one_does() -> None:
-    """Months count what is not used too, in which an owned GPU costs all the same."""
+    """Months include unused hours, in which an owned GPU costs the same."""
     one, two = (bill(candidate(count=count)).ownership for count in (1, 2))
     assert one is not None
     assert two is not None
@@ -122,7 +122,7 @@ def test_owning_is_for_all_gpus_and_pays_after_as_long_as_one_does() -> None:
 
 
 def test_months_until_owning_pays_are_saved_by_used_hours_alone() -> None:
-    """Never, where rent at that use is less than power and people."""
+    """It never pays where rent at that use is less than power and people."""
     cloud = HourlyCost(Billing.ON_DEMAND, sure(3.0), "us", "2026")
     own = OwnedCost(sure(30_000.0), sure(0.5), sure(2.0), "us", "2026")
 
@@ -134,7 +134,7 @@ def test_months_until_owning_pays_are_saved_by_used_hours_alone() -> None:
 
 
 def test_prices_of_a_plan_replace_the_cloud_prices() -> None:
-    """So that dates do not mix; what buying costs stays, and no spot price is left."""
+    """Dates are therefore not mixed; purchase costs stay, and no spot price is left."""
     found = bill(candidate(), stated={H100: 1.5})
 
     assert found.offers[0].dollars.per_hour == sure(3.0)
@@ -145,7 +145,7 @@ def test_prices_of_a_plan_replace_the_cloud_prices() -> None:
 
 
 def test_a_slice_costs_its_part_of_a_board_unless_it_has_a_price() -> None:
-    """Offers, ownership and power alike."""
+    """This holds for offers, ownership and power."""
     gpu = f"{H100}:1g.10gb"
     whole, part = bill(candidate(count=1)), bill(candidate(gpu, count=1))
     priced = bill(candidate(gpu, count=1), stated={gpu: 9.0})
@@ -171,7 +171,7 @@ def test_a_slice_costs_its_part_of_a_board_unless_it_has_a_price() -> None:
 def test_a_bill_grows_with_the_gpus_and_falls_with_what_they_make(
     count: int, made: float, factor: float, gpu: str
 ) -> None:
-    """Whatever they are; every figure lies within its interval."""
+    """For any values, every result is within its interval."""
     rate = PredictedRate(tokens_per_second=EstimateInterval.around(made, factor))
     faster = PredictedRate(tokens_per_second=EstimateInterval.around(2.0 * made, factor))
     found = bill(candidate(gpu, count, rate), prices=USUAL)
@@ -195,7 +195,7 @@ def amounts(found: Bill) -> Sequence[CostAmount]:
 
 
 def test_unpriced_board_has_energy_but_no_cost() -> None:
-    """Missing is not free."""
+    """Unknown is not free."""
     found = bill(candidate("L4"))
 
     assert (found.offers, found.ownership) == ((), None)
@@ -203,7 +203,7 @@ def test_unpriced_board_has_energy_but_no_cost() -> None:
 
 
 def test_energy_is_counted_at_the_meter_and_never_beyond_the_limit() -> None:
-    """Of as many GPUs, with their nodes and their building."""
+    """Energy covers all GPUs, with their nodes and their building."""
     board, terms = built_in().boards[H100], PRICES.on_premises
     found = bill(candidate(), settings=CostSettings(serving_power_ratio=0.9)).kilowatt_hours
     beyond = terms.node_power_factor.value * terms.pue_ratio.value
@@ -216,7 +216,7 @@ def test_energy_is_counted_at_the_meter_and_never_beyond_the_limit() -> None:
 
 
 def test_a_node_that_is_known_goes_before_what_is_usual() -> None:
-    """Its power is no range."""
+    """Its power has no range."""
     price = replace(PRICES.by_board[H100], node_power_factor=1.5)
     found = bill(candidate(count=1), prices=replace(PRICES, by_board={H100: price}))
     watts = board_watts(built_in().boards[H100], CostSettings().serving_power_ratio)
@@ -226,7 +226,7 @@ def test_a_node_that_is_known_goes_before_what_is_usual() -> None:
 
 
 def test_carbon_is_told_where_somebody_tells_how_clean_a_kilowatt_hour_is() -> None:
-    """The plan before the settings; 0 is an answer, and nothing is not."""
+    """The plan's value precedes the setting; 0 is a value, and a missing one gives no carbon."""
     settings = CostSettings(carbon_grams_per_kilowatt_hour=400.0)
     clean = Requirement(SMALL, carbon_grams_per_kilowatt_hour=0.0)
 
@@ -242,7 +242,7 @@ def test_carbon_is_told_where_somebody_tells_how_clean_a_kilowatt_hour_is() -> N
 
 
 def test_every_candidate_of_a_plan_has_its_bill() -> None:
-    """Those that do not fit and the alternatives too; ranks go by the same on-demand price."""
+    """Rejected candidates and alternatives have one too; ranks use the same on-demand price."""
     plan = Planner(built_in(), USUAL).plan(
         Requirement(SMALL, load=RequestLoad(tokens_per_second=3000), gpus=("T4", H100))
     )

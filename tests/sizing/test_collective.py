@@ -1,4 +1,4 @@
-"""What it costs that GPUs tell each other their parts."""
+"""Cost of communication between GPUs."""
 
 from dataclasses import replace
 
@@ -14,23 +14,23 @@ H100, B200, L40S = BOARDS["H100-SXM5-80GB"], BOARDS["B200"], BOARDS["L40S"]
 
 
 def test_a_gpu_alone_sums_nothing() -> None:
-    """Not even the latency of a sum."""
+    """It does not pay the latency of a sum either."""
     assert all_reduce_seconds(H100, 1, 1e9) == 0.0
 
 
 def test_a_sum_is_a_latency_and_the_bytes_over_the_bus() -> None:
-    """The bus bandwidth counts 2 (n - 1) / n of the bytes, as the NCCL tests do."""
+    """Bus bandwidth counts 2 (n - 1) / n of the bytes, as the NCCL tests do."""
     assert all_reduce_seconds(H100, 4, 1e9) == pytest.approx(9.6e-6 + 1.5e9 / 349.8e9)
 
 
 def test_small_sums_over_newer_links_take_no_longer() -> None:
-    """Engines have kernels of their own for them, whatever NCCL takes."""
+    """Engines have kernels of their own for them, independent of NCCL."""
     assert all_reduce_seconds(B200, 8, 0.0) == all_reduce_seconds(H100, 8, 0.0)
     assert all_reduce_seconds(L40S, 8, 0.0) == pytest.approx(23.2e-6)
 
 
 def test_sums_over_pcie_collapse() -> None:
-    """Eight boards without NVLink are slower together than two of them."""
+    """Eight boards without NVLink are slower together than two."""
     payload = 8192 * 8192 * 2.0
 
     assert all_reduce_seconds(L40S, 8, payload) > 5 * all_reduce_seconds(L40S, 2, payload)
@@ -42,7 +42,7 @@ def test_a_slot_carries_a_fifth_of_its_bandwidth_at_least() -> None:
 
 
 def test_sums_beyond_a_server_cross_the_network() -> None:
-    """Sixteen H100 sum in two servers, an eighth each crosses between them, then in two again."""
+    """Sixteen H100 sum within each of two servers, exchange an eighth, then sum within again."""
     inside, network = all_reduce_seconds(H100, 8, 1e9), 1e9 / 8 / 50e9
 
     assert group_sum_seconds(H100, 8, 1e9, 50e9) == inside
@@ -50,19 +50,19 @@ def test_sums_beyond_a_server_cross_the_network() -> None:
 
 
 def test_a_group_between_those_measured_counts_as_the_next_larger() -> None:
-    """Six GPUs take the bandwidth and the latency of eight."""
+    """Six GPUs have the bandwidth and the latency of eight."""
     six = all_reduce_seconds(H100, 6, 1e9)
 
     assert six == pytest.approx(15.75e-6 + 2 * 5 / 6 * 1e9 / 445e9)
 
 
 def test_a_larger_group_takes_more_steps() -> None:
-    """Sixteen take twice the latency of eight, over the same bus."""
+    """Sixteen have twice the latency of eight, over the same bus."""
     assert all_reduce_seconds(H100, 16, 0.0) == pytest.approx(2 * 15.75e-6)
 
 
 def test_a_board_that_nobody_has_measured_sums_over_pcie() -> None:
-    """An operator's board may have no figures at all."""
+    """An operator's board may have no measurements."""
     unknown = replace(L40S, all_reduce={})
 
     assert all_reduce_seconds(unknown, 2, 1e9) == pytest.approx(
@@ -71,7 +71,7 @@ def test_a_board_that_nobody_has_measured_sums_over_pcie() -> None:
 
 
 def test_stages_hand_on_over_the_best_way_there_is() -> None:
-    """NVLink where there is some, else PCIe."""
+    """It is NVLink where available, else PCIe."""
     assert send_seconds(H100, 1e9) == pytest.approx(1e-5 + 1e9 / (0.85 * 450e9))
     assert send_seconds(L40S, 1e9) == pytest.approx(
         1e-5 + 1e9 / (0.85 * L40S.pcie_bytes_per_second)
@@ -80,7 +80,7 @@ def test_stages_hand_on_over_the_best_way_there_is() -> None:
 
 @given(st.sampled_from(sorted(BOARDS)), st.integers(2, 16), st.floats(0, 1e9), st.floats(1, 1e9))
 def test_more_bytes_never_take_less(key: str, gpus: int, payload: float, more: float) -> None:
-    """Whatever the board and the group."""
+    """This holds for any board and group."""
     board = BOARDS[key]
 
     assert all_reduce_seconds(board, gpus, payload + more) >= all_reduce_seconds(

@@ -1,4 +1,4 @@
-"""Requirements that contradict themselves."""
+"""Contradictory requirements."""
 
 import pytest
 
@@ -33,7 +33,7 @@ LLAMA_8B = published("Llama-3.1-8B")
     ],
 )
 def test_possible_plan_is_accepted(requirement: Requirement) -> None:
-    """Of every task."""
+    """This holds for every task."""
     check_requirement(requirement)
 
 
@@ -82,6 +82,6 @@ def test_possible_plan_is_accepted(requirement: Requirement) -> None:
     ],
 )
 def test_impossible_plan_is_refused_by_its_key(requirement: Requirement, message: str) -> None:
-    """By the key that is wrong."""
+    """The error names the invalid key."""
     with pytest.raises(RequirementError, match=message):
         check_requirement(requirement)

@@ -1,4 +1,4 @@
-"""What hours and work cost, rented and owned, with energy and carbon."""
+"""Cost of hours and of work, rented and owned, with energy and carbon."""
 
 import math
 
@@ -26,7 +26,7 @@ POSITIVE = st.floats(0.01, 1e4)
 
 
 def stated(**facts: object) -> Prices:
-    """Prices of the H100 alone, on the usual terms."""
+    """Prices of the H100 only, on the usual terms."""
     price = Price(H100.key, dates=("2026-08",), sources=("our contract",), **facts)  # type: ignore[arg-type]
     usual = built_in_prices()
     return Prices({H100.key: price}, usual.on_premises, usual.reserved_discounts)
@@ -38,7 +38,7 @@ def cloud(dollars: float) -> HourlyCost:
 
 
 def test_every_price_tells_where_and_when_it_is_from() -> None:
-    """And the interval is that of the clouds."""
+    """The interval is that of the clouds."""
     costs = hourly_costs(H100, stated(on_demand=OnDemand(2.0, 3.0, 8.0), spot_dollars_per_hour=1.0))
     assert [cost.billing for cost in costs] == [
         Billing.ON_DEMAND,
@@ -53,14 +53,14 @@ def test_every_price_tells_where_and_when_it_is_from() -> None:
 
 
 def test_unpriced_board_has_no_cost() -> None:
-    """Missing is not free."""
+    """Unknown is not free."""
     assert hourly_costs(built_in().boards["L4"], stated()) == ()
     assert hourly_costs(H100, stated()) == ()
     assert owned_cost(H100, stated()) is None
 
 
 def test_owning_writes_off_the_server_and_pays_its_power() -> None:
-    """Price, uplift, years, power, people: over the hours that someone uses it."""
+    """Price, uplift, years, power and people are divided by the used hours."""
     found = owned_cost(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
     terms = built_in_prices().on_premises
     assert found is not None
@@ -76,7 +76,7 @@ def test_owning_writes_off_the_server_and_pays_its_power() -> None:
 
 
 def test_owning_pays_after_the_capital_is_saved() -> None:
-    """And never where the cloud is cheaper than power and people alone."""
+    """It never pays where the cloud is cheaper than power and people alone."""
     found = owned_cost(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
     assert found is not None
     hours = break_even_hours(cloud(3.0), found)
@@ -91,7 +91,7 @@ def test_owning_pays_after_the_capital_is_saved() -> None:
 
 
 def test_work_costs_hours_over_what_is_done_in_them() -> None:
-    """A token, a run; half the use doubles the price."""
+    """The unit is a token or a run; half the use doubles the price."""
     hour, rate = EstimateInterval(3.6, 3.6, 3.6), EstimateInterval(1000.0, 1000.0, 1000.0)
     assert dollars_per_unit(hour, rate).value == pytest.approx(1e-6)
     assert dollars_per_unit(hour, rate.scaled(0.5)).value == pytest.approx(2e-6)
@@ -100,7 +100,7 @@ def test_work_costs_hours_over_what_is_done_in_them() -> None:
 
 @given(POSITIVE, st.floats(1.0, 3.0), POSITIVE, st.floats(1.0, 3.0))
 def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: float) -> None:
-    """No wider than both ends at once, no narrower than either."""
+    """The interval is no wider than both ends at once, and no narrower than either."""
     found = dollars_per_unit(
         EstimateInterval.around(dollars, one), EstimateInterval.around(rate, other)
     )
@@ -110,7 +110,7 @@ def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: f
 
 
 def test_power_is_counted_at_the_meter() -> None:
-    """A node and its building take more."""
+    """A node and its building add to it."""
     watts = EstimateInterval(700.0, 600.0, 700.0)
     terms = built_in_prices().on_premises
     meter = metered_kilowatts(watts, terms).value

@@ -1,4 +1,4 @@
-"""Reading the files of diffusers: what is counted, and what is refused."""
+"""Files of diffusers: counted values, and rejected ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ ANY = RequestedImage()
 
 @pytest.mark.parametrize("name", DENOISERS)
 def test_a_denoiser_has_its_published_parameters(name: str) -> None:
-    """To the last one that diffusers keeps; within 2% of cards, which round."""
+    """The count is exact for diffusers, and within 2% of rounded model cards."""
     known = DENOISERS[name]
     model = read_denoiser(known.config, ANY, "").model
 
@@ -41,7 +41,7 @@ def test_tables_that_a_library_repeats_are_counted_as_often() -> None:
 
 @pytest.mark.parametrize("name", DENOISERS)
 def test_a_step_takes_what_was_counted_while_it_ran(name: str) -> None:
-    """At the size of image that the model was made for."""
+    """The image size is the one that the model was made for."""
     known = DENOISERS[name]
     model = read_denoiser(known.config, ANY, "").model
 
@@ -61,7 +61,7 @@ def test_a_step_takes_what_was_published(name: str, multiply_adds: float) -> Non
 
 @pytest.mark.parametrize("name", DENOISERS)
 def test_a_larger_image_takes_more_than_its_pixels(name: str) -> None:
-    """Convolutions and matrices go by pixels, attention by their square; the text stays."""
+    """Convolutions and matrices scale with pixels, attention with their square, text not at all."""
     known = DENOISERS[name]
     small = read_denoiser(known.config, RequestedImage(image=512), "").model
     large = read_denoiser(known.config, RequestedImage(image=1024), "").model
@@ -71,7 +71,7 @@ def test_a_larger_image_takes_more_than_its_pixels(name: str) -> None:
 
 
 def test_odd_sizes_round_up_on_the_way_down() -> None:
-    """As strided convolutions do, so that a little more is computed, never less."""
+    """Strided convolutions do so: the estimate is never too low."""
     flops = [
         read_denoiser(UNET, RequestedImage(image=pixels), "").model.forward_flops or 0.0
         for pixels in (512, 520, 576)
@@ -82,7 +82,7 @@ def test_odd_sizes_round_up_on_the_way_down() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_has_its_published_parameters(name: str) -> None:
-    """With its encoder, as pipelines load it."""
+    """It includes the encoder, as pipelines load it."""
     config, parameters, scale = DECODERS[name]
 
     assert read_decoder(config) == LatentDecoder(parameters, scale)
@@ -115,12 +115,12 @@ def test_a_decoder_has_its_published_parameters(name: str) -> None:
 def test_a_text_encoder_counts_as_far_as_it_is_loaded(
     config: dict[str, Any], loaded_as: str, parameters: int
 ) -> None:
-    """T5 without its decoder, CLIP with a projection where the class has one: transformers 5."""
+    """T5 counts without its decoder, CLIP with its class's projection: transformers 5."""
     assert read_text_encoder(config, loaded_as)[0] == parameters
 
 
 def test_a_head_that_is_not_loaded_is_not_counted() -> None:
-    """The class of the pipeline decides: LlamaModel has none."""
+    """The pipeline's class decides: LlamaModel has none."""
     llama = {
         "model_type": "llama",
         "hidden_size": 4096,
@@ -149,14 +149,14 @@ def test_a_head_that_is_not_loaded_is_not_counted() -> None:
 def test_guidance_is_twice_the_work_unless_it_was_taught(
     name: str, more: dict[str, Any], *, guided: bool
 ) -> None:
-    """Latent consistency models, FLUX and Sana-Sprint know it by themselves."""
+    """Latent consistency models, FLUX and Sana-Sprint include it in one pass."""
     config = {**DENOISERS[name].config, **more}
 
     assert read_denoiser(config, ANY, "").model.guided is guided
 
 
 def test_stated_values_of_a_plan_take_precedence() -> None:
-    """And nothing is left to be said of it."""
+    """No note is left."""
     read = read_denoiser(UNET, RequestedImage(768, 4, guided=False), "painter")
 
     assert (read.model.image, read.model.steps, read.model.guided) == (768, 4, False)
@@ -164,7 +164,7 @@ def test_stated_values_of_a_plan_take_precedence() -> None:
 
 
 def test_defaults_of_a_plan_are_reported() -> None:
-    """With what was taken, and the key that changes it."""
+    """The note has the assumed value, and the key that changes it."""
     (note,) = read_denoiser(UNET, RequestedImage(steps=4), "").notes
 
     assert note == (
@@ -186,7 +186,7 @@ def test_files_older_than_their_class_are_read(new: str, norm_type: str) -> None
 
 
 def test_the_scale_of_the_decoder_counts() -> None:
-    """Twice as far, a quarter of the latents."""
+    """Twice the scale gives a quarter of the latents."""
     near = read_denoiser(UNET, RequestedImage(512), "", LatentDecoder(1e8, 8)).model
     far = read_denoiser(UNET, RequestedImage(1024), "", LatentDecoder(1e8, 16)).model
 
@@ -194,7 +194,7 @@ def test_the_scale_of_the_decoder_counts() -> None:
 
 
 def test_a_quantized_denoiser_is_read_as_one() -> None:
-    """From the file that bitsandbytes leaves."""
+    """The file is the one that bitsandbytes writes."""
     config = {**UNET, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
 
     assert read_denoiser(config, ANY, "").weights is NumberFormat.NF4
@@ -226,14 +226,14 @@ def test_a_quantized_denoiser_is_read_as_one() -> None:
     ],
 )
 def test_uncountable_value_is_refused_by_its_key(more: dict[str, Any], message: str) -> None:
-    """By its key, never counted as something else."""
+    """It is never counted as something else."""
     with pytest.raises(RequirementError, match=message):
         read_denoiser({**UNET, **more}, ANY, "")
 
 
 @pytest.mark.parametrize("name", DENOISERS)
 def test_a_file_without_its_keys_is_refused(name: str) -> None:
-    """By the key that is missing."""
+    """The error names the missing key."""
     kind = DENOISERS[name].config["_class_name"]
 
     with pytest.raises(RequirementError, match=r"^config\.json: [a-z_]+: is "):
@@ -241,13 +241,13 @@ def test_a_file_without_its_keys_is_refused(name: str) -> None:
 
 
 def test_an_unknown_decoder_is_refused_with_the_known_ones() -> None:
-    """And with what to give instead."""
+    """The error says what to give instead."""
     with pytest.raises(RequirementError, match=r"'AutoencoderTiny'.*decoder_parameters.*KL"):
         read_decoder({"_class_name": "AutoencoderTiny"})
 
 
 def test_parts_are_told_by_their_names() -> None:
-    """What is left out, or keeps no weights, is no part."""
+    """Entries without weights, and omitted ones, are no parts."""
     parts = pipeline_parts(
         {
             "_class_name": "StableDiffusion3Pipeline",
@@ -277,6 +277,6 @@ def test_parts_are_told_by_their_names() -> None:
     ],
 )
 def test_a_pipeline_of_another_kind_is_refused(index: dict[str, Any], message: str) -> None:
-    """With what to give instead."""
+    """The error says what to give instead."""
     with pytest.raises(RequirementError, match=f"{message}.*kind: diffusion"):
         pipeline_parts(index)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file of diffusers: a model that can be, or a refusal that tells why."""
+"""Any files of diffusers give a valid model, or an error with the reason."""
 
 import math
 from typing import Any
@@ -34,7 +34,7 @@ VALUES = some.one_of(ONE, some.lists(some.one_of(ONE, some.lists(ONE, max_size=2
 
 @some.composite
 def changed(draw: some.DrawFn, configs: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """One of some files, with up to three of its values gone or other than they were."""
+    """One of some files, with up to three of its values missing or changed."""
     config = dict(draw(some.sampled_from(configs)))
     for key in draw(some.lists(some.sampled_from([*sorted(config), *MORE]), max_size=3)):
         config[key] = draw(VALUES)
@@ -43,7 +43,7 @@ def changed(draw: some.DrawFn, configs: tuple[dict[str, Any], ...]) -> dict[str,
 
 @given(changed(MODELS), some.one_of(some.none(), some.integers(-1, 10**6)))
 def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int | None) -> None:
-    """Figures are finite and above 0."""
+    """Values are finite and above 0."""
     try:
         model = read_denoiser(config, RequestedImage(image), "").model
     except RequirementError as error:
@@ -56,7 +56,7 @@ def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int
 
 @given(changed(AUTOENCODERS))
 def test_a_decoder_makes_sense_or_is_refused(config: dict[str, Any]) -> None:
-    """So does it."""
+    """Values are finite and above 0."""
     try:
         decoder = read_decoder(config)
     except RequirementError:
@@ -70,7 +70,7 @@ def test_a_decoder_makes_sense_or_is_refused(config: dict[str, Any]) -> None:
 def test_a_text_encoder_makes_sense_or_is_refused(
     known: tuple[dict[str, Any], str], data: some.DataObject
 ) -> None:
-    """And so does this."""
+    """Values are finite and above 0."""
     config, loaded_as = known
     try:
         parameters = read_text_encoder(data.draw(changed((config,))), loaded_as)[0]
@@ -87,7 +87,7 @@ def test_a_text_encoder_makes_sense_or_is_refused(
     )
 )
 def test_an_index_makes_sense_or_is_refused(index: dict[str, Any]) -> None:
-    """Nothing that it leaves out is a part."""
+    """Omitted entries are no parts."""
     try:
         parts = pipeline_parts(index)
     except RequirementError:

@@ -1,4 +1,4 @@
-"""Search of layouts in which replicas share experts: where they are tried, and what they cost."""
+"""Search of layouts whose replicas share experts: when they are tried, and their cost."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ LOAD = {"input_tokens": 2000, "output_tokens": 500, "requests_per_second": 20}
 
 
 def requirement_of(model: str) -> Requirement:
-    """A model that serves, by its name."""
+    """A served model, by its name."""
     (item,) = plan_of_flags({"model": model, "in": "2000", "out": "500"}).items
     assert item.requirement is not None
     return item.requirement
@@ -34,7 +34,7 @@ def first(path: Path, capsys: Captured, **more: Any) -> dict[str, Any]:
 
 
 def test_a_mixture_may_share_its_experts(tmp_path: Path, capsys: Captured) -> None:
-    """On fewer GPUs than tensor parallel replicas take, each of which has a copy and a cache."""
+    """They take fewer GPUs than tensor parallel replicas, each of which has a full copy."""
     file = tmp_path / "plan.yaml"
     shared = first(file, capsys, model="deepseek-v3", gpus=["H200-SXM-141GB"])
     parallel = {"tensor": 8, "data": shared["count"] // 8}
@@ -49,7 +49,7 @@ def test_a_mixture_may_share_its_experts(tmp_path: Path, capsys: Captured) -> No
 def test_experts_are_shared_over_servers_where_one_does_not_hold_them(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The whole is there once, on two servers of eight."""
+    """One copy of all experts is on two servers of eight."""
     best = first(tmp_path / "plan.yaml", capsys, model="deepseek-v3", gpus=["H100-SXM5-80GB"])
 
     assert best["fits"]
@@ -58,7 +58,7 @@ def test_experts_are_shared_over_servers_where_one_does_not_hold_them(
 
 
 def test_experts_are_not_shared_over_pcie(tmp_path: Path, capsys: Captured) -> None:
-    """Where no link joins the GPUs of a server, no deployment that shares experts was measured."""
+    """Without links between GPUs of a server no such deployment was measured."""
     file = tmp_path / "plan.yaml"
     found = answer(
         file,
@@ -70,7 +70,7 @@ def test_experts_are_not_shared_over_pcie(tmp_path: Path, capsys: Captured) -> N
 
 
 def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) -> None:
-    """Nor does one that trains."""
+    """Neither has a model in training."""
     file = tmp_path / "plan.yaml"
     dense = first(file, capsys, model="llama-3.1-8b", gpus=["H100-SXM5-80GB"])
     trained = answer(file, "model: mixtral-8x7b\ntrain: lora\ngpus: [H100-SXM5-80GB]\n", capsys)
@@ -80,7 +80,7 @@ def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) ->
 
 
 def test_a_latent_cache_is_there_once() -> None:
-    """Tensor parallel ranks have a copy each; ranks with attention of their own have requests."""
+    """Tensor parallel ranks have a copy each; ranks with their own attention have own requests."""
     assert find_model("deepseek-v3") is not None
     requirement, room = requirement_of("deepseek-v3"), 120e9
     most = {
@@ -91,7 +91,7 @@ def test_a_latent_cache_is_there_once() -> None:
 
 
 def test_the_network_is_paid_beyond_a_server() -> None:
-    """The slower it is the longer each step takes; within a server it does not matter."""
+    """A slower network makes each step longer; within a server it does not matter."""
     requirement, board = requirement_of("deepseek-v3"), built_in().boards["H200-SXM-141GB"]
 
     def between_ms(layout: Parallelism, network: float) -> float:

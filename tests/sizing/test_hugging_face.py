@@ -13,7 +13,7 @@ from sizing_models import published
 
 
 def test_a_published_model_has_its_published_parameters() -> None:
-    """To the last bias: the counts of fifty models from two dozen families."""
+    """Counts of fifty models of two dozen families agree exactly."""
     for name in PUBLISHED:
         config, parameters = PUBLISHED[name]
 
@@ -33,12 +33,12 @@ def test_a_published_model_has_its_published_parameters() -> None:
 def test_a_mixture_of_experts_uses_its_published_part(
     name: str, active: float, tolerance: float
 ) -> None:
-    """The part that its name or paper tells."""
+    """The part is the one in its name or paper."""
     assert count_parameters(published(name)).active == pytest.approx(active, rel=tolerance)
 
 
 def test_latent_attention_and_dense_first_layers_are_read() -> None:
-    """DeepSeek-V3's shape."""
+    """The shape is DeepSeek-V3's."""
     model = published("DeepSeek-V3")
 
     assert (model.kv_lora_rank, model.rope_head_dim, model.query_lora_rank) == (512, 64, 1536)
@@ -75,7 +75,7 @@ def test_latent_attention_and_dense_first_layers_are_read() -> None:
 def test_windows_are_those_of_the_family(
     name: str, more: dict[str, Any], window: int | None, windowed: int | None
 ) -> None:
-    """Gemma 2 windows every second layer, Gemma 3 five of six, Qwen 2 none unless asked."""
+    """Gemma 2 windows every second layer, Gemma 3 five of six, Qwen 2 none unless configured."""
     model = read_config({**PUBLISHED[name][0], **more}).model
 
     assert isinstance(model, Transformer)
@@ -132,7 +132,7 @@ def test_windows_are_those_of_the_family(
 def test_the_format_of_the_checkpoint_is_read(
     config: dict[str, Any], expected: NumberFormat | None
 ) -> None:
-    """From the data type, or from what quantized it."""
+    """It comes from the data type, or from the quantization."""
     assert read_config({**PUBLISHED["Llama-3.1-8B"][0], **config}).weights is expected
 
 
@@ -142,7 +142,7 @@ def test_the_format_of_the_checkpoint_is_read(
 def test_four_bits_of_llm_compressor_go_by_their_group(
     group_size: int, expected: NumberFormat
 ) -> None:
-    """Sixteen weights share a scale in nvfp4, 32 in mxfp4, which takes what int4 does."""
+    """Sixteen weights share a scale in nvfp4, 32 in mxfp4, which is as large as int4."""
     weights = {"num_bits": 4, "type": "float", "group_size": group_size}
     asked = {
         "quant_method": "compressed-tensors",
@@ -154,7 +154,7 @@ def test_four_bits_of_llm_compressor_go_by_their_group(
 
 
 def test_an_unknown_quantization_is_an_error() -> None:
-    """It names the method and what to give instead."""
+    """The error names the method and what to give instead."""
     config = {**PUBLISHED["gpt2"][0], "quantization_config": {"quant_method": "quip"}}
 
     with pytest.raises(RequirementError, match=r"'quip' is not known.*precision\.weights"):
@@ -169,7 +169,7 @@ def test_an_unknown_quantization_is_an_error() -> None:
     ],
 )
 def test_a_quantization_that_says_too_little_is_an_error(given: object, message: str) -> None:
-    """Never read as none, nor as one that is near."""
+    """It is read neither as none nor as a similar one."""
     config = {**PUBLISHED["gpt2"][0], "quantization_config": given}
 
     with pytest.raises(
@@ -179,13 +179,13 @@ def test_a_quantization_that_says_too_little_is_an_error(given: object, message:
 
 
 def test_an_unknown_family_is_an_error() -> None:
-    """It names the family, what to give instead, and what is known."""
+    """The error names the family, what to give instead, and known families."""
     with pytest.raises(RequirementError, match=r"'rwkv' is not known.*parameters.*llama.*mamba"):
         read_config({"model_type": "rwkv"})
 
 
 def test_a_missing_key_is_an_error() -> None:
-    """It names the key."""
+    """The error names the key."""
     config = dict(PUBLISHED["Qwen3-8B"][0])
     del config["num_hidden_layers"]
 
@@ -195,7 +195,7 @@ def test_a_missing_key_is_an_error() -> None:
 
 @pytest.mark.parametrize("value", ["32", 1.5, True, -1, 0, [32]])
 def test_a_value_that_is_no_count_is_an_error(value: object) -> None:
-    """It names the key."""
+    """The error names the key."""
     config = {**PUBLISHED["Qwen3-8B"][0], "num_hidden_layers": value}
 
     with pytest.raises(RequirementError, match="num_hidden_layers"):
@@ -203,7 +203,7 @@ def test_a_value_that_is_no_count_is_an_error(value: object) -> None:
 
 
 def test_of_several_parts_all_are_read_and_said() -> None:
-    """LLaVA leaves out what Llama's class knows, and its vision part what CLIP's does."""
+    """LLaVA omits Llama's defaults, and its vision part those of CLIP."""
     found = read_config(
         {
             "model_type": "llava",
@@ -226,14 +226,14 @@ def test_of_several_parts_all_are_read_and_said() -> None:
 
 
 def test_clips_text_part_has_its_published_parameters() -> None:
-    """Its configuration leaves everything out."""
+    """Its configuration omits all values."""
     found = read_config({"model_type": "clip", "text_config": {"hidden_act": "quick_gelu"}})
 
     assert count_parameters(found.model).total == 63_165_952
 
 
 def test_a_vision_transformer_is_one() -> None:
-    """With the classes that the file lists."""
+    """Its classes are those in the file."""
     config = {**PUBLISHED["vit-base-patch16-224"][0], "id2label": {"0": "cat", "1": "dog"}}
     model = read_config(config, "pets").model
 
@@ -243,5 +243,5 @@ def test_a_vision_transformer_is_one() -> None:
 
 @pytest.mark.parametrize(("name", "cached"), [("bert-base-uncased", 0), ("t5-small", 6)])
 def test_encoders_cache_nothing(name: str, cached: int) -> None:
-    """Of T5 the decoder's layers do."""
+    """T5's decoder layers have a cache."""
     assert published(name).cached_layers == cached

@@ -1,4 +1,4 @@
-"""Whatever stands in a `config.json`: a model that can be, or a refusal that tells why."""
+"""Any `config.json` gives a valid model, or an error with the reason."""
 
 import math
 from typing import Any
@@ -53,7 +53,7 @@ HUGE_TOWER = {"vision_config": {**LLAVA["vision_config"], "hidden_size": 1269606
 def test_a_configuration_makes_sense_or_is_refused(
     config: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """Figures are finite and not negative, and a token passes at most all parameters."""
+    """Values are finite and not negative, and a token uses at most all parameters."""
     try:
         read = read_config({**config, **changes})
     except RequirementError:

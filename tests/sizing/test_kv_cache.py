@@ -1,4 +1,4 @@
-"""What attention keeps of each token."""
+"""Memory of the attention cache."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ SINGLE = Parallelism()
 
 
 def token_bytes_of(model: Model, precision: Precisions, layout: Parallelism = SINGLE) -> float:
-    """While no window has filled."""
+    """Bytes of a token before any window is full."""
     cache = kv_cache(model, kv_cache_format(precision), layout)
     return cache.bytes_per_token + cache.windowed_bytes_per_token
 
@@ -34,13 +34,13 @@ def token_bytes_of(model: Model, precision: Precisions, layout: Parallelism = SI
     ],
 )
 def test_a_token_takes_what_is_published(name: str, token_bytes: int) -> None:
-    """With as many heads of keys as of queries, fewer, one, compressed, and none at all."""
+    """Covers as many key heads as query heads, fewer, one, compressed, and none."""
     assert token_bytes_of(published(name), BF16) == token_bytes
 
 
 @pytest.mark.parametrize(("tensor", "part"), [(1, 1), (2, 2), (8, 8), (16, 8)])
 def test_tensor_parallelism_divides_down_to_one_head(tensor: int, part: int) -> None:
-    """Llama 3 has 8 heads of keys; beyond them each GPU keeps one."""
+    """Llama 3 has 8 key heads; on more GPUs each keeps one."""
     found = token_bytes_of(published("Llama-3.1-70B"), BF16, Parallelism(tensor))
 
     assert found == 327_680 / part
@@ -62,14 +62,14 @@ def test_a_pipeline_divides_layers_rounded_up() -> None:
 
 @pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (16, 1), (17, 2), (1024, 64)])
 def test_a_request_takes_whole_blocks(tokens: int, blocks: int) -> None:
-    """Of 16 tokens."""
+    """A block has 16 tokens."""
     cache = kv_cache(published("Llama-3.1-8B"), NumberFormat.BF16)
 
     assert cache.request_bytes(tokens) == blocks * 16 * 131_072
 
 
 def test_a_window_caps_the_layers_that_have_it() -> None:
-    """Half of Gemma 2's layers look back 4096 tokens."""
+    """Half of Gemma 2's layers attend to 4096 tokens."""
     cache = kv_cache(published("gemma-2-9b"), NumberFormat.BF16)
     token = 42 * 2 * 8 * 256 * 2
 
@@ -78,7 +78,7 @@ def test_a_window_caps_the_layers_that_have_it() -> None:
 
 
 def test_a_window_of_all_layers_bounds_a_request() -> None:
-    """Mistral's, when it had one."""
+    """Mistral's first release had one."""
     model = replace(published("Mistral-7B"), sliding_window=4096)
     cache = kv_cache(model, NumberFormat.BF16)
 
@@ -86,7 +86,7 @@ def test_a_window_of_all_layers_bounds_a_request() -> None:
 
 
 def test_other_kinds_of_models_keep_nothing() -> None:
-    """Convolutions look at no past."""
+    """Convolutions keep no past."""
     assert kv_cache(ConvolutionalNetwork(2.5e7, 8.2e9), NumberFormat.FP16).request_bytes(9) == 0
 
 
@@ -102,12 +102,12 @@ def test_other_kinds_of_models_keep_nothing() -> None:
     ],
 )
 def test_the_cache_is_of_sixteen_bits(precision: Precisions, expected: NumberFormat) -> None:
-    """Unless it is given."""
+    """Another format can be given."""
     assert kv_cache_format(precision) is expected
 
 
 def test_eight_bits_take_half() -> None:
-    """Of 16."""
+    """The reference is 16 bits."""
     model = published("Llama-3.1-8B")
 
     assert token_bytes_of(model, Precisions(kv_cache=NumberFormat.FP8)) == 131_072 / 2

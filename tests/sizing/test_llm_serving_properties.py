@@ -1,4 +1,4 @@
-"""What holds of every served model, board and load."""
+"""Properties of every served model, board and load."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ SHARES = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=2, max_size=2)
 
 
 def faster(board: Board, factor: float) -> Board:
-    """The same with more of everything that computes or reads."""
+    """The same board with more compute and bandwidth."""
     return replace(
         board,
         memory_bandwidth_bytes_per_second=factor * board.memory_bandwidth_bytes_per_second,
@@ -53,7 +53,7 @@ def faster(board: Board, factor: float) -> Board:
 
 
 def seconds(served: Serving, requirement: Requirement) -> float:
-    """Of a whole answer."""
+    """Time of a whole answer."""
     tokens = requirement.load.output_tokens
     return served.ttft_ms.value + (tokens - 1) * served.tpot_ms.value
 
@@ -62,7 +62,7 @@ def seconds(served: Serving, requirement: Requirement) -> float:
 def test_a_better_board_is_never_slower(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, factor: float
 ) -> None:
-    """By tokens a second and by whole answers.
+    """This covers tokens a second and whole answers.
 
     A single latency may grow: with more memory more requests run at a time instead of waiting.
     """
@@ -77,7 +77,7 @@ def test_a_better_board_is_never_slower(
 def test_more_requests_never_lower_throughput_or_latencies(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, more: int
 ) -> None:
-    """Each request that joins adds tokens, and is in the way of others."""
+    """Each added request adds tokens and delays others."""
     before = serve(requirement, board, layout, count)
     after = serve(requirement, board, layout, count + more)
 
@@ -90,7 +90,7 @@ def test_more_requests_never_lower_throughput_or_latencies(
 def test_longer_prompts_never_make_it_faster(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, more: int
 ) -> None:
-    """By tokens a second."""
+    """This covers tokens a second."""
     load = requirement.load
     longer = replace(requirement, load=replace(load, input_tokens=load.input_tokens + more))
     before, after = (serve(each, board, layout, count) for each in (requirement, longer))
@@ -102,7 +102,7 @@ def test_longer_prompts_never_make_it_faster(
 def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, shares: list[float]
 ) -> None:
-    """By each latency and by tokens a second; as many requests run at a time."""
+    """This covers each latency and tokens a second; as many requests run at a time."""
     less, more = (
         serve(
             replace(requirement, load=replace(requirement.load, prefix_cache_ratio=each)),
@@ -123,7 +123,7 @@ def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
 def test_intervals_hold_what_they_are_around(
     requirement: Requirement, board: Board, layout: Parallelism, count: int
 ) -> None:
-    """And are all above nothing."""
+    """All values are above 0."""
     served = serve(requirement, board, layout, count)
 
     for interval in (served.ttft_ms, served.tpot_ms, served.tokens_per_second):

@@ -1,4 +1,4 @@
-"""What always holds of a memory estimate."""
+"""Properties of every memory estimate."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ DEGREES = st.sampled_from([1, 2, 4, 8])
 
 @st.composite
 def requirements(draw: st.DrawFn) -> Requirement:
-    """Anything sensible."""
+    """Any valid requirements."""
     return Requirement(
         model=draw(st.sampled_from(MODELS)),
         task=draw(st.sampled_from(list(ModelTask))),
@@ -53,7 +53,7 @@ def requirements(draw: st.DrawFn) -> Requirement:
 
 
 def _parts(estimate: MemoryEstimate) -> tuple[float, ...]:
-    """Those that sharding divides; buffers for talking come with it."""
+    """The parts that sharding divides, without communication buffers, which it adds."""
     return (
         estimate.weights_bytes,
         estimate.kv_cache_bytes,
@@ -69,7 +69,7 @@ def _grown(requirement: Requirement, **more: Any) -> Requirement:
 
 @given(requirements(), st.integers(1, 1000))
 def test_the_total_is_the_sum_of_its_parts(requirement: Requirement, concurrency: int) -> None:
-    """None of which is negative."""
+    """No part is negative."""
     found = estimate_memory(requirement, SINGLE, concurrency)
 
     assert min(*_parts(found), found.overhead_bytes) >= 0
@@ -78,7 +78,7 @@ def test_the_total_is_the_sum_of_its_parts(requirement: Requirement, concurrency
 
 @given(requirements(), st.integers(1, 1000), st.integers(1, 1000))
 def test_more_requests_never_need_less(requirement: Requirement, few: int, more: int) -> None:
-    """In any layout."""
+    """This holds in any layout."""
     small, large = (estimate_memory(requirement, SINGLE, n) for n in (few, few + more))
 
     assert large.total_bytes >= small.total_bytes
@@ -88,7 +88,7 @@ def test_more_requests_never_need_less(requirement: Requirement, few: int, more:
 def test_longer_requests_never_need_less(
     requirement: Requirement, more_input: int, more_output: int
 ) -> None:
-    """Input or output."""
+    """This covers input and output."""
     load = requirement.load
     longer = RequestLoad(load.input_tokens + more_input, load.output_tokens + more_output)
     small = estimate_memory(requirement, SINGLE, 4)
@@ -101,7 +101,7 @@ def test_longer_requests_never_need_less(
 def test_larger_batches_and_sequences_never_need_less(
     requirement: Requirement, batch: int, tokens: int
 ) -> None:
-    """Of training."""
+    """This covers training."""
     training = requirement.training
     larger = _grown(
         requirement,
@@ -116,7 +116,7 @@ def test_larger_batches_and_sequences_never_need_less(
 
 @given(requirements(), st.floats(1.0, 4.0))
 def test_more_parameters_never_need_less(requirement: Requirement, factor: float) -> None:
-    """In the same shape."""
+    """The shape stays the same."""
     model = requirement.model
     assert isinstance(model, Transformer)
     larger = replace(model, parameters=(model.parameters or 1e9) * factor)
@@ -130,14 +130,14 @@ def test_more_parameters_never_need_less(requirement: Requirement, factor: float
 def test_sharding_further_never_needs_more(
     requirement: Requirement, tensor: int, pipeline: int, data: int, further: int
 ) -> None:
-    """Of any part, along any axis, but for the buffers of communication."""
+    """This holds for any part along any axis, except for communication buffers."""
     layout = Parallelism(tensor, pipeline, data)
     base = estimate_memory(requirement, layout, 64)
     for axis in ("tensor", "pipeline", "data"):
         wider = replace(layout, **{axis: getattr(layout, axis) * further})
         found = estimate_memory(requirement, wider, 64)
 
-        # What gradients no longer hide of activations is counted as theirs.
+        # Activations no longer hidden by gradients count as such.
         assert sum(_parts(found)) <= sum(_parts(base)) * (1 + 1e-9)
         assert all(
             after <= before * (1 + 1e-9)
@@ -147,7 +147,7 @@ def test_sharding_further_never_needs_more(
 
 @given(requirements())
 def test_computing_more_again_never_needs_more(requirement: Requirement) -> None:
-    """All of it, a part, nothing."""
+    """The order is full recomputation, selective, none."""
     full, part, nothing = (
         estimate_memory(_grown(requirement, recompute=each), SINGLE).total_bytes
         for each in (Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE)
@@ -159,7 +159,7 @@ def test_computing_more_again_never_needs_more(requirement: Requirement) -> None
 
 @given(requirements(), st.floats(1, 200), st.floats(1, 200))
 def test_a_larger_gpu_never_serves_fewer(requirement: Requirement, gib: float, more: float) -> None:
-    """Requests at a time."""
+    """This covers concurrent requests."""
     serving = replace(requirement, task=ModelTask.INFERENCE)
     few, many = (
         ServingMemory(serving, SINGLE).largest_concurrency(available_bytes(serving, size * GIB))

@@ -1,4 +1,4 @@
-"""What a model that serves needs."""
+"""Memory of a served model."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_a_profiling_pass_takes_what_vllm_logs() -> None:
 
 
 def test_the_cache_is_that_of_all_requests() -> None:
-    """At their longest."""
+    """Each is at its longest."""
     found = estimate_memory(LLAMA_8B, SINGLE, 10)
 
     one = kv_cache(LLAMA_8B.model, NumberFormat.BF16).bytes_per_token
@@ -47,7 +47,7 @@ def test_the_cache_is_that_of_all_requests() -> None:
 
 
 def test_the_load_says_how_many_where_nobody_asks() -> None:
-    """And where it does not say, there is one."""
+    """Without a load there is one request."""
     asked = replace(LLAMA_8B, load=RequestLoad(1024, 256, concurrency=7))
 
     assert estimate_memory(asked, SINGLE) == estimate_memory(LLAMA_8B, SINGLE, 7)
@@ -55,14 +55,14 @@ def test_the_load_says_how_many_where_nobody_asks() -> None:
 
 
 def test_replicas_share_requests() -> None:
-    """The fullest has one more where they do not divide."""
+    """The fullest has one more if they do not divide."""
     found = estimate_memory(LLAMA_8B, Parallelism(data=4), 10)
 
     assert found == estimate_memory(LLAMA_8B, SINGLE, 3)
 
 
 def test_gpus_that_talk_keep_buffers_for_it() -> None:
-    """NCCL's."""
+    """They are NCCL's."""
     one, two, four = (
         estimate_memory(LLAMA_8B, Parallelism(tensor=count), 1).overhead_bytes
         for count in (1, 2, 4)
@@ -75,7 +75,7 @@ def test_gpus_that_talk_keep_buffers_for_it() -> None:
 @pytest.mark.parametrize("name", ["Llama-3.1-8B", "Mixtral-8x7B", "gemma-2-9b", "DeepSeek-V2-Lite"])
 @pytest.mark.parametrize("layout", [SINGLE, Parallelism(tensor=2), Parallelism(2, 2, 2)])
 def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: Parallelism) -> None:
-    """Of requests, one more for each replica."""
+    """One more means one for each replica."""
     requirement = Requirement(published(name), load=RequestLoad(2000, 500))
     room = available_bytes(requirement, 2 * H100)
     most = ServingMemory(requirement, layout).largest_concurrency(room)
@@ -85,7 +85,7 @@ def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: P
 
 
 def test_model_too_large_for_the_gpu_serves_nothing() -> None:
-    """A 70B model on one GPU in 16 bits."""
+    """A 70B model in 16 bits does not fit one GPU."""
     large = Requirement(published("Llama-3.1-70B"))
     room = available_bytes(large, H100)
 
@@ -94,7 +94,7 @@ def test_model_too_large_for_the_gpu_serves_nothing() -> None:
 
 
 def test_serving_leaves_a_tenth_free() -> None:
-    """Of what a process can have."""
+    """The share is of the memory available to a process."""
     room = available_bytes(LLAMA_8B, 80 * GIB, MemorySettings(driver_reserved_bytes=2 * GIB))
 
     assert room == pytest.approx(78 * 0.9 * GIB)
@@ -114,7 +114,7 @@ def test_an_unpacked_matrix_is_counted() -> None:
 
 @pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
 def test_other_kinds_need_more_with_each_request(model: Model) -> None:
-    """Activations alone."""
+    """Their activations grow."""
     one, many = (estimate_memory(Requirement(model), SINGLE, count) for count in (1, 64))
 
     assert many.activations_bytes > one.activations_bytes > 0
@@ -123,7 +123,7 @@ def test_other_kinds_need_more_with_each_request(model: Model) -> None:
 
 @pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
 def test_other_kinds_have_a_largest_concurrency(model: Model) -> None:
-    """By their activations."""
+    """Their activations bound it."""
     memory = ServingMemory(Requirement(model), SINGLE)
     room = memory.at(1).total_bytes + 2 * GIB
     most = memory.largest_concurrency(room)
@@ -132,14 +132,14 @@ def test_other_kinds_have_a_largest_concurrency(model: Model) -> None:
 
 
 def test_turning_latents_into_pixels_sets_the_peak() -> None:
-    """Of a megapixel: 2 to 4 GiB."""
+    """A megapixel takes 2 to 4 GiB."""
     found = estimate_memory(Requirement(DIFFUSION), SINGLE, 1)
 
     assert 2 * GIB < found.activations_bytes < 4 * GIB
 
 
 def test_only_the_denoiser_is_quantized() -> None:
-    """The text encoder and the decoder stay in 16 bits."""
+    """Text encoder and decoder stay in 16 bits."""
     found = estimate_memory(
         Requirement(DIFFUSION, precision=Precisions(NumberFormat.FP8)), SINGLE, 1
     )
@@ -148,7 +148,7 @@ def test_only_the_denoiser_is_quantized() -> None:
 
 
 def test_tables_are_quantized_too() -> None:
-    """They are all that a recommender has."""
+    """A recommender consists of tables."""
     model = RecommenderModel(1e9, 64, 1e6)
     found = estimate_memory(Requirement(model, precision=Precisions(NumberFormat.INT8)), SINGLE, 1)
 
@@ -156,7 +156,7 @@ def test_tables_are_quantized_too() -> None:
 
 
 def test_an_estimate_tells_where_it_lies() -> None:
-    """Wider where a model's activations go by a rule of thumb."""
+    """It is wider where activations follow a rule of thumb."""
     known = estimate_memory(LLAMA_8B, SINGLE).total
     thumb = estimate_memory(Requirement(DIFFUSION), SINGLE).total
 

@@ -1,4 +1,4 @@
-"""What training and fine-tuning need."""
+"""Memory of training and fine-tuning."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def _training(model: Model, **more: object) -> Requirement:
 def test_an_optimizer_keeps_its_bytes_a_parameter(
     optimizer: Optimizer, each: tuple[int, int, int]
 ) -> None:
-    """Weights, gradients, states."""
+    """Covers weights, gradients and states."""
     found = estimate_memory(_training(LLAMA_8B, optimizer=optimizer), SINGLE)
     count = LLAMA_8B.parameters
 
@@ -69,7 +69,7 @@ def test_an_optimizer_keeps_its_bytes_a_parameter(
 
 
 def test_full_precision_needs_no_master_copy() -> None:
-    """4 for weights, 4 for gradients, 8 for moments."""
+    """Bytes are 4 for weights, 4 for gradients, 8 for moments."""
     requirement = replace(
         _training(LLAMA_8B), precision=Precisions(NumberFormat.FP32, activations=NumberFormat.FP32)
     )
@@ -89,7 +89,7 @@ def test_sharding_states_gives_the_papers_figures(stage: int, gigabytes: float) 
 
 
 def test_gathered_layers_and_their_gradients_are_overhead() -> None:
-    """Two units in 16 bits, one reduced in fp32: here the embedding is the largest."""
+    """Two units in 16 bits, one of them reduced in fp32: here the embedding is the largest."""
     sharded, whole = (
         estimate_memory(_training(LLAMA_8B, zero_stage=stage), Parallelism(data=8))
         for stage in (3, 2)
@@ -119,7 +119,7 @@ def test_gpts_activations_are_the_papers(more: dict[str, object], each: float) -
 
 
 def test_checkpoints_are_two_bytes_an_element_and_one_layer() -> None:
-    """Computing all again."""
+    """This is full recomputation."""
     requirement = _training(
         GPT, micro_batch=4, sequence=2048, fused_loss=True, recompute=Recompute.FULL
     )
@@ -129,7 +129,7 @@ def test_checkpoints_are_two_bytes_an_element_and_one_layer() -> None:
 
 
 def test_a_plain_loss_keeps_the_logits() -> None:
-    """In fp32, their log-probabilities, their gradient."""
+    """In fp32 these are logits, log-probabilities and gradient."""
     fused, plain = (
         estimate_memory(_training(LLAMA_8B, fused_loss=fused), SINGLE) for fused in (True, False)
     )
@@ -166,7 +166,7 @@ def test_a_small_model_peaks_as_torchtune_measured(more: dict[str, object], gib:
 
 
 def test_gradients_that_are_added_up_stay_beside_activations() -> None:
-    """Over several microbatches they are there when the next begins."""
+    """With several microbatches they exist when the next begins."""
     once, added = (
         estimate_memory(
             _training(LLAMA_8B, optimizer=Optimizer.ADAMW_BF16, global_batch=batch), SINGLE
@@ -180,7 +180,7 @@ def test_gradients_that_are_added_up_stay_beside_activations() -> None:
 
 @pytest.mark.parametrize("microbatches", [1, 2, 4, 16])
 def test_the_first_stage_holds_as_many_microbatches_as_stages(microbatches: int) -> None:
-    """Or as many as there are."""
+    """If there are fewer microbatches, it holds all."""
     requirement = _training(LLAMA_8B, fused_loss=True, global_batch=microbatches)
     whole = estimate_memory(requirement, SINGLE).activations_bytes
     staged = estimate_memory(requirement, Parallelism(pipeline=4)).activations_bytes
@@ -189,7 +189,7 @@ def test_the_first_stage_holds_as_many_microbatches_as_stages(microbatches: int)
 
 
 def test_a_sequence_is_divided_with_the_heads() -> None:
-    """Tensor and sequence parallelism divide all that is kept."""
+    """Tensor and sequence parallelism divide all stored activations."""
     requirement = _training(LLAMA_8B)
     whole = estimate_memory(requirement, SINGLE).activations_bytes
 
@@ -197,7 +197,7 @@ def test_a_sequence_is_divided_with_the_heads() -> None:
 
 
 def test_adapters_have_sixteen_bytes_a_parameter() -> None:
-    """Of rank 8 beside queries and values of Llama 2 7B: 4.2 million."""
+    """Rank 8 beside queries and values of Llama 2 7B has 4.2 million parameters."""
     lora = Lora(8, ("q", "v"))
     model = published("Llama-2-7B")
     found = estimate_memory(Requirement(model, ModelTask.FINETUNE_LORA, lora=lora), SINGLE)
@@ -209,7 +209,7 @@ def test_adapters_have_sixteen_bytes_a_parameter() -> None:
 
 
 def test_every_matrix_may_have_an_adapter() -> None:
-    """All of Llama 3 8B's, at rank 16: 41.9 million, and the head's."""
+    """At rank 16 Llama 3 8B has 41.9 million, and the head's."""
     every = ("q", "k", "v", "o", "gate", "up", "down")
 
     assert adapter_parameters(LLAMA_8B, Lora(16, every)) == 41_943_040
@@ -228,7 +228,7 @@ def test_every_matrix_may_have_an_adapter() -> None:
 def test_adapters_peak_as_litgpt_measured(
     task: ModelTask, asked: NumberFormat, batch: int, gib: float
 ) -> None:
-    """Llama 2 7B with 1304 tokens; QLoRA takes doubly quantized nf4 where nothing is asked for."""
+    """Llama 2 7B with 1304 tokens; QLoRA uses doubly quantized nf4 by default."""
     requirement = Requirement(
         published("Llama-2-7B"),
         task,
@@ -242,14 +242,14 @@ def test_adapters_peak_as_litgpt_measured(
 
 
 def test_training_in_eight_bits_keeps_its_weights_in_sixteen() -> None:
-    """It multiplies with copies."""
+    """Products use 8-bit copies."""
     requirement = replace(_training(LLAMA_8B), precision=Precisions(NumberFormat.FP8))
 
     assert estimate_memory(requirement, SINGLE) == estimate_memory(_training(LLAMA_8B), SINGLE)
 
 
 def test_a_gathered_layer_of_frozen_weights_is_overhead() -> None:
-    """Sharded LoRA."""
+    """This is sharded LoRA."""
     requirement = Requirement(LLAMA_8B, ModelTask.FINETUNE_LORA, training=Training(zero_stage=3))
     one, eight = (estimate_memory(requirement, Parallelism(data=count)) for count in (1, 8))
 
@@ -258,7 +258,7 @@ def test_a_gathered_layer_of_frozen_weights_is_overhead() -> None:
 
 
 def test_resnet_trains_in_about_90_megabytes_an_image() -> None:
-    """In 16 bits, from its FLOPs alone."""
+    """In 16 bits this follows from its FLOPs alone."""
     requirement = _training(ConvolutionalNetwork(2.5e7, 8.2e9), micro_batch=256)
     found = estimate_memory(requirement, SINGLE)
 
@@ -266,7 +266,7 @@ def test_resnet_trains_in_about_90_megabytes_an_image() -> None:
 
 
 def test_embeddings_have_one_state_a_row() -> None:
-    """And no gradient of the whole table."""
+    """The whole table has no gradient."""
     found = estimate_memory(_training(RecommenderModel(1e9, 64, 1e6)), SINGLE)
 
     assert found.optimizer_bytes == 4e9 + 12e6
@@ -275,14 +275,14 @@ def test_embeddings_have_one_state_a_row() -> None:
 
 @pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
 def test_other_kinds_need_more_for_larger_batches(model: Model) -> None:
-    """Activations, and what the allocator cannot use of them."""
+    """Activations and fragmentation grow."""
     one, many = (estimate_memory(_training(model, micro_batch=b), SINGLE) for b in (1, 32))
 
     assert many.activations_bytes > one.activations_bytes > 0
 
 
 def test_of_a_diffusion_model_the_denoiser_is_trained() -> None:
-    """Text encoder and decoder stay as they are."""
+    """Text encoder and decoder stay frozen."""
     found = estimate_memory(_training(Diffusion(1e9, text_encoder_parameters=1e9)), SINGLE)
 
     assert found.gradients_bytes == 2e9
@@ -291,7 +291,7 @@ def test_of_a_diffusion_model_the_denoiser_is_trained() -> None:
 
 @pytest.mark.parametrize(("gib", "free"), [(8, 1.0), (80, 4.0), (0.5, 0.5)])
 def test_training_leaves_a_twentieth_free_and_a_gibibyte_at_least(gib: float, free: float) -> None:
-    """Where there is one."""
+    """On smaller GPUs the gibibyte applies."""
     board = gib * GIB + MemorySettings().driver_reserved_bytes
 
     assert available_bytes(_training(LLAMA_8B), board) / GIB == pytest.approx(gib - free)

@@ -19,12 +19,12 @@ SHARES = st.floats(0.0, 1.0)
 
 
 def profile(name: str) -> MigProfile:
-    """One of the A30's."""
+    """A profile of the A30."""
     return next(each for each in A30.mig_profiles if each.name == name)
 
 
 def test_a_slice_alone_is_a_little_above_its_share() -> None:
-    """A quarter of an A30 does .25 to .30 of it (MLPerf, Offline)."""
+    """A quarter of an A30 reaches .25 to .30 of it (MLPerf, Offline)."""
     rate = slice_rate(A30, profile("1g.6gb"))
     assert 0.25 < rate.value < 0.29
     assert rate.low < 0.25
@@ -32,7 +32,7 @@ def test_a_slice_alone_is_a_little_above_its_share() -> None:
 
 
 def test_four_busy_slices_stay_below_the_whole() -> None:
-    """Together .93 to .97 of the GPU; under a latency bound less."""
+    """Together they reach .93 to .97 of the GPU; under a latency bound less."""
     throughput = slice_rate(A30, profile("1g.6gb"), neighbors_busy_ratio=1.0)
     in_time = slice_rate(A30, profile("1g.6gb"), neighbors_busy_ratio=1.0, is_latency_bound=True)
     assert 0.9 < 4 * throughput.value < 1.0
@@ -41,7 +41,7 @@ def test_four_busy_slices_stay_below_the_whole() -> None:
 
 @given(PROFILES, SHARES, SHARES)
 def test_busier_neighbors_never_help(each: MigProfile, matrices: float, busy: float) -> None:
-    """And no slice outdoes the whole GPU."""
+    """No slice exceeds the whole GPU."""
     alone = slice_rate(H100, each, matrices).value
     beside = slice_rate(H100, each, matrices, busy).value
     assert beside <= alone * (1 + 1e-9)
@@ -49,13 +49,13 @@ def test_busier_neighbors_never_help(each: MigProfile, matrices: float, busy: fl
 
 
 def test_the_whole_as_a_slice_is_the_whole() -> None:
-    """A profile with all of the compute has nothing to gain from neighbors."""
+    """A profile with all of the compute gains nothing from idle neighbors."""
     whole = next(each for each in A30.mig_profiles if each.compute_share == 1.0)
     assert slice_rate(A30, whole).value == pytest.approx(1.0)
 
 
 def test_a_slice_gains_where_power_slows_the_whole() -> None:
-    """An A30's clock falls under encoders; the slice alone keeps its own (MLPerf: 1.19 of it)."""
+    """An A30's clock falls under encoders; a slice alone keeps its own (MLPerf: 1.19 of it)."""
     encoder, recommender = (
         slice_rate(A30, profile("1g.6gb"), share).value for share in (0.85, 0.5)
     )
@@ -64,7 +64,7 @@ def test_a_slice_gains_where_power_slows_the_whole() -> None:
 
 
 def test_a_board_that_keeps_its_clock_gains_alike() -> None:
-    """An H100 SXM has the power for its peak, whatever runs."""
+    """An H100 SXM has enough power for its peak under any load."""
     each = next(one for one in H100.mig_profiles if one.name == "1g.10gb")
     rates = {slice_rate(H100, each, share).value for share in (0.85, 0.6, 0.5)}
     assert len(rates) == 1
@@ -77,7 +77,7 @@ WORKLOADS = st.sampled_from(["inference-cnn", "training-llm", "inference-llm-ser
 def test_ratios_between_slices_turn_around(
     workload: ComparedWorkload, each: MigProfile, other: MigProfile
 ) -> None:
-    """There and back is 1, ends of the intervals too; a slice beside itself is certain."""
+    """There and back gives 1, for the interval's ends too; a slice against itself is certain."""
     table = built_in_ratios()
     there = place_ratio(workload, GpuPlace(H100, each), GpuPlace(A30, A30.mig_profiles[0]), table)
     back = place_ratio(workload, GpuPlace(A30, A30.mig_profiles[0]), GpuPlace(H100, each), table)
@@ -88,7 +88,7 @@ def test_ratios_between_slices_turn_around(
 
 
 def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> None:
-    """Board to board, times slice to board; less certain than either."""
+    """Ratios of board to board and slice to board multiply; confidence is below either's."""
     workload, table = parse_workload("inference-cnn"), built_in_ratios()
     boards = place_ratio(workload, GpuPlace(A30), GpuPlace(H100), table)
     small = place_ratio(workload, GpuPlace(A30, profile("1g.6gb")), GpuPlace(H100), table)
@@ -98,7 +98,7 @@ def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> Non
 
 
 def test_a_slice_loses_more_under_a_latency_bound_in_every_family() -> None:
-    """MLPerf's Server beside Offline; how sure that is, is less too."""
+    """MLPerf's Server is compared with Offline; confidence is lower, too."""
     table, place = built_in_ratios(), GpuPlace(A30, profile("1g.6gb"))
     whole = GpuPlace(A30)
     for family in ModelKind:

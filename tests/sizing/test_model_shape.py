@@ -1,4 +1,4 @@
-"""A transformer from what is known of it."""
+"""Transformer shapes from the given values."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ def test_parameters_alone_make_the_usual_shape(parameters: float, layers: int, h
 
 
 def test_an_assumed_shape_widens_the_interval() -> None:
-    """It may have another cache."""
+    """Its cache may differ."""
     known, assumed = (
         estimate_memory(Requirement(completed_shape(described)), Parallelism()).error_factor
         for described in (LLAMA_8B, TransformerDescription(parameters=8e9))
@@ -93,14 +93,14 @@ def test_an_assumed_shape_widens_the_interval() -> None:
 def test_parameters_tell_what_the_shape_does_not(
     described: TransformerDescription, *, is_gated: bool, is_tied: bool
 ) -> None:
-    """How many matrices the feed-forward part has, and whether the embedding is the head."""
+    """They show the number of feed-forward matrices, and whether the embedding is the head."""
     model = completed_shape(described)
 
     assert (model.gated_ffn, model.tied_embeddings) == (is_gated, is_tied)
 
 
 def test_a_width_that_is_not_given_makes_up_the_parameters() -> None:
-    """Llama 3 8B without its feed-forward width."""
+    """The example is Llama 3 8B without its feed-forward width."""
     model = completed_shape(replace(LLAMA_8B, ffn=None, parameters=8_030_261_248))
 
     assert model.ffn == 14336
@@ -125,13 +125,13 @@ def test_a_width_that_is_not_given_makes_up_the_parameters() -> None:
     ],
 )
 def test_impossible_shape_is_refused_by_its_key(change: dict[str, Any], message: str) -> None:
-    """And with what would mend it."""
+    """The error has the remedy."""
     with pytest.raises(RequirementError, match=message):
         completed_shape(replace(LLAMA_8B, **change))
 
 
 def test_latent_attention_keeps_a_rotated_part() -> None:
-    """64 wide where no one says, as in all that are published; 0 stands where it is given."""
+    """The default is 64, as in all published models; a given 0 stays."""
     described = replace(LLAMA_8B, parameters=None, kv_lora_rank=512)
 
     assert completed_shape(described).rope_head_dim == 64
@@ -140,7 +140,7 @@ def test_latent_attention_keeps_a_rotated_part() -> None:
 
 
 def test_a_shape_that_is_far_too_small_is_said() -> None:
-    """It may be that of a mixture whose experts no one gave: the parameters stand."""
+    """Experts of a mixture may be missing: the parameters take precedence."""
     model = completed_shape(replace(LLAMA_8B, parameters=70e9))
 
     (note,) = shape_notes(model)
@@ -151,7 +151,7 @@ def test_a_shape_that_is_far_too_small_is_said() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    """One line each."""
+    """Each has one line."""
     with pytest.raises(RequirementError) as caught:
         completed_shape(replace(LLAMA_8B, layers=0, hidden=0, vocab=-1))
 
@@ -163,7 +163,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     factor=st.floats(1.0, 3.0),
 )
 def test_more_parameters_never_make_less_memory(fewer: float, factor: float) -> None:
-    """Whatever shape is taken for them."""
+    """This holds for any assumed shape."""
     small, large = (
         estimate_memory(
             Requirement(completed_shape(TransformerDescription(parameters=count))), Parallelism(), 8

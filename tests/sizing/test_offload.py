@@ -1,4 +1,4 @@
-"""Offload of training to the host: what it frees on the GPU, and what it costs in time."""
+"""Offload of training to the host: freed GPU memory, and time."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,13 +26,13 @@ BOARD = built_in().boards["H100-SXM5-80GB"]
 
 
 def trained(offload: Offload, **more: Any) -> Requirement:
-    """A full training that offloads."""
+    """A full training with offload."""
     training = replace(Training(offload=offload), **more)
     return Requirement(MODEL, ModelTask.TRAINING, training=training)
 
 
 def test_an_offloaded_optimizer_takes_no_memory_of_the_gpu() -> None:
-    """All else stays as it was."""
+    """All other parts stay the same."""
     plain, moved = (
         estimate_memory(trained(each), ONE) for each in (Offload.NONE, Offload.OPTIMIZER)
     )
@@ -43,7 +43,7 @@ def test_an_offloaded_optimizer_takes_no_memory_of_the_gpu() -> None:
 
 
 def test_offloaded_activations_are_those_of_two_layers() -> None:
-    """The more of them there were, the more it frees."""
+    """More of them free more."""
     plain, moved = (
         estimate_memory(trained(each, micro_batch=8), ONE)
         for each in (Offload.NONE, Offload.ACTIVATIONS)
@@ -54,7 +54,7 @@ def test_offloaded_activations_are_those_of_two_layers() -> None:
 
 @pytest.mark.parametrize("recompute", list(Recompute))
 def test_offload_never_makes_a_step_faster(recompute: Recompute) -> None:
-    """An update on the host is worth a large batch; what computing hides costs nothing."""
+    """An update on the host pays for a large batch; transfers hidden by compute cost nothing."""
 
     def rate(offload: Offload, batch: int) -> float:
         asked = trained(offload, recompute=recompute, global_batch=batch)

@@ -1,4 +1,4 @@
-"""Growth: what each kind of GPU comes to over the months, and when to change over."""
+"""Growth: number of each kind of GPU by month, and when to change the kind."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,7 +24,7 @@ HOURS: Final = 10.0
 
 
 def kind(gpu: str, counts: Sequence[int], dollars: float | None = 1.0) -> GrowingKind:
-    """A kind of GPU with so many in each month; 0 of them do not hold the load."""
+    """A kind of GPU with a number for each month; 0 cannot hold the load."""
     steps = []
     for month, count in enumerate(counts):
         faults = () if count else (Rejection(CandidateFilter.THROUGHPUT, "too few"),)
@@ -37,14 +37,14 @@ def kind(gpu: str, counts: Sequence[int], dollars: float | None = 1.0) -> Growin
 
 
 def ahead(*kinds: GrowingKind, saving: float = 0.1) -> GrowthOutlook:
-    """What to expect of some."""
+    """Outlook of the given kinds."""
     found = growth_outlook(kinds, saving)
     assert found is not None
     return found
 
 
 def test_a_span_costs_what_each_of_its_months_does() -> None:
-    """The last figure is where the months lead to, and no month of its own."""
+    """The last value is the state after the span, not a month of it."""
     grows = kind("A", [1, 2, 4], 3.0)
 
     assert grows.months == 2
@@ -54,13 +54,13 @@ def test_a_span_costs_what_each_of_its_months_does() -> None:
 
 
 def test_steps_are_the_months_in_which_the_number_changes_and_the_last() -> None:
-    """And the first that does not hold."""
+    """So is the first month that does not hold the load."""
     assert [step.month for step in growth_steps(kind("A", [1, 1, 2, 2, 2]))] == [0, 2, 4]
     assert [step.month for step in growth_steps(kind("A", [1, 1, 0, 0]))] == [0, 2, 3]
 
 
 def test_no_change_is_due_while_todays_choice_stays_the_cheapest() -> None:
-    """Over the whole span and in every month."""
+    """This covers the whole span and every month."""
     found = ahead(kind("A", [1, 2, 3]), kind("B", [2, 3, 4]))
 
     assert found.switch is None
@@ -70,7 +70,7 @@ def test_no_change_is_due_while_todays_choice_stays_the_cheapest() -> None:
 
 
 def test_a_change_is_due_in_the_first_month_that_is_cheaper_and_stays_so() -> None:
-    """Not before, though the rest of the span would be cheaper in all."""
+    """An earlier change is not due, even if the rest of the span is cheaper in total."""
     today = kind("A", [1, 2, 8, 9, 10, 11])
     other = kind("B", [4, 4, 4, 4, 4, 4])
     found = ahead(today, other)
@@ -84,14 +84,14 @@ def test_a_change_is_due_in_the_first_month_that_is_cheaper_and_stays_so() -> No
 
 @pytest.mark.parametrize(("saving", "is_due"), [(0.2, True), (0.3, False)])
 def test_a_change_has_to_save_enough(saving: float, *, is_due: bool) -> None:
-    """Moving a service is work."""
+    """Moving a service takes effort."""
     found = ahead(kind("A", [10, 12, 12, 12]), kind("B", [10, 9, 9, 9]), saving=saving)
 
     assert (found.switch is not None) == is_due
 
 
 def test_outgrown_option_loses_to_the_longest_lasting() -> None:
-    """Whatever that costs; the total of an outgrown kind is no total."""
+    """Cost does not matter; the total of an outgrown kind is incomplete."""
     found = ahead(
         kind("A", [1, 0, 0, 0]), kind("B", [1, 2, 0, 0]), kind("C", [9, 9, 9, 9], dollars=None)
     )
@@ -104,7 +104,7 @@ def test_outgrown_option_loses_to_the_longest_lasting() -> None:
 
 
 def test_a_load_that_nothing_holds_in_the_end_is_told() -> None:
-    """With the month of the last one."""
+    """The message has the last month of the last kind."""
     found = ahead(kind("A", [1, 2, 0, 0]), kind("B", [1, 0, 0, 0]))
 
     assert found.switch is None
@@ -112,12 +112,12 @@ def test_a_load_that_nothing_holds_in_the_end_is_told() -> None:
 
 
 def test_nothing_grows_without_candidates() -> None:
-    """And nothing is said."""
+    """No message is given."""
     assert growth_outlook((), 0.1) is None
 
 
 def test_a_plan_looks_at_its_leading_candidates_month_by_month() -> None:
-    """Each kind as a plan of that month's load has it."""
+    """Each kind is planned for each month's load."""
     planner = Planner(built_in(), built_in_prices())
     growth = LoadGrowth(0.25, 8)
     names = ("L40S", "H100-SXM5-80GB", "H200-SXM-141GB")

@@ -1,4 +1,4 @@
-"""How many parameters a model has, and where."""
+"""Number and place of a model's parameters."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ LLAMA_8B = Transformer(layers=32, hidden=4096, heads=32, vocab=128256, kv_heads=
 
 
 def test_a_shape_alone_makes_llamas_parameters() -> None:
-    """Without a published count."""
+    """No published count is needed."""
     assert count_parameters(LLAMA_8B).total == 8_030_261_248
 
 
 def test_a_published_count_stands() -> None:
-    """What the shape does not tell is with the layers."""
+    """Parameters that the shape does not explain are added to the layers."""
     count = count_parameters(replace(LLAMA_8B, parameters=8.1e9))
 
     assert count.total == 8.1e9
@@ -33,7 +33,7 @@ def test_a_published_count_stands() -> None:
 
 
 def test_tied_embeddings_are_counted_once_and_multiplied_with() -> None:
-    """An embedding of its own is read, not multiplied with."""
+    """A separate embedding is read, not multiplied with."""
     apart = count_parameters(LLAMA_8B)
     tied = count_parameters(replace(LLAMA_8B, tied_embeddings=True))
 
@@ -42,7 +42,7 @@ def test_tied_embeddings_are_counted_once_and_multiplied_with() -> None:
 
 
 def test_experts_are_all_there_and_few_are_used() -> None:
-    """Beside the ones that every token passes."""
+    """Shared experts, which every token uses, are added."""
     dense = replace(LLAMA_8B, ffn=2048)
     mixed = replace(dense, experts=16, experts_per_token=2, shared_experts=1)
     expert = 3 * 4096 * 2048
@@ -61,19 +61,19 @@ def test_a_convolutional_network_has_what_is_given() -> None:
 
 
 def test_a_vision_transformer_has_its_published_count() -> None:
-    """ViT-L/16."""
+    """The example is ViT-L/16."""
     large = VisionTransformer(layers=24, hidden=1024, heads=16)
 
     assert count_parameters(large).total == 304_326_632
 
 
 def test_a_pipeline_of_images_has_three_models() -> None:
-    """Denoiser, text encoder, decoder."""
+    """They are denoiser, text encoder and decoder."""
     assert count_parameters(Diffusion(2.6e9, text_encoder_parameters=8e8)).total == 3.484e9
 
 
 def test_a_recommender_is_its_tables() -> None:
-    """Of which one sample reads few rows."""
+    """One sample reads few rows of them."""
     count = count_parameters(RecommenderModel(2e8, 128, 2.5e6, lookups=26))
 
     assert (count.total, count.active) == (2e8 * 128 + 2.5e6, 26 * 128 + 2.5e6)
@@ -97,7 +97,7 @@ def test_weights_take_what_is_published(name: str, number_format: NumberFormat, 
 
 
 def test_tensor_parallelism_divides_weights() -> None:
-    """All of them."""
+    """All weights are divided."""
     model = published("Llama-3.1-70B")
     found = placed_parameters(model, count_parameters(model), Parallelism(tensor=8))
 
@@ -105,7 +105,7 @@ def test_tensor_parallelism_divides_weights() -> None:
 
 
 def test_the_fullest_stage_of_a_pipeline_has_one_end() -> None:
-    """Embedding or head, and its layers rounded up."""
+    """It has embedding or head, and its layers rounded up."""
     model = published("Llama-3.1-8B")
     count = count_parameters(model)
     found = placed_parameters(model, count, Parallelism(pipeline=3))

@@ -12,20 +12,20 @@ from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 def profile(
     busy: float, tensor: float, memory: float | None = 10e9, gpu: str = "A30"
 ) -> WorkloadProfile:
-    """A workload that computes for a part of the time."""
+    """A workload that computes for a share of the time."""
     shares = UsageShares(sm_active=tensor, tensor_active=tensor, dram_active=0.0, gpu_busy=busy)
     return WorkloadProfile(find_place(built_in(), gpu), shares, memory_bytes=memory)
 
 
 def test_two_that_fill_a_gpu_take_twice_as_long() -> None:
-    """Side by side or in turn."""
+    """This holds side by side and in turn."""
     full = profile(1.0, 0.9)
     for sharing in Sharing:
         assert shared_placement(full, full, sharing).time_ratio.value == pytest.approx(2.0)
 
 
 def test_complementary_workloads_overlap_on_a_shared_gpu() -> None:
-    """Kernels that use a third of the pipes run beside each other, but not in turn."""
+    """Kernels that use a third of the pipes overlap side by side, but not in turn."""
     light = profile(1.0, 0.25)
     beside = shared_placement(light, light, Sharing.MPS).time_ratio
     assert beside.value == pytest.approx(1.0)
@@ -35,7 +35,7 @@ def test_complementary_workloads_overlap_on_a_shared_gpu() -> None:
 
 
 def test_an_idle_neighbor_costs_nothing() -> None:
-    """And an idle workload waits for no one."""
+    """An idle workload delays none."""
     full, idle = profile(1.0, 0.9), profile(0.0, 0.0)
     for sharing in Sharing:
         assert shared_placement(full, idle, sharing).time_ratio.value == pytest.approx(1.0)
@@ -43,13 +43,13 @@ def test_an_idle_neighbor_costs_nothing() -> None:
 
 
 def test_memory_must_hold_both() -> None:
-    """Where both are known."""
+    """It is checked where both are known."""
     assert shared_placement(profile(1, 0.2), profile(1, 0.2), Sharing.MPS).fits is True
     assert shared_placement(profile(1, 0.2), profile(1, 0.2, 20e9), Sharing.MPS).fits is False
     assert shared_placement(profile(1, 0.2), profile(1, 0.2, None), Sharing.MPS).fits is None
 
 
 def test_profiles_of_different_places_do_not_add_up() -> None:
-    """A share is of one place."""
+    """A share refers to one place."""
     with pytest.raises(RequirementError, match="project one profile"):
         shared_placement(profile(1, 0.2), profile(1, 0.2, gpu="L4"), Sharing.MPS)

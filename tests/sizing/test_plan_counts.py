@@ -1,4 +1,4 @@
-"""How many GPUs a plan proposes, and that slices of MIG are not joined."""
+"""Number of GPUs of a plan; MIG slices are not joined."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ H100: Final = "H100-SXM5-80GB"
 
 
 def test_slices_are_replicated_and_never_joined() -> None:
-    """A process sees one slice; what does not fit into it fits into none of two."""
+    """A process sees one slice; a model that does not fit one does not fit two."""
     small, large = f"{H100}:1g.10gb", f"{H100}:3g.40gb"
     plan = PLANNER.plan(
         Requirement(SMALL, load=RequestLoad(tokens_per_second=4000.0), gpus=(small, large))
@@ -37,7 +37,7 @@ def test_slices_are_replicated_and_never_joined() -> None:
 
 @pytest.mark.parametrize("task", [ModelTask.INFERENCE, ModelTask.TRAINING])
 def test_slices_that_a_given_layout_joins_are_refused(task: ModelTask) -> None:
-    """Links that would only be slow are the asker's to choose; these are none."""
+    """Slow links may be chosen, but slices have none."""
     joined = Parallelism(tensor=2)
     plan = PLANNER.plan(Requirement(SMALL, task, parallel=joined, gpus=(f"{H100}:7g.80gb",)))
 
@@ -59,7 +59,7 @@ def test_training_takes_one_slice() -> None:
 
 @pytest.mark.parametrize("requests", [1e7, 1e12])
 def test_no_more_gpus_are_proposed_than_the_setting_says(requests: float) -> None:
-    """However many requests are in flight; the memory of so many is told to be too small."""
+    """For many concurrent requests, memory is reported as insufficient."""
     plan = PLANNER.plan(
         Requirement(SMALL, load=RequestLoad(concurrency=requests), gpus=("L4", H100))
     )

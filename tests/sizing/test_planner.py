@@ -1,4 +1,4 @@
-"""Plans: every filter with its reason, ranking by the cost of work, and what else could be done."""
+"""Plans: each filter with its reason, ranking by cost of work, and alternatives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ def reasons(plan: GpuPlan, gpu: str) -> Sequence[str]:
 
 
 def test_every_kind_of_gpu_is_a_candidate_once() -> None:
-    """Where none is named; those that fit are numbered from 1, in order, before the others."""
+    """This is the default; fitting kinds are numbered from 1 in order, before the others."""
     plan = PLANNER.plan(Requirement(LARGE))
 
     assert {each.gpu for each in plan.candidates} == set(built_in().boards)
@@ -54,7 +54,7 @@ def test_every_kind_of_gpu_is_a_candidate_once() -> None:
 
 
 def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> None:
-    """Exactly there, though the memory is too small for it."""
+    """The prediction is for them, even if memory is insufficient."""
     requirement = Requirement(
         LARGE, load=RequestLoad(concurrency=7), parallel=Parallelism(tensor=2), gpus=("L4", H100)
     )
@@ -73,7 +73,7 @@ def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> N
 
 
 def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
-    """And no more than it takes."""
+    """No more are added than needed."""
     asked = 20_000.0
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(tokens_per_second=asked), gpus=(H100,)))
     best = plan.candidates[0]
@@ -86,7 +86,7 @@ def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
 
 
 def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
-    """All of the requests are in flight at once, each replica holding its part."""
+    """All requests run at once, and each replica holds its share."""
     plan = PLANNER.plan(
         Requirement(SMALL, load=RequestLoad(4000, 500, concurrency=500), gpus=("L40S",))
     )
@@ -106,7 +106,7 @@ def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
     ],
 )
 def test_a_load_beyond_a_gpu_is_told_by_what_it_lacks(load: RequestLoad, reason: str) -> None:
-    """The latency or the tokens it has, and those that were asked for."""
+    """The reason has the reached latency or tokens, and the requested ones."""
     plan = PLANNER.plan(Requirement(SMALL, load=load, gpus=("L4",)))
 
     assert not plan.candidates[0].fits
@@ -116,7 +116,7 @@ def test_a_load_beyond_a_gpu_is_told_by_what_it_lacks(load: RequestLoad, reason:
 
 
 def test_the_least_that_would_do_is_named_where_nothing_asked_for_does() -> None:
-    """Of all GPUs, in a layout of its own."""
+    """It is taken from all GPUs, in a layout of its own."""
     plan = PLANNER.plan(Requirement(LARGE, parallel=Parallelism(), gpus=("T4",)))
 
     assert plan.best is None
@@ -135,7 +135,7 @@ def test_nothing_would_do_is_an_answer_too() -> None:
 
 
 def test_the_work_is_compared_not_the_hour() -> None:
-    """A GPU at twice the price that does more than twice the work comes first."""
+    """A GPU at twice the price with more than twice the work comes first."""
     requirement = Requirement(
         LARGE,
         load=RequestLoad(concurrency=64),
@@ -152,7 +152,7 @@ def test_the_work_is_compared_not_the_hour() -> None:
 
 
 def test_tokens_that_nobody_asks_for_save_nothing() -> None:
-    """Ten tokens a second come from the GPU of the cheapest hour, whatever a larger could make."""
+    """Ten tokens a second come from the GPU with the cheapest hour, whatever a larger reaches."""
     prices = {"L4": 0.5, "B200": 5.0}
     requirement = Requirement(
         SMALL, load=RequestLoad(tokens_per_second=10), gpus=tuple(prices), prices=prices
@@ -162,7 +162,7 @@ def test_tokens_that_nobody_asks_for_save_nothing() -> None:
 
 
 def test_without_a_price_the_fewest_gpus_come_first() -> None:
-    """And after all that have one."""
+    """All GPUs with a price precede them."""
     planner = replace(PLANNER, prices=replace(built_in_prices(), by_board={}))
     requirement = Requirement(LARGE, gpus=("L40S", "B200", H100), prices={"L40S": 50.0})
     found = planner.plan(requirement).candidates
@@ -173,7 +173,7 @@ def test_without_a_price_the_fewest_gpus_come_first() -> None:
 
 
 def test_a_narrower_format_a_slice_and_another_layout_are_offered() -> None:
-    """Each fits, and says what has to be looked at."""
+    """Each fits, and states what to verify."""
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=8), gpus=(H100,)))
     kinds = {each.kind for each in plan.alternatives}
 
@@ -191,7 +191,7 @@ def test_a_narrower_format_is_no_change_where_the_weights_have_it() -> None:
 
 
 def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() -> None:
-    """Months between in which nothing changes are left out."""
+    """Months without a change are omitted."""
     load = RequestLoad(tokens_per_second=8000)
     growth = LoadGrowth(0.1, 12)
     requirement = Requirement(SMALL, load=load, growth=growth, gpus=("L40S",))
@@ -207,7 +207,7 @@ def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() 
 
 
 def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_it() -> None:
-    """One fewer would not."""
+    """One replica fewer would miss it."""
     load = RequestLoad(2000, 300, concurrency=600, tpot_ms=30.0)
     requirement = Requirement(SMALL, load=load, gpus=("H200-SXM-141GB",))
     best = PLANNER.plan(requirement).candidates[0]
@@ -221,7 +221,7 @@ def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_i
 
 @pytest.mark.parametrize("load", [RequestLoad(), RequestLoad(tpot_ms=50.0)])
 def test_a_load_that_tells_no_amount_does_not_grow(load: RequestLoad) -> None:
-    """There is nothing to multiply."""
+    """There is no amount to multiply."""
     requirement = Requirement(SMALL, load=load, growth=LoadGrowth(0.1, 12), gpus=(H100,))
 
     assert PLANNER.plan(requirement).growth == ()
@@ -245,7 +245,7 @@ def test_training_takes_the_fewest_gpus_that_hold_it() -> None:
 
 
 def test_replicas_stop_at_the_sequences_of_a_step() -> None:
-    """Two sequences are not shared among more than two."""
+    """Two sequences use at most two replicas."""
     training = Training(global_batch=2, zero_stage=3)
     plan = PLANNER.plan(Requirement(LARGE, ModelTask.TRAINING, training=training))
 
@@ -261,7 +261,7 @@ def test_tensor_parallel_training_wants_links() -> None:
 
 
 def test_the_search_stops_at_the_most_gpus() -> None:
-    """What would take more is told so."""
+    """The reason names the limit."""
     planner = replace(PLANNER, settings=SizingSettings(plan=PlanSettings(gpu_maximum=4)))
     requirement = Requirement(LARGE, load=RequestLoad(tokens_per_second=50_000), gpus=(H100,))
     found = planner.plan(requirement).candidates[0]
@@ -271,7 +271,7 @@ def test_the_search_stops_at_the_most_gpus() -> None:
 
 
 def test_a_gpu_may_be_named_as_its_driver_does_and_counts_once() -> None:
-    """Key, NVML name, and a slice."""
+    """Names are the key, NVML's name, and a slice."""
     names = (H100, "NVIDIA H100 80GB HBM3", f"{H100}:1g.10gb")
 
     assert [board.key for board in boards_of(names, built_in())] == [H100, f"{H100}:1g.10gb"]
@@ -286,14 +286,14 @@ def test_a_gpu_may_be_named_as_its_driver_does_and_counts_once() -> None:
     ],
 )
 def test_a_gpu_that_nobody_knows_is_refused(name: str, message: str) -> None:
-    """With what is near."""
+    """The error lists similar names."""
     with pytest.raises(RequirementError) as raised:
         PLANNER.plan(Requirement(SMALL, gpus=(name,)))
     assert str(raised.value).startswith(message)
 
 
 def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
-    """Memory, speed and price; its memory is what the slice shows."""
+    """This covers memory, speed and price; memory is that visible in the slice."""
     whole, part = boards_of((H100, f"{H100}:3g.40gb"), built_in())
     names = (whole.key, part.key)
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=4), gpus=names))
@@ -309,7 +309,7 @@ def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
 
 
 def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
-    """The load's own run stands or falls with the prediction."""
+    """The run at the load confirms or refutes the prediction."""
     requirement = Requirement(SMALL, load=RequestLoad(concurrency=40, tpot_ms=50), gpus=(H100,))
     best = PLANNER.plan(requirement).candidates[0]
     steps = validation_steps(requirement, best)
@@ -322,7 +322,7 @@ def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
 
 
 def test_a_single_request_is_checked_once() -> None:
-    """Alone and half of it are the load itself."""
+    """Half of it and the load itself are the same."""
     requirement = Requirement(SMALL, load=RequestLoad(concurrency=1), gpus=(H100,))
     steps = validation_steps(requirement, PLANNER.plan(requirement).candidates[0])
 
@@ -330,7 +330,7 @@ def test_a_single_request_is_checked_once() -> None:
 
 
 def test_training_takes_its_hours() -> None:
-    """All tokens at the rate of all GPUs together; money for a million of them."""
+    """The rate is that of all GPUs together; the price is for a million tokens."""
     training = Training(sequence=4096, zero_stage=3, tokens=1e9)
     requirement = Requirement(SMALL, ModelTask.TRAINING, training=training, gpus=(H100,))
     best = PLANNER.plan(requirement).candidates[0]
@@ -345,7 +345,7 @@ def test_training_takes_its_hours() -> None:
 
 
 def test_a_model_of_images_answers_in_batches_that_are_in_time() -> None:
-    """Of fewer images where the time is short, and of one at least."""
+    """Batches are smaller where time is short, but at least one image."""
     model = ConvolutionalNetwork(parameters=25.6e6, forward_flops=8.2e9)
     usual = PLANNER.plan(Requirement(model, gpus=("L4",))).candidates[0]
     assert usual.rate.ttft_ms is not None
@@ -364,7 +364,7 @@ def test_a_model_of_images_answers_in_batches_that_are_in_time() -> None:
 
 
 def test_a_batch_of_images_stays_within_the_memory() -> None:
-    """Sixty-four at a time would not."""
+    """Sixty-four at a time would exceed it."""
     model = VisionTransformer(layers=24, hidden=2048, heads=16, image=1344, patch=7)
     requirement = Requirement(model, gpus=("L4",))
     best = PLANNER.plan(requirement).candidates[0]
@@ -377,7 +377,7 @@ def test_a_batch_of_images_stays_within_the_memory() -> None:
 
 
 def test_memory_that_may_turn_out_short_is_marked() -> None:
-    """By the upper end of its interval."""
+    """The upper end of its interval decides."""
     training = Training(sequence=4096, zero_stage=3)
     requirement = Requirement(SMALL, ModelTask.TRAINING, training=training)
     found = PLANNER.plan(requirement).candidates

@@ -1,4 +1,4 @@
-"""What holds of every plan."""
+"""Properties of every plan."""
 
 from dataclasses import replace
 from typing import Final
@@ -21,7 +21,7 @@ LAYERS: Final = st.integers(4, 60)
 
 
 def requirement_of(layers: int, context: int, batch: int, task: ModelTask) -> Requirement:
-    """A model of so many layers at work."""
+    """A model with the given number of layers."""
     model = completed_shape(
         TransformerDescription(layers=layers, hidden=2048, heads=16, kv_heads=8, vocab=32000)
     )
@@ -36,7 +36,7 @@ def requirement_of(layers: int, context: int, batch: int, task: ModelTask) -> Re
 
 
 def larger_board(board: Board, factor: float) -> Board:
-    """Better in every respect."""
+    """A board better in every respect."""
     return replace(
         board,
         key="BETTER",
@@ -63,7 +63,7 @@ def larger_board(board: Board, factor: float) -> Board:
 def test_more_of_anything_never_needs_less_memory(
     layers: int, context: int, batch: int, task: ModelTask, grown: str
 ) -> None:
-    """Layers, and with them parameters; context; batch."""
+    """This covers layers, and so parameters; context; batch."""
     factors = {each: 2 if each == grown else 1 for each in ("layers", "context", "batch")}
     before = PLANNER.plan(requirement_of(layers, context, batch, task))
     after = PLANNER.plan(
@@ -90,7 +90,7 @@ def test_more_of_anything_never_needs_less_memory(
 def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_price(
     gpu: str, factor: float, layers: int, concurrency: int | None, tensor: int
 ) -> None:
-    """In the same layout."""
+    """The layout is the same."""
     board = built_in().boards[gpu]
     better = larger_board(board, factor)
     planner = replace(PLANNER, catalogue=Catalogue({gpu: board, better.key: better}))
@@ -117,7 +117,7 @@ def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_
 
 
 _FEWER = 0.5
-"""Of the replicas, that may turn out to be left out at most, where the rate is higher."""
+"""Share of replicas that may be saved at most, where the rate is higher than expected."""
 
 
 @settings(max_examples=15)
@@ -129,7 +129,7 @@ _FEWER = 0.5
 def test_the_order_is_that_of_the_expected_cost_of_work(
     layers: int, asked: float | None, tpot_ms: float | None
 ) -> None:
-    """And every candidate that fits keeps what was asked for."""
+    """Every fitting candidate meets the requirements."""
     model = completed_shape(
         TransformerDescription(layers=layers, hidden=4096, heads=32, kv_heads=8, vocab=32000)
     )

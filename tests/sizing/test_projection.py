@@ -1,4 +1,4 @@
-"""A measured profile on another board, on a slice, in another format."""
+"""A measured profile projected to another board, a slice, another format."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,26 +20,26 @@ SHARE = st.floats(0.0, 1.0)
 
 
 def at(name: str) -> GpuPlace:
-    """A place of the packaged catalogue."""
+    """A place of the packaged catalog."""
     return find_place(built_in(), name)
 
 
 def profile(name: str = H100, memory_bytes: float | None = None, **shares: Any) -> WorkloadProfile:
-    """What was measured; half latency unless a test says otherwise."""
+    """A measured profile; half of the time is latency unless given."""
     usual = {"gpu_busy": 1.0, "sm_active": 0.8, "tensor_active": 0.19, "dram_active": 0.2}
     return WorkloadProfile(at(name), UsageShares(**usual | shares), memory_bytes=memory_bytes)
 
 
 @st.composite
 def profiles(draw: st.DrawFn) -> WorkloadProfile:
-    """Anything that can be measured."""
+    """Any measurable profile."""
     names = ("sm_active", "tensor_active", "dram_active", "gpu_busy", "pcie_receive")
     shares = {name: draw(SHARE) for name in names}
     return profile(draw(st.sampled_from([H100, A100, L40S, "T4", "A30:1g.6gb"])), **shares)
 
 
 def test_compute_scales_with_what_products_reach() -> None:
-    """Peaks times achieved fractions, not the datasheet."""
+    """The factor is peak times achieved fraction, not the datasheet's peak."""
     busy = profile(tensor_active=1.0, dram_active=0.0)
     expected = (989.4e12 * 0.757) / (312e12 * 0.839)
     assert project(busy, at(A100)).time_ratio.value == pytest.approx(expected, rel=0.01)
@@ -47,7 +47,7 @@ def test_compute_scales_with_what_products_reach() -> None:
 
 
 def test_bandwidth_scales_with_what_reads_reach() -> None:
-    """Bound by memory, the tensor cores do not matter."""
+    """If memory is the bottleneck, tensor cores do not matter."""
     reading = profile(tensor_active=0.0, dram_active=0.95)
     h100, a100 = at(H100), at(A100)
     expected = h100.achieved_bytes_per_second / a100.achieved_bytes_per_second
@@ -56,7 +56,7 @@ def test_bandwidth_scales_with_what_reads_reach() -> None:
 
 
 def test_latency_and_host_time_stay() -> None:
-    """A GPU that waits is no slower elsewhere."""
+    """A waiting GPU is no slower elsewhere."""
     waiting = project(profile(tensor_active=0.0, dram_active=0.0), at("L4"))
     assert waiting.time_ratio.value == pytest.approx(1.0)
     assert waiting.bottleneck == "latency"
@@ -66,7 +66,7 @@ def test_latency_and_host_time_stay() -> None:
 
 
 def test_shares_are_of_the_whole_window() -> None:
-    """Half of it at full speed is half of it as slow elsewhere, and half as it was."""
+    """Half at full speed scales, and the other half stays."""
     full = project(profile(tensor_active=0.8, dram_active=0.0), at(A100)).time_ratio.value
     half = profile(tensor_active=0.4, dram_active=0.0, gpu_busy=0.5, sm_active=0.4)
     assert project(half, at(A100)).time_ratio.value == pytest.approx(0.5 + full / 2)
@@ -82,7 +82,7 @@ def test_throttled_clock_means_less_work() -> None:
 
 
 def test_copies_scale_with_the_link() -> None:
-    """What fills the time between kernels is carved out of it."""
+    """Their time is part of the gaps between kernels."""
     copying = profile(tensor_active=0.0, dram_active=0.0, pcie_receive=0.4)
     assert project(copying, at(L40S)).time_ratio.value == pytest.approx(0.6 + 0.4 * 2, rel=0.01)
     overlapped = profile(tensor_active=1.0, dram_active=0.0, pcie_receive=0.9)
@@ -92,7 +92,7 @@ def test_copies_scale_with_the_link() -> None:
 
 
 def test_traffic_between_gpus_goes_over_pcie_without_nvlink() -> None:
-    """And nowhere inside MIG."""
+    """Inside MIG it is impossible."""
     talking = profile(tensor_active=0.0, dram_active=0.0, nvlink_receive=0.5)
     assert project(talking, at(L40S)).bottleneck == "nvlink"
     assert project(talking, at(L40S)).shares.nvlink_receive is None
@@ -100,7 +100,7 @@ def test_traffic_between_gpus_goes_over_pcie_without_nvlink() -> None:
 
 
 def test_format_counts_on_either_side() -> None:
-    """fp8 on an H100 is bf16 on an A100; the weights may be read twice as long."""
+    """fp8 on an H100 is bf16 on an A100; reading weights may take twice as long."""
     eight = replace(profile(), precision=ComputeFormat.FP8)
     plain = project(profile(), at(A100))
     found = project(eight, at(A100))
@@ -115,7 +115,7 @@ def test_format_counts_on_either_side() -> None:
 
 
 def test_slice_loses_less_than_its_share_where_little_is_used() -> None:
-    """Latency stays; what is full scales with the slice."""
+    """Latency stays; the bottleneck scales with the slice."""
     light = project(profile(tensor_active=0.05, dram_active=0.05), at(f"{H100}:1g.10gb"))
     full = project(profile(tensor_active=1.0, dram_active=0.0), at(f"{H100}:1g.10gb"))
     assert light.time_ratio.value < 3.0
@@ -124,7 +124,7 @@ def test_slice_loses_less_than_its_share_where_little_is_used() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.sampled_from(["1g.6gb", "2g.12gb"]))
 def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: str) -> None:
-    """One arithmetic: an A30's clock falls under large products, that of a slice alone does not."""
+    """Both use one model: an A30's clock falls under large products, a lone slice's does not."""
     board = at("A30").board
     bandwidth = (1.0 - compute) * rest
     eta = (board.achieved(Precision.BF16) or 0.0) / (board.peak(Precision.BF16) or 1.0)
@@ -143,7 +143,7 @@ def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: 
 
 
 def test_memory_must_fit() -> None:
-    """Without a figure no one can say."""
+    """Without a value it is unknown."""
     needed = profile(memory_bytes=30e9)
     assert project(needed, at(L40S)).fits is True
     assert project(needed, at("L4")).fits is False
@@ -151,7 +151,7 @@ def test_memory_must_fit() -> None:
 
 
 def test_intervals_widen_with_what_is_not_known() -> None:
-    """Across kinds of memory, and where most is latency or kernels are small."""
+    """This applies across kinds of memory, and to mostly latency or small kernels."""
 
     def spread(measured: WorkloadProfile, target: str) -> float:
         ratio = project(measured, at(target)).time_ratio
@@ -166,7 +166,7 @@ def test_intervals_widen_with_what_is_not_known() -> None:
 
 
 def test_neighbors_may_slow_a_slice_down() -> None:
-    """They speed nothing up."""
+    """They never make it faster."""
     ratio = project(profile(tensor_active=0.4, dram_active=0.4), at(f"{H100}:1g.10gb")).time_ratio
     assert ratio.value / ratio.low == pytest.approx(1.25)
     assert ratio.high / ratio.value == pytest.approx(1.307, abs=0.001)
@@ -174,13 +174,13 @@ def test_neighbors_may_slow_a_slice_down() -> None:
 
 @pytest.mark.parametrize("missing", ["sm_active", "tensor_active", "dram_active"])
 def test_utilization_alone_is_refused(missing: str) -> None:
-    """How busy NVML calls a GPU carries no projection."""
+    """NVML's utilization does not allow a projection."""
     with pytest.raises(RequirementError, match=f"{missing} nothing can be said.*GPM"):
         profile(**{missing: None})
 
 
 def test_places_that_do_not_exist_are_named() -> None:
-    """With what there is instead."""
+    """The error lists existing ones."""
     with pytest.raises(RequirementError, match=r"no MIG profile '9g'; it has 1g\.6gb"):
         at("A30:9g")
     with pytest.raises(RequirementError, match="it cannot be cut"):
@@ -195,7 +195,7 @@ def test_places_that_do_not_exist_are_named() -> None:
 
 @given(profiles())
 def test_the_same_place_changes_nothing(measured: WorkloadProfile) -> None:
-    """The time is the same to the last digit that matters, and no one doubts it."""
+    """The time is equal up to rounding, and certain."""
     found = project(measured, measured.place)
     assert found.time_ratio.value == pytest.approx(1.0)
     assert found.time_ratio.low == pytest.approx(1.0)
@@ -204,7 +204,7 @@ def test_the_same_place_changes_nothing(measured: WorkloadProfile) -> None:
 
 @given(profiles(), st.sampled_from([H100, A100, L40S, "B200", "L4"]))
 def test_parts_and_shares_stay_within_bounds(measured: WorkloadProfile, target: str) -> None:
-    """The time divides into parts; shares are from 0 to 1; the interval holds its figure."""
+    """The parts sum to the time; shares are from 0 to 1; the interval contains its value."""
     assert split_time(measured).total == pytest.approx(1.0)
     found = project(measured, at(target))
     ratio, shares = found.time_ratio, found.shares
@@ -216,7 +216,7 @@ def test_parts_and_shares_stay_within_bounds(measured: WorkloadProfile, target: 
 
 @given(profiles())
 def test_a_better_place_is_never_slower(measured: WorkloadProfile) -> None:
-    """More of the same slice, and the H200 beside the H100."""
+    """Covers larger slices, and the H200 against the H100."""
     times = [
         project(measured, at(f"{H100}:{each}")).time_ratio.value
         for each in ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
@@ -226,7 +226,7 @@ def test_a_better_place_is_never_slower(measured: WorkloadProfile) -> None:
 
 @given(st.floats(0.0, 0.7), st.floats(0.0, 0.6), st.sampled_from([A100, "H200-SXM-141GB", "T4"]))
 def test_there_and_back_is_where_it_was(tensor: float, dram: float, target: str) -> None:
-    """As long as what is measured is no more than can be reached."""
+    """This holds as long as the measurement does not exceed the achievable rate."""
     first = profile(tensor_active=tensor * 0.5, dram_active=dram * 0.5, sm_clock_ratio=1.0)
     there = project(first, at(target))
     back = project(replace(first, place=at(target), shares=there.shares), first.place)

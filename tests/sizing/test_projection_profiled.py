@@ -1,4 +1,4 @@
-"""A profiler's timeline in place of what telemetry assumes, and beside what it counts."""
+"""A profiler's timeline replaces telemetry's assumptions, and complements its counters."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,19 +20,19 @@ COUNTED = UsageShares(sm_active=0.6, tensor_active=0.3, dram_active=0.3)
 
 
 def at(name: str) -> GpuPlace:
-    """A place of the packaged catalogue."""
+    """A place of the packaged catalog."""
     return find_place(built_in(), name)
 
 
 def time(**parts: float) -> ProfiledTime:
-    """Parts of a timeline, nothing of the rest; kernels are long."""
+    """Parts of a timeline, with long kernels and the rest 0."""
     return ProfiledTime(**{**dict.fromkeys(PARTS, 0.0), **parts})
 
 
 def profile(
     profiled: ProfiledTime, name: str = H100, shares: UsageShares | None = None
 ) -> WorkloadProfile:
-    """A timeline, with counters where they are given."""
+    """A timeline, with given counters."""
     return WorkloadProfile(at(name), shares or UsageShares(), profiled=profiled)
 
 
@@ -53,7 +53,7 @@ def times(draw: st.DrawFn) -> ProfiledTime:
 def test_the_parts_sum_to_the_whole_and_stay_on_the_same_gpu(
     profiled: ProfiledTime, shares: UsageShares
 ) -> None:
-    """Nothing is lost in between, and nothing is known to change where nothing does."""
+    """Nothing is lost, and an unchanged place changes nothing."""
     measured = profile(profiled, shares=shares)
 
     assert split_time(measured).total == pytest.approx(1.0)
@@ -62,7 +62,7 @@ def test_the_parts_sum_to_the_whole_and_stay_on_the_same_gpu(
 
 
 def test_a_time_line_that_rounds_to_busy_is_stretched_whole() -> None:
-    """Its parts sum to a little less than 1, which is no idle time to put the rest into."""
+    """Rounded parts sum to slightly less than 1, which is not idle time."""
     kernels = {"plain": 0.338593064012032, "unknown": 0.38970820883080737}
     others = dict.fromkeys(("tensor", "copy", "host_wait", "gap"), 0.0)
     found = ProfiledTime(**kernels, **others, collective=0.2716987271571606).at_busy(0.6)
@@ -74,7 +74,7 @@ def test_a_time_line_that_rounds_to_busy_is_stretched_whole() -> None:
 def test_projected_time_lies_between_the_kernel_limits(
     profiled: ProfiledTime, target: str, data: st.DataObject
 ) -> None:
-    """Kernels by any resource that they may wait for; the rest by its link, or as it was."""
+    """Kernels scale with any resource that may bound them; the rest with its link, or not."""
     found = project(profile(profiled), at(target)).time_ratio
     before = split_time(profile(profiled))
     speeds = (
@@ -101,14 +101,14 @@ def test_projected_time_lies_between_the_kernel_limits(
 
 
 def test_time_without_a_kernel_is_as_long_anywhere() -> None:
-    """Waits, gaps and what the host does: measured, not assumed; its interval has no width."""
+    """Waits, gaps and host time are measured, not assumed; their interval has no width."""
     waiting = project(profile(time(gap=0.9, host_wait=0.1)), at(T4)).time_ratio
 
     assert (waiting.low, waiting.value, waiting.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_copies_and_collectives_scale_with_their_links() -> None:
-    """A collective over NVLink goes over PCIe elsewhere; a copy takes twice as long there."""
+    """A collective over NVLink uses PCIe elsewhere; a copy takes twice as long there."""
     talking, copying = (
         project(profile(time(gap=0.5, **{part: 0.5})), at(L40S)) for part in ("collective", "copy")
     )
@@ -119,7 +119,7 @@ def test_copies_and_collectives_scale_with_their_links() -> None:
 
 
 def test_collectives_without_nvlink_go_over_pcie() -> None:
-    """They are not free on a board that has no other link."""
+    """They are not free on a board without another link."""
     talking = profile(time(gap=0.5, collective=0.5), L40S)
 
     assert split_time(talking).pcie == 0.5
@@ -132,7 +132,7 @@ def test_no_collective_works_inside_mig() -> None:
 
 
 def test_counters_beside_a_time_line_make_the_interval_narrower() -> None:
-    """They tell what kernels wait for; what the timeline measured stays."""
+    """They show the kernels' bottleneck; the timeline's measurements stay."""
     line = time(tensor=0.4, plain=0.3, host_wait=0.2, gap=0.1)
     alone, counted = (
         project(profile(line, shares=shares), at(L40S)).time_ratio for shares in (None, COUNTED)
@@ -143,7 +143,7 @@ def test_counters_beside_a_time_line_make_the_interval_narrower() -> None:
 
 
 def test_the_busy_share_of_telemetry_stands() -> None:
-    """Its window is longer, and no profiler slows it: the parts are stretched to it."""
+    """Its window is longer, without profiler overhead: the parts are scaled to it."""
     line = time(plain=0.5, host_wait=0.25, copy=0.25)
     stretched = split_time(profile(line, shares=UsageShares(gpu_busy=0.8)))
 
@@ -161,13 +161,13 @@ def test_kernels_behind_a_slow_host_may_be_hidden() -> None:
 
 
 def test_one_counter_alone_is_refused() -> None:
-    """They divide the time of kernels together."""
+    """Counters are only useful together."""
     with pytest.raises(RequirementError, match="give both, or leave both"):
         profile(time(plain=1.0), shares=UsageShares(tensor_active=0.5))
 
 
 def test_unmeasured_counter_stays_unknown_on_another_board() -> None:
-    """No zero for a counter that no one read; the busy share is the timeline's."""
+    """A counter that was not read is not 0; the busy share is the timeline's."""
     shares = project(profile(time(plain=0.5, host_wait=0.5)), at(L40S)).shares
 
     assert (shares.sm_active, shares.tensor_active, shares.dram_active) == (None, None, None)
@@ -176,7 +176,7 @@ def test_unmeasured_counter_stays_unknown_on_another_board() -> None:
 
 
 def test_names_of_kernels_divide_them() -> None:
-    """What is unknown is taken for half and half."""
+    """Unknown kernels count half and half."""
     line: dict[str, Any] = {"tensor": 0.4, "plain": 0.2, "unknown": 0.4}
     split = split_time(profile(time(**line)))
 

@@ -1,4 +1,4 @@
-"""Questions of one line, beside what others have published of the same deployment."""
+"""One-line plans compared with published results of the same deployment."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A row of published_deployments.csv; what is published is tokens a second of all GPUs."""
+    """A row of published_deployments.csv; results are tokens a second of all GPUs."""
 
     by: str
     model: str
@@ -38,14 +38,14 @@ def deployments() -> tuple[Deployment, ...]:
 
 
 def best(row: Deployment, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What is answered to its question."""
+    """Answer to its question."""
     assert main(["plan", *shlex.split(row.question), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)["candidates"][0]
     return found
 
 
 def test_published_figures_are_within_the_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the GPUs that were measured, which the planner takes as well; all but four, none fitted.
+    """The planner chooses the measured GPUs too; all but four agree, and none was fitted.
 
     The fastest of MLPerf's is above its interval, and bursts of prompts to engines of early 2025
     are below; so is Megatron's, which split layers that the planner shards.
@@ -68,7 +68,7 @@ def test_published_figures_are_within_the_intervals(capsys: pytest.CaptureFixtur
 def test_the_manual_shows_them(
     golden: Callable[[str | Path, str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/planning.md has each question with its answer and the published figure."""
+    """docs/planning.md has each question with its answer and the published result."""
     rows, sources = [], []
     for row in deployments():
         answer = best(row, capsys)

@@ -1,4 +1,4 @@
-"""Families of Hugging Face models that came later: mixtures, windows, encoders with decoders."""
+"""Newer families of Hugging Face models: mixtures, windows, encoder-decoders."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ GPT_OSS = {
 
 
 def test_a_family_has_its_published_parameters() -> None:
-    """Within half a percent where cards round, to the last one elsewhere."""
+    """Within half a percent where cards round, exact elsewhere."""
     for name in MORE_PUBLISHED:
         known = MORE_PUBLISHED[name]
         count = count_parameters(read_config(known.config).model)
@@ -38,7 +38,7 @@ def test_a_family_has_its_published_parameters() -> None:
 
 
 def test_a_token_takes_what_its_layers_keep() -> None:
-    """Latent, grouped, windowed, and none of encoders: keys and values by hand."""
+    """Latent, grouped, windowed and no caches are compared with keys and values by hand."""
     for name in MORE_PUBLISHED:
         known = MORE_PUBLISHED[name]
         cache = kv_cache(read_config(known.config).model, NumberFormat.BF16)
@@ -68,14 +68,14 @@ def test_a_token_takes_what_its_layers_keep() -> None:
     ],
 )
 def test_a_token_passes_the_published_part(name: str, active: float) -> None:
-    """Dense layers between mixed ones and shared experts among it."""
+    """It includes dense layers between mixed ones, and shared experts."""
     model = read_config(MORE_PUBLISHED[name].config).model
 
     assert count_parameters(model).active == pytest.approx(active, rel=0.02)
 
 
 def test_recurrent_layers_keep_a_state_and_no_cache() -> None:
-    """Of Qwen3-Next 36 layers of 32 heads of 128 by 128, and three steps of the convolution."""
+    """Qwen3-Next has 36 such layers of 32 heads of 128 by 128, and three convolution steps."""
     model = read_config(MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config).model
     state = 36 * (32 * 128 * 128 + 3 * 8192) * 2
 
@@ -87,7 +87,7 @@ def test_recurrent_layers_keep_a_state_and_no_cache() -> None:
 
 
 def test_a_state_is_read_for_every_token() -> None:
-    """Full attention in each layer would take more of a long request, and less of a short one."""
+    """Full attention in each layer would read more for a long request, and less for a short one."""
     model = read_config(MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config).model
     assert isinstance(model, Transformer)
     everywhere = replace(model, cached_layers=None, state_elements=0.0)
@@ -113,7 +113,7 @@ def test_a_state_is_read_for_every_token() -> None:
     ],
 )
 def test_layers_without_experts_are_counted(more: dict[str, Any], dense: int) -> None:
-    """Each family names them in its own way."""
+    """Each family has its own key for them."""
     model = read_config({**PUBLISHED["Qwen3-30B-A3B"][0], **more}).model
 
     assert isinstance(model, Transformer)
@@ -121,7 +121,7 @@ def test_layers_without_experts_are_counted(more: dict[str, Any], dense: int) ->
 
 
 def test_a_mixture_has_to_tell_how_many_experts_a_token_passes() -> None:
-    """One would be silently wrong."""
+    """A default of one would be silently wrong."""
     config = dict(PUBLISHED["Mixtral-8x7B"][0])
     del config["num_experts_per_tok"]
 
@@ -135,7 +135,7 @@ def test_a_mixture_has_to_tell_how_many_experts_a_token_passes() -> None:
 def test_attention_that_is_left_out_of_quantized_weights_takes_16_bits(
     name: str, published: float
 ) -> None:
-    """The sizes of the published checkpoints."""
+    """Sizes are those of published checkpoints."""
     read = read_config({**PUBLISHED[name][0], **GPT_OSS})
     assert read.weights is not None
     size = weight_bytes(read.model, count_parameters(read.model), read.weights)
@@ -155,7 +155,7 @@ def _leaves_attention_out(modules: list[str]) -> bool:
     [["re:.*self_attn.*"], [f"model.layers.{layer}.self_attn*" for layer in range(32)]],
 )
 def test_attention_is_left_out_where_the_checkpoint_says_so(modules: list[str]) -> None:
-    """Of all layers, by a pattern or one by one."""
+    """The checkpoint lists all layers, by a pattern or one by one."""
     assert _leaves_attention_out(modules)
 
 
@@ -170,13 +170,13 @@ def test_attention_is_left_out_where_the_checkpoint_says_so(modules: list[str]) 
     ],
 )
 def test_attention_is_quantized_elsewhere(modules: list[str]) -> None:
-    """A single layer that is left out counts for nothing, nor does what sees or hears."""
+    """A single excluded layer does not count, nor do vision and audio parts."""
     assert not _leaves_attention_out(modules)
 
 
 @pytest.mark.parametrize("text", ["tie_word_embeddings", "quantization_config"])
 def test_text_part_inherits_missing_values_from_the_whole(text: str) -> None:
-    """Where the text part does not say it itself."""
+    """The text part's own values take precedence."""
     value = {"tie_word_embeddings": True, "quantization_config": {"quant_method": "fp8"}}[text]
     inner = {key: each for key, each in PUBLISHED["Qwen3-8B"][0].items() if key != text}
     read = read_config({"model_type": "qwen3_vl", "text_config": inner, text: value})
@@ -193,7 +193,7 @@ def test_a_part_that_sees_is_said_of_flat_configurations_too() -> None:
 
 
 def test_a_configuration_without_a_kind_is_told_as_one() -> None:
-    """Not as the kind ''."""
+    """The error does not report it as kind ''."""
     with pytest.raises(RequirementError, match="model_type: is missing"):
         read_config({"hidden_size": 4096})
 
@@ -209,14 +209,14 @@ def test_a_configuration_without_a_kind_is_told_as_one() -> None:
 def test_an_algorithm_is_read_by_its_name(
     quantized: dict[str, Any], expected: NumberFormat
 ) -> None:
-    """Model Optimizer has many, which are not all of 8 bits."""
+    """Model Optimizer has many, not all of 8 bits."""
     config = {**PUBLISHED["Llama-3.1-8B"][0], "quantization_config": quantized}
 
     assert read_config(config).weights is expected
 
 
 def test_a_mixed_algorithm_is_not_guessed() -> None:
-    """It is refused."""
+    """It is rejected."""
     asked = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
 
     with pytest.raises(RequirementError, match=r"precision\.weights"):
@@ -233,7 +233,7 @@ def test_a_mixed_algorithm_is_not_guessed() -> None:
     ],
 )
 def test_the_longest_text_is_read(scaling: dict[str, Any] | None, longest: int) -> None:
-    """With the scaling of positions that the file tells."""
+    """Its scaling of positions is the file's."""
     config = {
         **PUBLISHED["Qwen2.5-7B"][0],
         "max_position_embeddings": 32_768,
@@ -244,7 +244,7 @@ def test_the_longest_text_is_read(scaling: dict[str, Any] | None, longest: int) 
 
 
 def test_a_length_that_is_scaled_already_stands() -> None:
-    """Gemma 3's files tell it after a linear scaling, as vLLM has it."""
+    """Gemma 3's files state it after a linear scaling, as vLLM reads it."""
     scaled = {
         "max_position_embeddings": 131_072,
         "rope_scaling": {"rope_type": "linear", "factor": 8.0},
@@ -256,7 +256,7 @@ def test_a_length_that_is_scaled_already_stands() -> None:
 
 @pytest.mark.parametrize("name", ["SmolLM3-3B", "command-r7b"])
 def test_embeddings_are_tied_where_the_class_ties_them(name: str) -> None:
-    """A published file leaves out what its class has anyway."""
+    """A published file omits its class's default."""
     known = MORE_PUBLISHED[name]
     config = {key: value for key, value in known.config.items() if key != "tie_word_embeddings"}
 
@@ -269,7 +269,7 @@ def test_embeddings_are_tied_where_the_class_ties_them(name: str) -> None:
     ("pattern", "windowed"), [("LLLG", 48), (None, 48), ("LG", 32), (2, 32), ("L", 63)]
 )
 def test_a_pattern_of_windows_may_be_spelled(pattern: str | int | None, windowed: int) -> None:
-    """EXAONE 4 does, and looks back at everything in its last layer."""
+    """EXAONE 4 does so, with full attention in its last layer."""
     config = {
         **PUBLISHED["Llama-3.1-8B"][0],
         "model_type": "exaone4",
@@ -286,7 +286,7 @@ def test_a_pattern_of_windows_may_be_spelled(pattern: str | int | None, windowed
 def test_requests_longer_than_the_model_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a note, for positions may be stretched."""
+    """A note reports them, as positions may be scaled."""
     config = {**PUBLISHED["gpt2"][0], "n_positions": 1024}
     (tmp_path / "config.json").write_text(json.dumps(config))
     asked = {"model": {"config": "."}, "gpus": ["L4"], "load": {"input_tokens": 2000}}
@@ -311,7 +311,7 @@ def test_requests_longer_than_the_model_are_said(
 def test_an_answer_that_is_no_part_of_the_text_is_not_counted(
     name: str, asked: dict[str, int], notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of an encoder there is none, and a decoder beside one has positions of its own."""
+    """An encoder has no answer, and a decoder beside one has positions of its own."""
     known = MORE_PUBLISHED[name].config if name in MORE_PUBLISHED else PUBLISHED[name][0]
     config = {"max_position_embeddings": 512, **known}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -326,7 +326,7 @@ def test_an_answer_that_is_no_part_of_the_text_is_not_counted(
 def test_a_format_without_units_is_said(
     gpu: str, notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """fp8 on Ampere saves memory and no computing."""
+    """fp8 on Ampere saves memory and no compute."""
     asked = {"model": {"parameters": 8e9}, "gpus": [gpu], "precision": {"weights": "fp8"}}
 
     plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
@@ -339,7 +339,7 @@ def test_a_format_without_units_is_said(
 def test_weights_in_another_format_leave_nothing_out(
     asked: str | None, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a checkpoint keeps in 16 bits is known of its own format alone."""
+    """Parts kept in 16 bits are known for the checkpoint's own format only."""
     config = {**PUBLISHED["gpt-oss-20b"][0], **GPT_OSS}
     (tmp_path / "config.json").write_text(json.dumps(config))
     plan = {"model": {"config": "."}, "gpus": ["H100-SXM5-80GB"], "parallel": {}}

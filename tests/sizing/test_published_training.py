@@ -1,4 +1,4 @@
-"""Training of large models in frameworks with fused kernels, beside what was published of it."""
+"""Training of large models in frameworks with fused kernels, against published results."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ CLOSE = 0.12
 
 
 def step_seconds(model: Transformer, training: Training, layout: Parallelism, board: str) -> float:
-    """Of one global batch."""
+    """Time of one global batch."""
     requirement = Requirement(model, ModelTask.TRAINING, Precisions(), training=training)
     rate = training_rate(requirement, built_in().get(board), layout).tokens_per_second
     assert training.global_batch is not None
@@ -78,7 +78,7 @@ def test_llama_3_405b_on_thousands_of_h100(replicas: int, teraflops: float) -> N
 
 
 def test_scores_that_are_written_out_take_time() -> None:
-    """Flash attention spares them, the more so the longer sequences are."""
+    """Flash attention avoids them, with more effect for longer sequences."""
     layout = Parallelism(tensor=8)
     gains = []
     for sequence in (1024, 4096):

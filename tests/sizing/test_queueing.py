@@ -1,4 +1,4 @@
-"""Requests that arrive at a rate: what they wait, and how sure a plan is of its latencies."""
+"""Requests that arrive at a rate: their wait, and the certainty of a plan's latencies."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def server(
 
 
 def arriving(server: Server, requests_per_second: float) -> Serving:
-    """Where so many arrive at all replicas together, whether others are answered or not."""
+    """Load of all replicas together, independent of other requests."""
     return server.busy_with(server.running_at(requests_per_second), requests_per_second)
 
 
@@ -49,7 +49,7 @@ def test_the_formula_meets_a_simulation_of_passes(burstiness: float, within: flo
 
 
 def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:
-    """And less of either where more replicas share the bursts."""
+    """Both shrink where more replicas share the bursts."""
     calm, bursty = (arriving(server(each), 15.0).ttft_ms.value for each in (1.0, 4.0))
 
     assert calm < bursty < arriving(server(4.0, 95.0), 15.0).ttft_ms.value
@@ -58,7 +58,7 @@ def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:
 
 
 def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> None:
-    """The most at which the 99th percentile is kept is less than that of the mean."""
+    """The maximum rate for the 99th percentile is below the one for the mean."""
     servers = [server(4.0, share, ttft_ms=400.0) for share in (None, 99.0)]
     mean, late = (each.answered(most_running(each)) for each in servers)
 
@@ -68,7 +68,7 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
 
 
 def test_probability_is_where_the_target_lies_in_the_interval() -> None:
-    """A half at the likeliest, 95% at its upper end, 5% at its lower."""
+    """It is a half at the likeliest value, 95% at the upper end, 5% at the lower."""
     found = [
         met_probability(EstimateInterval(100.0, 50.0, 300.0), each) for each in (50.0, 100.0, 300.0)
     ]
@@ -83,7 +83,7 @@ def best(load: RequestLoad) -> PlanCandidate:
 
 
 def test_a_plan_states_how_likely_it_keeps_its_latencies() -> None:
-    """It is surer of a target that is far, and says nothing without one."""
+    """Probability is higher for a distant target, and absent without one."""
     near, far, none = (
         best(RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=most)).rate
         for most in (400.0, 4000.0, None)
@@ -95,7 +95,7 @@ def test_a_plan_states_how_likely_it_keeps_its_latencies() -> None:
 
 
 def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None:
-    """As cheap as another that is sure, one comes after it."""
+    """Of two equally cheap ones the more certain is first."""
     load = RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=1000.0)
     found = PLANNER.plan(Requirement(LLAMA_8B, load=load)).candidates
     fitting = [each for each in found if each.fits and each.rate.ttft_ms is not None]
@@ -105,12 +105,12 @@ def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None
 
 
 def rate(factor: float, made: float = 100.0) -> PredictedRate:
-    """So many tokens a second, within a factor either way."""
+    """Tokens a second, with an interval of a factor either way."""
     return PredictedRate(EstimateInterval.around(made, factor))
 
 
 def test_surer_rate_has_the_lower_expected_cost() -> None:
-    """The same is expected of a figure that is known as of its middle."""
+    """A certain value's expected cost is that of its middle."""
     load = RequestLoad()
     known, near, far = (expected_cost_ratio(load, rate(each), 1) for each in (1.0, 1.3, 2.5))
 
@@ -119,7 +119,7 @@ def test_surer_rate_has_the_lower_expected_cost() -> None:
 
 
 def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
-    """About half of another where the load is the middle of the rate, none far below it."""
+    """It is about half where the load is the middle of the rate, and none far below it."""
     asked, below = (RequestLoad(tokens_per_second=each) for each in (100.0, 50.0))
 
     assert expected_cost_ratio(asked, rate(1.2), 1) == pytest.approx(1.5)
@@ -129,7 +129,7 @@ def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
 
 
 def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:
-    """What was paid is lost with the other half."""
+    """Cost is spent in vain in the other half."""
     unsure = PredictedRate(EstimateInterval.exactly(100.0), targets_probability=0.5)
 
     assert expected_cost_ratio(RequestLoad(), unsure, 1) == pytest.approx(2.0)

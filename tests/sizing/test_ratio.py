@@ -55,7 +55,7 @@ def test_turned_around_the_ratio_is_inverse(
 
 
 def test_a_board_that_is_no_worse_is_never_slower() -> None:
-    """Whatever was measured: of all pairs of the catalogue at every workload."""
+    """This covers all pairs of the catalog at every workload, whatever was measured."""
     boards = built_in().boards.values()
     better = [(a, b) for a, b in itertools.permutations(boards, 2) if is_no_worse(b, a)]
     assert len(better) > 100
@@ -67,7 +67,7 @@ def test_a_board_that_is_no_worse_is_never_slower() -> None:
 def test_more_of_everything_is_not_slower(
     workload: ComparedWorkload, board: Board, factor: float
 ) -> None:
-    """A made-up board with larger figures is at least as fast."""
+    """A hypothetical board with larger values is at least as fast."""
     larger = replace(
         board,
         key="LARGER",
@@ -79,7 +79,7 @@ def test_more_of_everything_is_not_slower(
 
 
 def test_boards_short_of_memory_fall_behind_at_language_models() -> None:
-    """An L40S has three quarters of an A100's int8 peak, yet no room for requests."""
+    """An L40S has three quarters of an A100's int8 peak, but no memory for requests."""
     boards = built_in()
     formats = (Precision.FP8, Precision.BF16)
     short = boards.get("L40S")
@@ -88,7 +88,7 @@ def test_boards_short_of_memory_fall_behind_at_language_models() -> None:
 
 
 def test_a_latency_bound_costs_slow_memory() -> None:
-    """An L40S loses more to it than an H100, whose steps are shorter; the default lies between."""
+    """An L40S loses more than an H100, whose steps are shorter; the default lies between."""
     short, long = (built_in().get(key) for key in ("L40S", "H100-SXM5-80GB"))
     offline, server, both = (
         throughput_ratio(parse_workload(f"inference-llm{name}"), short, long, TABLE).value
@@ -98,7 +98,7 @@ def test_a_latency_bound_costs_slow_memory() -> None:
 
 
 def test_small_models_need_less_memory_bandwidth() -> None:
-    """Long prompts on a small model are computed: memory that is twice as fast hardly helps."""
+    """Long prompts on a small model are compute-bound: twice the bandwidth hardly helps."""
     board = built_in().get("H100-SXM5-80GB")
     faster = replace(
         board, memory_bandwidth_bytes_per_second=2 * board.memory_bandwidth_bytes_per_second
@@ -132,7 +132,7 @@ def test_a_format_that_only_one_board_has_widens_the_gap() -> None:
 
 
 def test_unmeasured_ratio_has_a_wider_interval() -> None:
-    """A board outside the table, or a family outside it, has no narrower interval."""
+    """A board or family outside the table has no narrower interval."""
     workload = parse_workload("inference-cnn")
     a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
     unknown = replace(h100, key="LAB-1")
@@ -144,7 +144,7 @@ def test_unmeasured_ratio_has_a_wider_interval() -> None:
 
 
 def test_every_kind_of_pair_has_an_error() -> None:
-    """No pair of the catalogue is without an interval of its own."""
+    """No pair of the catalog lacks an interval of its own."""
     boards = built_in().boards.values()
     for workload in WORKLOADS.values():
         fit = TABLE.fits[workload.activity]
@@ -154,7 +154,7 @@ def test_every_kind_of_pair_has_an_error() -> None:
 
 
 def test_a_fit_adds_what_is_known_of_family_and_board() -> None:
-    """Exponents are sums of the common part and the family's; boards' own ways are a family's."""
+    """Exponents are the common part plus the family's; board effects apply within a family."""
     fit = RatioFit({"power": 0.3}, {"cnn": {"power": 0.1}}, {"T4": {"cnn": -0.1}})
     assert fit.exponent("power", ModelKind.CNN) == pytest.approx(0.4)
     assert fit.exponent("power", ModelKind.LLM) == 0.3
@@ -200,7 +200,7 @@ def test_twice_of_everything_trains_twice_as_fast(workload: ComparedWorkload, gp
 
 
 def test_exponents_sum_to_one() -> None:
-    """In every activity and family of the packaged table."""
+    """This holds for every activity and family of the packaged table."""
     for activity, fit in TABLE.fits.items():
         figures = fit.exponents.keys() - {"other_vendor", "llm"}
         for family in ModelKind:
@@ -222,7 +222,7 @@ def test_only_exchanges_that_weigh_are_charged() -> None:
 
 
 def test_a_bridge_joins_two() -> None:
-    """An A100 of PCIe exchanges over its bridge with one other, and over PCIe with seven."""
+    """A PCIe A100 exchanges over its bridge with one other, and over PCIe with seven."""
     board = built_in().get("A100-PCIE-80GB")
     alone, two, eight = (
         exchange_seconds(board, ModelKind.TRANSFORMER_ENCODER, gpus) for gpus in (1, 2, 8)
@@ -232,7 +232,7 @@ def test_a_bridge_joins_two() -> None:
 
 
 def test_bridges_carry_a_part_of_a_sum_but_little_of_what_goes_to_all() -> None:
-    """Of two that are joined, each sums half beyond; features go to six of eight all the same."""
+    """Each of a pair sums half of the rest; features still go to six of eight over PCIe."""
     bridged = built_in().get("A100-PCIE-80GB")
     bare = replace(bridged, linked_gpu_count=None)
     shares = {
@@ -258,7 +258,7 @@ FIGURES: Final = (
 def test_more_of_any_one_figure_never_trains_slower(
     workload: ComparedWorkload, board: Board, figure: str, gpus: int
 ) -> None:
-    """Whatever the others are, and without the rule for boards that are no worse."""
+    """This holds for any other values, and without the rule for boards that are no worse."""
     known: Any = getattr(board, figure) or 0
     more = (
         {name: 2 * peak for name, peak in known.items()}
@@ -279,7 +279,7 @@ def test_little_memory_exchanges_more_often() -> None:
 
 
 def test_a_group_that_is_not_told_is_one_more_thing_to_be_wrong_about() -> None:
-    """The answer lies between those for one GPU and for eight, and its interval is wider."""
+    """The ratio lies between those for one GPU and for eight, and its interval is wider."""
     pcie, linked = (built_in().get(key) for key in ("A100-PCIE-80GB", "A100-SXM4-80GB"))
     workload = parse_workload("training-transformer-encoder")
     untold, one, eight = (
@@ -290,7 +290,7 @@ def test_a_group_that_is_not_told_is_one_more_thing_to_be_wrong_about() -> None:
 
 
 def test_unmeasured_families_keep_the_plain_form() -> None:
-    """What a board does beyond its figures in a family that was measured stays there."""
+    """A board's effect in a measured family does not apply to others."""
     fit = TABLE.fits[WorkloadActivity.TRAINING]
     speech, plain = parse_workload("training-speech"), RatioFit(fit.exponents, fit.family_exponents)
     for board in built_in().boards.values():
@@ -310,12 +310,12 @@ def test_unmeasured_families_keep_the_plain_form() -> None:
     ],
 )
 def test_workload_is_found_by_what_people_call_it(spelled: str, name: str) -> None:
-    """By family or model; served where nothing else is said."""
+    """Family and model names are accepted; serving is the default."""
     assert parse_workload(spelled).name == name
 
 
 def test_unknown_names_are_refused_with_those_known() -> None:
-    """A workload or a format that does not exist."""
+    """Covers workloads and formats."""
     with pytest.raises(RequirementError, match=r"'inference-poetry'.*inference- and one of cnn"):
         parse_workload("inference-poetry")
     with pytest.raises(RequirementError, match=r"'training'.*did you mean training-llm"):

@@ -1,4 +1,4 @@
-"""Families of Hugging Face models with recurrent layers: state spaces and their hybrids."""
+"""Hugging Face families with recurrent layers: state spaces and their hybrids."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ def _model(name: str, **changes: Any) -> Transformer:
 
 
 def test_a_model_has_its_published_parameters() -> None:
-    """To the last one where the checkpoint's own count is known, within one percent of cards."""
+    """Exact for known checkpoints, within one percent for model cards."""
     for name in PUBLISHED_RECURRENT:
         known = PUBLISHED_RECURRENT[name].parameters
         exact = known % 1e7 != 0
@@ -41,7 +41,7 @@ def test_a_model_has_its_published_parameters() -> None:
 
 
 def test_a_token_passes_its_published_part() -> None:
-    """All of it, but for experts that it does not choose; cards tell that in two digits."""
+    """All but unused experts count; cards have two digits."""
     for name in PUBLISHED_RECURRENT:
         known, count = PUBLISHED_RECURRENT[name], count_parameters(_model(name))
 
@@ -51,7 +51,7 @@ def test_a_token_passes_its_published_part() -> None:
 
 
 def test_only_attention_keeps_keys_and_values() -> None:
-    """And a window bounds those of RecurrentGemma."""
+    """A window bounds those of RecurrentGemma."""
     for name in PUBLISHED_RECURRENT:
         known, model = PUBLISHED_RECURRENT[name], _model(name)
         cache = kv_cache(model, NumberFormat.BF16)
@@ -62,7 +62,7 @@ def test_only_attention_keeps_keys_and_values() -> None:
 
 
 def test_a_state_is_the_same_for_any_length() -> None:
-    """By hand: heads by widths by states, and the tokens that convolutions look back at."""
+    """By hand it is heads by widths by states, and the convolutions' tokens."""
     for name in PUBLISHED_RECURRENT:
         known, cache = PUBLISHED_RECURRENT[name], kv_cache(_model(name), NumberFormat.BF16)
 
@@ -72,7 +72,7 @@ def test_a_state_is_the_same_for_any_length() -> None:
 
 
 def test_layers_are_all_of_some_kind() -> None:
-    """And as many as the file tells."""
+    """Their number is the file's."""
     for name in PUBLISHED_RECURRENT:
         model, config = _model(name), PUBLISHED_RECURRENT[name].config
 
@@ -91,12 +91,12 @@ def test_layers_are_all_of_some_kind() -> None:
     ],
 )
 def test_depth_goes_by_parts(name: str, depth: float) -> None:
-    """A layer of Nemotron-H is half of what is usual; so is one of Mamba."""
+    """A layer of Nemotron-H or Mamba is half of a usual one."""
     assert _model(name).depth == depth
 
 
 def test_a_state_space_looks_back_and_attends_to_nothing() -> None:
-    """It answers, though it keeps no cache, and a token costs the same at any length."""
+    """It generates, but has no cache, and a token costs the same at any length."""
     attention = Attention(
         _model("mamba-2.8b"), Precisions(), BOARD, Parallelism(), ServingModelSettings()
     )
@@ -108,7 +108,7 @@ def test_a_state_space_looks_back_and_attends_to_nothing() -> None:
 
 
 def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
-    """Serving and training alike: of Jamba's 32 layers 4 look at tokens."""
+    """This covers serving and training: 4 of Jamba's 32 layers have attention."""
     model = _model("Jamba-v0.1")
     everywhere = replace(model, cached_layers=None, layer_kinds=(), state_elements=0.0)
     few, all_layers = (
@@ -122,7 +122,7 @@ def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
 
 
 def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
-    """Zamba 2 of 7B has two blocks in 13 layers: they are multiplied with and read each time."""
+    """Zamba 2 7B has two blocks in 13 layers: they are read and multiplied with each time."""
     model = _model("Zamba2-7B")
     block = 7168 * 3 * 7168 + 7168 * 3584 + 3 * 3584 * 14336 + 7168 + 3584
     count = count_parameters(model)
@@ -160,7 +160,7 @@ def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
     ],
 )
 def test_a_key_that_is_missing_has_the_default_of_its_class(name: str, key: str) -> None:
-    """The published file says the same, or another key does."""
+    """The published file has the same value, or another key does."""
     config = {
         each: value for each, value in PUBLISHED_RECURRENT[name].config.items() if each != key
     }
@@ -216,7 +216,7 @@ def test_a_contradiction_names_its_key(name: str, changes: dict[str, Any], messa
 
 
 def test_the_same_pattern_may_be_named_or_spelled() -> None:
-    """Old names of kinds and new ones, and both keys beside each other."""
+    """Covers old and new names of kinds, and both keys together."""
     letters = {"M": "mamba", "*": "attention", "-": "mlp"}
     new = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
     pattern = PUBLISHED_RECURRENT["Nemotron-H-8B"].config["hybrid_override_pattern"]
@@ -230,7 +230,7 @@ def test_the_same_pattern_may_be_named_or_spelled() -> None:
 
 @pytest.mark.parametrize(("kept", "ratio"), [("bfloat16", 1), ("float32", 2), (None, 2)])
 def test_a_state_may_be_kept_in_32_bits(kept: str | None, ratio: int) -> None:
-    """As Nemotron-H does where its file does not say otherwise; convolutions' tokens stay."""
+    """Nemotron-H does so by default; convolutions' tokens stay in 16."""
     model = _model("Nemotron-H-8B", mamba_ssm_cache_dtype=kept)
 
     assert model.state_elements == 24 * (ratio * 8192 * 128 + 3 * (8192 + 2 * 8 * 128))
@@ -254,7 +254,7 @@ def test_a_state_may_be_kept_in_32_bits(kept: str | None, ratio: int) -> None:
     ],
 )
 def test_biases_are_counted_where_the_file_has_them(name: str, key: str, added: int) -> None:
-    """Each class reads its own switch."""
+    """Each class has a switch of its own."""
     plain, biased = (count_parameters(_model(name, **{key: has})).total for has in (False, True))
 
     assert biased - plain == added
@@ -267,7 +267,7 @@ def test_biases_are_counted_where_the_file_has_them(name: str, key: str, added: 
     some.sampled_from([1, 2]),
 )
 def test_a_longer_request_never_takes_less(name: str, one: int, other: int, tensor: int) -> None:
-    """Neither memory nor time of a token, and a state is always there."""
+    """This covers memory and time of a token, and a state is always kept."""
     shorter, longer = sorted((one, other))
     layout = Parallelism(tensor=tensor)
     cache = kv_cache(_model(name), NumberFormat.BF16, layout)
@@ -285,7 +285,7 @@ def test_a_longer_request_never_takes_less(name: str, one: int, other: int, tens
     some.integers(1, 8),
 )
 def test_any_pattern_adds_up(pattern: str, hidden: int, groups: int, state: int) -> None:
-    """Each letter adds its own layer, whatever stands before it, and only its own state."""
+    """Each letter adds its own layer and its own state, independent of the letters before."""
     shape = {"hidden_size": hidden, "num_attention_heads": 4, "num_key_value_heads": 2}
     more = {"n_groups": groups, "ssm_state_size": state, "intermediate_size": 300, "head_dim": 16}
     changes = {**shape, **more, "mamba_num_heads": 4, "mamba_head_dim": 32}
@@ -324,7 +324,7 @@ VALUES = some.one_of(
     ),
 )
 def test_a_configuration_makes_sense_or_is_refused(name: str, changes: dict[str, Any]) -> None:
-    """Figures are finite and not negative, and a token passes at most all parameters."""
+    """Values are finite and not negative, and a token uses at most all parameters."""
     try:
         model = read_config({**PUBLISHED_RECURRENT[name].config, **changes}).model
     except RequirementError:

@@ -23,7 +23,7 @@ def _plan(name: str, folder: Path, **asked: Any) -> str:
 def test_a_model_is_planned_to_be_served(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Weights and caches stand in memory, and a token takes no less than reading what it passes."""
+    """Memory has weights and caches, and a token takes at least the time of reading its part."""
     known = PUBLISHED_RECURRENT[name]
     load = {"input_tokens": 1904, "output_tokens": 144, "concurrency": 1}
     found = answer(tmp_path / "plan.yaml", _plan(name, tmp_path, load=load), capsys)
@@ -46,7 +46,7 @@ def test_a_model_is_planned_to_be_served(
 def test_a_model_is_planned_to_be_trained(
     name: str, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No faster than all units allow, and with activations of no more than layers can keep."""
+    """It is no faster than all units allow, and activations are at most those of all layers."""
     known = PUBLISHED_RECURRENT[name]
     has_feed_forward = "mamba" not in known.config["model_type"]
     targets = ["up", "down"] if has_feed_forward else ["head"]
@@ -65,7 +65,7 @@ def test_a_model_is_planned_to_be_trained(
 def test_recomputing_keeps_the_inputs_of_layers_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of Mamba as of all others: more is kept the less is computed again."""
+    """As with all models, less recomputation keeps more."""
     kept = []
     for recompute in ("full", "selective", "none"):
         training = {"recompute": recompute, "fused_loss": True}
@@ -96,7 +96,7 @@ def test_state_space_layer_has_no_adapter_targets_of_attention(
 def test_adapters_are_beside_the_layers_that_have_the_matrix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of Nemotron-H 4 layers have queries, and 24 a matrix up."""
+    """4 layers of Nemotron-H have queries, and 24 an up projection."""
     found = []
     for target in ("q", "up"):
         more = {"lora": {"rank": 16, "targets": [target]}, "parallel": {}}

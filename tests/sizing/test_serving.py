@@ -1,4 +1,4 @@
-"""How fast a language model serves, against measurements and arithmetic by hand."""
+"""Serving speed of a language model, against measurements and arithmetic by hand."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_one_request_takes_a_whole_tile_where_compute_is_scarce() -> None:
 
 
 def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
-    """By the setting, where an engine's kernels are tuned for NVIDIA's."""
+    """The factor is a setting, as engines' kernels are tuned for NVIDIA's boards."""
     board, requirement = built_in().boards["MI300X"], requirement_for(MIXTRAL)
     alike = ServingModelSettings(other_vendor_experts_ratio=1.0)
     usual = serve(requirement, board, SINGLE, 8).tpot_ms.value
@@ -92,7 +92,7 @@ def test_a_measured_server_is_met() -> None:
 
 
 def test_prompts_of_others_take_their_turns() -> None:
-    """Short answers are dearer a token: more prompts pass for each."""
+    """Short answers cost more a token, as each comes with a prompt."""
     short = serve(
         requirement_for(LLAMA_8B, input_tokens=2048.0, output_tokens=64.0), H100, SINGLE, 32
     )
@@ -124,7 +124,7 @@ def test_cached_prefixes_are_looked_at_and_not_computed() -> None:
 
 
 def test_a_full_cache_makes_requests_wait() -> None:
-    """Those that do not fit lengthen the first token, not the next ones."""
+    """Waiting requests delay the first token, not the next ones."""
     requirement = requirement_for(LLAMA_8B, input_tokens=4096.0, output_tokens=1024.0)
     fitting, waiting = (serve(requirement, L40S, SINGLE, count) for count in (30, 300))
 
@@ -135,7 +135,7 @@ def test_a_full_cache_makes_requests_wait() -> None:
 
 
 def test_a_model_that_does_not_fit_is_predicted_one_request_at_a_time() -> None:
-    """Slow, but not nothing: 16 GB of weights on a T4."""
+    """It is slow, but not 0: 16 GB of weights on a T4."""
     served = serve(requirement_for(LLAMA_8B), T4, SINGLE, 8)
 
     assert served.running == 1
@@ -143,7 +143,7 @@ def test_a_model_that_does_not_fit_is_predicted_one_request_at_a_time() -> None:
 
 
 def test_a_few_requests_read_few_experts() -> None:
-    """Two of eight for one token; with many requests all of them are read."""
+    """One token reads two of eight; with many requests all of them are read."""
     room = replace(A100, memory_bytes=4e11)
     alone, many = (
         serve(requirement_for(MIXTRAL, output_tokens=4096.0), room, SINGLE, n) for n in (1, 32)
@@ -207,7 +207,7 @@ def test_experts_that_are_unpacked_take_what_was_measured(tokens: int, microseco
 
 
 def test_narrow_experts_take_their_time_however_small() -> None:
-    """Split over eight GPUs their reads are an eighth, starting their kernels is not."""
+    """Split over eight GPUs their reads are an eighth, but launching their kernels is not."""
     eight = Parallelism(tensor=8)
     dense, mixed = (serve(requirement_for(each), H100, eight, 1) for each in (LLAMA_8B, MIXTRAL))
     more = 1e-3 * (mixed.tpot_ms.value - dense.tpot_ms.value)
@@ -216,7 +216,7 @@ def test_narrow_experts_take_their_time_however_small() -> None:
 
 
 def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
-    """Each sees a part of the tokens."""
+    """Each gets a part of the tokens."""
     wide = replace(LLAMA_8B, ffn=2 * 14336)
     room = replace(H100, memory_bytes=4e11)
     plain, mixed = (
@@ -261,7 +261,7 @@ def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
 
 
 def test_experts_that_are_shared_are_exchanged_with() -> None:
-    """Over links that is less than reading them all on each; over PCIe it shows."""
+    """Over links that costs less than reading all on each; over PCIe it is visible."""
     requirement = requirement_for(MIXTRAL, output_tokens=1024.0)
     apart, shared = Parallelism(data=8), Parallelism(data=8, expert=8)
     linked, slow = replace(H200, memory_bytes=4e11), replace(L40S, memory_bytes=4e11)
@@ -273,7 +273,7 @@ def test_experts_that_are_shared_are_exchanged_with() -> None:
 
 
 def test_tensor_parallelism_over_pcie_collapses() -> None:
-    """Eight L40S serve hardly faster than two; eight H100 do."""
+    """Eight L40S are hardly faster than two; eight H100 are."""
     requirement = requirement_for(LLAMA_70B, NumberFormat.FP8)
     two, eight = (serve(requirement, L40S, Parallelism(tensor=n), 16) for n in (2, 8))
     linked = [serve(requirement, H100, Parallelism(tensor=n), 16) for n in (2, 8)]
@@ -284,7 +284,7 @@ def test_tensor_parallelism_over_pcie_collapses() -> None:
 
 
 def test_replicas_share_the_requests() -> None:
-    """Two replicas with 32 requests are two servers with 16."""
+    """Two replicas with 32 requests equal two servers with 16."""
     requirement = requirement_for(LLAMA_8B)
     one, two = (
         serve(requirement, H100, SINGLE, 16),
@@ -334,7 +334,7 @@ def test_four_bits_are_computed_where_there_are_units_for_them() -> None:
 @pytest.mark.parametrize("key", ["H100-SXM5-80GB", "H200-SXM-141GB", "B200", "GB200"])
 @pytest.mark.parametrize("prompt", [1024.0, 8192.0])
 def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: float) -> None:
-    """A tenfold of what runs makes no token slower, and the first one later by nine answers."""
+    """Ten times of what fits slows no token, and delays the first one by nine answers."""
     requirement = requirement_for(
         LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0
     )
@@ -372,7 +372,7 @@ def test_a_sliding_window_bounds_what_is_read() -> None:
 
 
 def test_an_encoder_has_no_second_token() -> None:
-    """Each request is one pass, input tokens are what counts, and nothing is kept of them."""
+    """Each request is one pass, only input tokens count, and no cache is kept."""
     requirement = requirement_for(BERT, input_tokens=512.0)
     caching = requirement_for(BERT, input_tokens=512.0, prefix_cache_ratio=0.9)
     one, many = (serve(requirement, L40S, SINGLE, count) for count in (1, 64))
@@ -384,7 +384,7 @@ def test_an_encoder_has_no_second_token() -> None:
 
 
 def test_stages_of_an_encoder_work_on_different_requests() -> None:
-    """Two of them pass two batches of half the size at a time, and a single request no faster."""
+    """Two stages process two batches of half the size at a time, and a single request no faster."""
     requirement = requirement_for(BERT, input_tokens=512.0)
     one, two = (serve(requirement, L40S, Parallelism(pipeline=n), 64) for n in (1, 2))
     alone = [serve(requirement, L40S, Parallelism(pipeline=n), 1) for n in (1, 2)]
@@ -394,19 +394,19 @@ def test_stages_of_an_encoder_work_on_different_requests() -> None:
 
 
 def test_a_network_of_images_serves_no_tokens() -> None:
-    """And the error says what to do instead."""
+    """The error says what to do instead."""
     with pytest.raises(RequirementError, match=r"model\.kind: only a transformer"):
         serve(Requirement(ConvolutionalNetwork(2.5e7, 8.2e9)), H100, SINGLE, 1)
 
 
 def server(requirement: Requirement, board: Board, room: float) -> Server:
-    """One board with so many bytes to fill."""
+    """One board with the given memory."""
     settings = ServingModelSettings(latency_headroom_ratio=0.0)
     return Server(ServingMemory(requirement, SINGLE), board, room, settings)
 
 
 def test_latencies_bound_the_best_concurrency() -> None:
-    """One more request would break what bounds it."""
+    """One more request would exceed a latency."""
     requirement = requirement_for(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
     best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
@@ -434,5 +434,5 @@ def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
 
 
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
-    """Not even of one request."""
+    """Not even one request fits."""
     assert best_concurrency(server(requirement_for(LLAMA_70B), T4, 1.4e10)) == 0

@@ -1,4 +1,4 @@
-"""What an operator sets reaches what is predicted."""
+"""Settings take effect in predictions."""
 
 from dataclasses import replace
 from typing import Final
@@ -34,7 +34,7 @@ def best(requirement: Requirement, settings: SizingSettings = USUAL) -> PlanCand
 
 
 def test_memory_settings_reach_memory_and_room() -> None:
-    """Of plans, and of the places that are projected to."""
+    """Covers plans, and the places of projections."""
     own = MemorySettings(context_bytes=3e9, driver_reserved_bytes=2e9)
     found, usual = best(SERVING, replace(USUAL, memory=own)), best(SERVING)
 
@@ -64,7 +64,7 @@ def test_training_settings_reach_the_rate() -> None:
 
 
 def test_cost_settings_reach_the_bill() -> None:
-    """Training draws more than serving unless someone says otherwise."""
+    """By default training draws more than serving."""
     own = CostSettings(training_power_ratio=0.1)
     found, usual = best(TRAINING, replace(USUAL, cost=own)).bill, best(TRAINING).bill
 
@@ -74,7 +74,7 @@ def test_cost_settings_reach_the_bill() -> None:
 
 
 def test_plan_settings_say_how_many_kinds_are_followed_through_growth() -> None:
-    """One is enough for who wants no change."""
+    """One kind is enough if no change is wanted."""
     requirement = replace(SERVING, gpus=("L40S", H100), growth=LoadGrowth(0.1, 2))
     own = replace(USUAL, plan=replace(USUAL.plan, growth_candidates=1))
     plan = Planner(built_in(), built_in_prices(), own).plan(requirement)

@@ -1,4 +1,4 @@
-"""Which MIG slices hold a need."""
+"""MIG slices that satisfy a need."""
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,12 @@ RATIOS = st.floats(0.0, 1.2)
 
 
 def names(need: SliceNeed) -> list[str]:
-    """The profiles of an A100 that hold a need."""
+    """The profiles of an A100 that satisfy a need."""
     return [profile.name for profile in fitting_slices(A100, need)]
 
 
 def test_small_need_fits_every_slice_smallest_first() -> None:
-    """The cheapest option leads."""
+    """The cheapest option is first."""
     found = fitting_slices(A100, SliceNeed(0.1, 0.1, 0.1))
     sizes = [(profile.compute_share, profile.memory_share) for profile in found]
     assert found[0].name == "1g.10gb"
@@ -41,7 +41,7 @@ def test_whole_board_is_no_slice_of_it() -> None:
     ],
 )
 def test_each_resource_must_fit(need: SliceNeed, smallest: str) -> None:
-    """Compute goes by SMs, memory and bandwidth by memory slices."""
+    """Compute scales with SMs, memory and bandwidth with memory slices."""
     assert names(need)[0] == smallest
 
 
@@ -49,12 +49,12 @@ def test_each_resource_must_fit(need: SliceNeed, smallest: str) -> None:
     "need", [SliceNeed(0.6, 0.1, 0.1), SliceNeed(0.1, 0.6, 0.1), SliceNeed(0.1, 0.1, 0.6)]
 )
 def test_need_beyond_every_slice_fits_none(need: SliceNeed) -> None:
-    """More than half of anything asks for the whole board."""
+    """More than half of any resource needs the whole board."""
     assert names(need) == []
 
 
 def test_nvlink_and_boards_without_mig_have_no_slices() -> None:
-    """There is no NVLink inside MIG, and a T4 cannot be cut."""
+    """There is no NVLink inside MIG, and a T4 has no MIG."""
     assert names(SliceNeed(0.1, 0.1, 0.1, uses_nvlink=True)) == []
     assert fitting_slices(T4, SliceNeed(0.1, 0.1, 0.1)) == ()
 
@@ -63,6 +63,6 @@ def test_nvlink_and_boards_without_mig_have_no_slices() -> None:
 def test_larger_need_never_gains_a_slice(
     compute: float, memory: float, bandwidth: float, more: float
 ) -> None:
-    """Whatever holds the larger need holds the smaller."""
+    """Any slice that holds the larger need holds the smaller."""
     larger = names(SliceNeed(compute + more, memory + more, bandwidth + more))
     assert set(larger) <= set(names(SliceNeed(compute, memory, bandwidth)))

@@ -1,4 +1,4 @@
-"""Models and layouts that cannot be."""
+"""Impossible models and layouts."""
 
 import pytest
 
@@ -29,7 +29,7 @@ from sizing_models import published
     ids=lambda model: type(model).__name__,
 )
 def test_a_model_that_can_be_is_accepted(model: Model) -> None:
-    """Of every kind."""
+    """This holds for every kind."""
     check_model(model)
 
 
@@ -48,7 +48,7 @@ def test_a_model_that_can_be_is_accepted(model: Model) -> None:
     ],
 )
 def test_impossible_value_is_refused_by_its_key(model: Model, message: str) -> None:
-    """By the key that is wrong."""
+    """The error names the key."""
     with pytest.raises(RequirementError, match=message):
         check_model(model)
 
@@ -72,7 +72,7 @@ def test_impossible_value_is_refused_by_its_key(model: Model, message: str) -> N
 def test_a_layout_has_to_divide_the_model(
     model: Model, layout: Parallelism, message: str | None
 ) -> None:
-    """Heads by tensor parallelism, layers by stages."""
+    """Tensor parallelism divides heads, stages divide layers."""
     fault = layout_fault(model, layout)
 
     assert fault is None if message is None else message in str(fault)

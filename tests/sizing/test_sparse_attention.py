@@ -1,4 +1,4 @@
-"""Attention that looks at the tokens alone that an indexer picked, and caches that are shared."""
+"""Sparse attention with an indexer, and shared caches."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from rightsizer.sizing.settings import ServingModelSettings
 V3_2 = MORE_PUBLISHED["DeepSeek-V3.2"].config
 GLM = MORE_PUBLISHED["GLM-5"].config
 KEYS = 61 * 132
-"""Of DeepSeek-V3.2: 128 elements of 8 bits and a scale, in each layer."""
+"""DeepSeek-V3.2 has 128 elements of 8 bits and a scale in each layer."""
 LATENT = 61 * 576 * 2
 
 
@@ -32,13 +32,13 @@ def read(config: dict[str, Any]) -> Transformer:
 
 
 def attention(model: Transformer) -> Attention:
-    """On an H200."""
+    """Attention on an H200."""
     board = built_in().get("H200-SXM-141GB")
     return Attention(model, Precisions(), board, Parallelism(), ServingModelSettings())
 
 
 def test_an_indexer_is_read_with_its_parameters() -> None:
-    """Queries from 1536, one key of 128 with its norm, and a weight for each of 64 heads."""
+    """It has queries from 1536, one key of 128 with its norm, and a weight for each of 64 heads."""
     sparse, dense = read(V3_2), read({**V3_2, "model_type": "deepseek_v3", **_shape()})
     added = count_parameters(sparse).total - count_parameters(dense).total
 
@@ -46,7 +46,7 @@ def test_an_indexer_is_read_with_its_parameters() -> None:
 
 
 def _shape() -> dict[str, int]:
-    """What DeepSeek-V3's file tells and V3.2's class knows."""
+    """Values of DeepSeek-V3's file and of V3.2's class."""
     return {
         "vocab_size": 129280,
         "hidden_size": 7168,
@@ -67,7 +67,7 @@ def _shape() -> dict[str, int]:
 
 
 def test_a_token_keeps_a_key_to_be_picked_by() -> None:
-    """In 8 bits whatever the cache is in, whole on each GPU, divided by stages alone."""
+    """It is in 8 bits for any cache, whole on each GPU, and divided by stages only."""
     model = read(V3_2)
     cache = kv_cache(model, NumberFormat.BF16, Parallelism(tensor=8))
 
@@ -80,7 +80,7 @@ def test_a_token_keeps_a_key_to_be_picked_by() -> None:
 
 
 def test_a_new_token_reads_all_keys_and_few_of_the_others() -> None:
-    """2048 of them, of DeepSeek-V3.2."""
+    """DeepSeek-V3.2 reads 2048 of them."""
     found = attention(read(V3_2))
     short, long = (found.of_new_tokens(1, tokens).bandwidth for tokens in (2048, 100_000))
 
@@ -89,7 +89,7 @@ def test_a_new_token_reads_all_keys_and_few_of_the_others() -> None:
 
 
 def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
-    """A short one takes more, for it is looked up in what the cache keeps."""
+    """A short one takes more, for the lookup in the cache."""
     model = read(V3_2)
     sparse, dense = attention(model), attention(replace(model, indexer=None))
 
@@ -108,7 +108,7 @@ def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
     ],
 )
 def test_layers_may_look_at_what_an_earlier_one_picked(more: dict[str, Any], layers: int) -> None:
-    """GLM-5 can; each without an indexer of its own saves its key."""
+    """GLM-5 supports it; each layer without an indexer saves its key."""
     model = read({**GLM, **more})
 
     assert model.indexer is not None
@@ -131,13 +131,13 @@ def test_layers_may_look_at_what_an_earlier_one_picked(more: dict[str, Any], lay
     ],
 )
 def test_contradicting_settings_are_refused_by_key(config: dict[str, Any], key: str) -> None:
-    """It names the key."""
+    """The error names the key."""
     with pytest.raises(RequirementError, match=key):
         read(config)
 
 
 def test_shared_caches_are_kept_once_and_read_by_all() -> None:
-    """Gemma 3n: 20 of 35 layers keep 4 of everything and 16 of a window; 7 and 28 look."""
+    """Gemma 3n: of 35 layers 4 keep everything and 16 a window; 7 and 28 read them."""
     model = read(MULTIMODAL["gemma-3n-E4B"].config)
     layer = 2 * 2 * 256 * 2
     cache = kv_cache(model, NumberFormat.BF16)
@@ -150,7 +150,7 @@ def test_shared_caches_are_kept_once_and_read_by_all() -> None:
 
 
 def test_layers_that_look_at_an_image_keep_nothing_of_the_text() -> None:
-    """Of Llama 3.2 Vision 8 of 40; a token of the text is kept as in Llama 3.1 8B."""
+    """8 of 40 layers of Llama 3.2 Vision; a text token is cached as in Llama 3.1 8B."""
     model = read(MULTIMODAL["Llama-3.2-11B-Vision"].config)
 
     assert (model.layers, model.cached_layers) == (40, 32)
@@ -158,7 +158,7 @@ def test_layers_that_look_at_an_image_keep_nothing_of_the_text() -> None:
 
 
 def test_layers_may_be_of_several_widths() -> None:
-    """A slice of Gemma 3n tells the width of each; together they make its parameters."""
+    """A slice of Gemma 3n has a width for each; together they give its parameters."""
     mixed = {"model_type": "gemma3n_text", "intermediate_size": [8192] * 10 + [16384] * 25}
     alike = {"model_type": "gemma3n_text", "intermediate_size": 16384}
     saved = 10 * 3 * 2048 * 8192
@@ -168,7 +168,7 @@ def test_layers_may_be_of_several_widths() -> None:
 
 
 def test_experts_that_do_nothing_are_chosen_too() -> None:
-    """Of LongCat-Flash a third: of 12 experts 8 work, 27 billion parameters a token on average."""
+    """A third in LongCat-Flash: of 12 experts 8 compute, on average 27 billion parameters."""
     model = read(MORE_PUBLISHED["LongCat-Flash"].config)
 
     assert (model.layers, model.dense_layers, model.experts_per_token) == (56, 28, 8)

@@ -1,4 +1,4 @@
-"""Parts of a model that see or hear: counted, in memory, and not read for a token written."""
+"""Vision and audio parts of a model: counted, in memory, and not read for generated tokens."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def read(name: str) -> Transformer:
 
 
 def test_the_whole_model_has_its_published_parameters() -> None:
-    """To the last bias but for cards that round (four of them, to three figures)."""
+    """Exact, except for rounded cards (four of them, to three digits)."""
     for name in MULTIMODAL:
         known = MULTIMODAL[name]
         is_rounded = known.parameters % 1e7 == 0
@@ -44,7 +44,7 @@ def test_the_whole_model_has_its_published_parameters() -> None:
 
 
 def test_all_parts_of_a_known_model_are_counted_and_said() -> None:
-    """In one sentence, with the count and with whose the tokens of an image are."""
+    """One sentence has the count, and the part that makes an image's tokens."""
     for name in MULTIMODAL:
         found = read_config(MULTIMODAL[name].config)
         assert isinstance(found.model, Transformer), name
@@ -56,7 +56,7 @@ def test_all_parts_of_a_known_model_are_counted_and_said() -> None:
 
 @pytest.mark.parametrize("name", ["paligemma-3b", "qwen2-audio-7b", "smolvlm2-2.2b"])
 def test_a_text_part_that_does_not_name_itself_is_the_usual_one(name: str) -> None:
-    """What the class of the whole takes."""
+    """The default is that of the whole's class."""
     config = MULTIMODAL[name].config
     text = {key: value for key, value in config["text_config"].items() if key != "model_type"}
 
@@ -64,12 +64,12 @@ def test_a_text_part_that_does_not_name_itself_is_the_usual_one(name: str) -> No
 
 
 def test_layers_of_their_own_are_those_of_families_that_are_known() -> None:
-    """Nothing is registered that no file could reach."""
+    """Every registered one is reachable from a file."""
     assert set(FAMILY_LAYERS) <= set(FAMILIES)
 
 
 def test_a_named_network_counts_where_it_is_known() -> None:
-    """Gemma 3n's vision is one of timm's; of another the note tells that it is left out."""
+    """Gemma 3n's vision part is one of timm's; for another the note says that it is left out."""
     config = MULTIMODAL["gemma-3n-E2B"].config
     other = {**config, "vision_config": {**config["vision_config"], "architecture": "resnet50"}}
     found = read_config(other)
@@ -83,7 +83,7 @@ def test_a_named_network_counts_where_it_is_known() -> None:
     [{}, {"vision_config": {"vt_hidden_size": 1152, "model_type": "moonvit"}}],
 )
 def test_a_part_that_is_not_understood_is_said(part: dict[str, Any]) -> None:
-    """Nothing is counted for it, as where a file tells nothing of it."""
+    """It counts as nothing, as where a file has no details of it."""
     found = read_config({"model_type": "kimi_vl", "text_config": GEMMA["text_config"], **part})
 
     assert found.notes == ("only the text part of kimi_vl is counted, without what sees or hears",)
@@ -92,7 +92,7 @@ def test_a_part_that_is_not_understood_is_said(part: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [("hidden_size", "wide"), ("patch_size", 0)])
 def test_a_value_of_a_tower_that_cannot_be_is_an_error(key: str, value: object) -> None:
-    """It names the key."""
+    """The error names the key."""
     part = {**GEMMA["vision_config"], key: value}
 
     with pytest.raises(RequirementError, match=key):
@@ -100,7 +100,7 @@ def test_a_value_of_a_tower_that_cannot_be_is_an_error(key: str, value: object) 
 
 
 def test_a_tower_takes_memory_and_no_time_of_a_token() -> None:
-    """A decode step is that of the text alone; the tower is divided as weights are."""
+    """A decode step is that of the text alone; the tower is divided like weights."""
     model = read("gemma-3-4b")
     blind = replace(model, unread=UnreadParameters())
     board = built_in().get("L4")
@@ -120,7 +120,7 @@ def test_a_tower_takes_memory_and_no_time_of_a_token() -> None:
 
 
 def test_the_first_stage_of_a_pipeline_has_the_tower() -> None:
-    """Beside the embedding."""
+    """It also has the embedding."""
     model = read("qwen2-vl-7b")
     blind = replace(model, unread=UnreadParameters())
     two = Parallelism(pipeline=2)
@@ -144,7 +144,7 @@ def test_the_first_stage_of_a_pipeline_has_the_tower() -> None:
 def test_a_tower_stays_in_16_bits_where_it_is_left_out(
     quantization: dict[str, Any], element: float
 ) -> None:
-    """AWQ takes the layers of the text; others take every matrix that they do not name."""
+    """AWQ quantizes the text's layers; other methods all matrices that they do not exclude."""
     found = read_config({**GEMMA, "quantization_config": quantization})
     assert isinstance(found.model, Transformer)
     assert found.weights is not None
@@ -157,7 +157,7 @@ def test_a_tower_stays_in_16_bits_where_it_is_left_out(
 
 
 def test_tables_stay_in_16_bits_beside_quantized_weights() -> None:
-    """As an embedding does: Gemma 3n's of each layer, of which a token reads one row."""
+    """So does an embedding: Gemma 3n has one for each layer, and a token reads one row."""
     model = read("gemma-3n-E4B")
     tables = 262_144 * 35 * 256
     lean = replace(model, unread=replace(model.unread, tables=0.0))
@@ -172,7 +172,7 @@ def test_tables_stay_in_16_bits_beside_quantized_weights() -> None:
 def test_parameters_that_are_given_are_those_of_the_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The tower is a part of them; fewer than it has alone are refused."""
+    """They include the tower; fewer than the tower's own are rejected."""
     (tmp_path / "config.json").write_text(json.dumps(GEMMA))
     asked: dict[str, Any] = {
         "model": {"config": ".", "parameters": 4.4e9},
@@ -192,7 +192,7 @@ def test_parameters_that_are_given_are_those_of_the_whole(
 def test_weights_in_another_format_leave_the_tower_in_16_bits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a checkpoint quantizes is known of its own format alone."""
+    """Quantized parts are known for the checkpoint's own format only."""
     quantization = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     (tmp_path / "config.json").write_text(
         json.dumps({**GEMMA, "quantization_config": quantization})

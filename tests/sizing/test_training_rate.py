@@ -1,4 +1,4 @@
-"""How fast models train."""
+"""Training speed of models."""
 
 import itertools
 from dataclasses import replace
@@ -36,7 +36,7 @@ def rate(
     model: Transformer = SMALL,
     **formats: NumberFormat,
 ) -> TrainingRate:
-    """Of the small model, unless told otherwise."""
+    """Rate of the small model, unless given otherwise."""
     requirement = Requirement(model, task, Precisions(**formats), training=training)
     return training_rate(requirement, built_in().get(board), layout)
 
@@ -49,7 +49,7 @@ def test_a_published_run_is_met() -> None:
 
 
 def test_figures_agree_with_each_other() -> None:
-    """The hours are those of the tokens."""
+    """The hours follow from the tokens."""
     found = rate(replace(SHARDED, tokens=3.6e9))
     assert found.hours is not None
     assert found.hours.value * found.tokens_per_second.value == pytest.approx(1e6)
@@ -57,7 +57,7 @@ def test_figures_agree_with_each_other() -> None:
 
 
 def test_utilization_counts_model_flops_alone() -> None:
-    """Recomputing slows a run and does not raise its utilization."""
+    """Recomputation slows a run without raising its utilization."""
     plain, again = rate(), rate(replace(SHARDED, recompute=Recompute.FULL))
     assert again.mfu_ratio < plain.mfu_ratio < 0.75
     selective = rate(replace(SHARDED, recompute=Recompute.SELECTIVE))
@@ -75,14 +75,14 @@ def test_longer_sequences_are_slower(sequence: int) -> None:
 
 @given(st.integers(1, 63))
 def test_larger_micro_batches_are_not_slower(micro_batch: int) -> None:
-    """They spread what is paid once over more tokens."""
+    """Fixed costs are divided by more tokens."""
     less = rate(Training(micro_batch, zero_stage=3))
     more = rate(Training(micro_batch + 1, zero_stage=3))
     assert more.tokens_per_second.value >= less.tokens_per_second.value
 
 
 def reaches_more(board: Board, other: Board) -> bool:
-    """Whether neither a datasheet's figure nor what is reached of it is less."""
+    """Whether neither a datasheet value nor its achieved fraction is less."""
     formats = (Precision.BF16, Precision.FP8)
     return (
         is_no_worse(board, other)
@@ -95,7 +95,7 @@ def reaches_more(board: Board, other: Board) -> bool:
 
 
 def test_a_better_board_is_never_slower() -> None:
-    """Of all pairs of the catalogue, one GPU and eight, in 16 bits and 8."""
+    """This covers all pairs of the catalog, one GPU and eight, in 16 bits and 8."""
     boards = built_in().boards.values()
     better = [(a, b) for a, b in itertools.permutations(boards, 2) if reaches_more(b, a)]
     assert better
@@ -109,7 +109,7 @@ def test_a_better_board_is_never_slower() -> None:
 
 
 def test_splitting_costs_what_gpus_tell_each_other() -> None:
-    """Tensor parallel over PCIe does less than over NVLink; a pipeline has a bubble."""
+    """Tensor parallelism is slower over PCIe than over NVLink; a pipeline has a bubble."""
     linked = rate(layout=Parallelism(tensor=8), board="A100-SXM4-80GB")
     on_bus = rate(layout=Parallelism(tensor=8), board="A100-PCIE-80GB")
     assert on_bus.tokens_per_second.value < 0.5 * linked.tokens_per_second.value
@@ -129,7 +129,7 @@ def test_adapters_train_faster_and_unpacking_costs() -> None:
 
 
 def test_repeating_the_forward_pass_costs_more_of_a_step_beside_adapters() -> None:
-    """Two of three products are left where weights have no gradient, and half as many repeated."""
+    """Without weight gradients two of three products remain, and half of these are repeated."""
     short = Training(4, sequence=64)
     plain, again = (
         rate(replace(short, recompute=kind), Parallelism(), task=ModelTask.FINETUNE_LORA)
@@ -140,7 +140,7 @@ def test_repeating_the_forward_pass_costs_more_of_a_step_beside_adapters() -> No
 
 
 def test_utilization_beside_frozen_weights_counts_what_is_computed() -> None:
-    """They take two thirds of the products: more tokens, about as much of the peak as before."""
+    """Two thirds of the products remain: more tokens, at about the same share of the peak."""
     for board, tensor in itertools.product(("A30", "RTX5090", A100.key), (1, 2)):
         layout = Parallelism(tensor=tensor)
         whole = rate(Training(4), layout, board)
@@ -167,7 +167,7 @@ def test_unpacking_is_paid_once_a_micro_batch() -> None:
 
 
 def test_experts_reach_less() -> None:
-    """A mixture of experts trains slower than a dense model of as many active parameters."""
+    """A mixture trains slower than a dense model of as many active parameters."""
     mixed = replace(SMALL, gated_ffn=True, ffn=14336, experts=8, experts_per_token=2)
     dense = replace(SMALL, gated_ffn=True, ffn=2 * 14336)
     slow, fast = rate(model=mixed), rate(model=dense)
@@ -175,7 +175,7 @@ def test_experts_reach_less() -> None:
 
 
 def test_a_window_spares_attention() -> None:
-    """Tokens that look back a little are faster at long sequences."""
+    """Windowed attention is faster at long sequences."""
     training = Training(1, sequence=32768, zero_stage=3)
     whole = rate(training)
     windowed = rate(training, model=replace(SMALL, sliding_window=1024))
@@ -191,7 +191,7 @@ def test_a_window_spares_attention() -> None:
     ],
 )
 def test_other_models_train_too(model: ConvolutionalNetwork | Diffusion | RecommenderModel) -> None:
-    """Images and samples each second, more of them on a faster board and on more GPUs."""
+    """The unit is images or samples a second; faster boards and more GPUs give more."""
     requirement = Requirement(model, ModelTask.TRAINING, training=Training(micro_batch=8192))
     h100 = built_in().get("H100-SXM5-80GB")
     slow, fast = (training_rate(requirement, board, Parallelism()) for board in (A100, h100))

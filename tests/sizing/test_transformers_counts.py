@@ -1,4 +1,4 @@
-"""The reader of configurations against what transformers builds from the same."""
+"""Configurations as read here, against the models that transformers builds from them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CACHED = sorted(name for name, known in COUNTED.items() if known.cached_bytes is
 
 
 def test_a_model_has_the_parameters_of_its_class() -> None:
-    """To the last bias, of every kind and of what its switches change."""
+    """Counts are exact for every kind, and for each switch."""
     for name in COUNTED:
         known = COUNTED[name]
 
@@ -23,7 +23,7 @@ def test_a_model_has_the_parameters_of_its_class() -> None:
 
 
 def test_a_token_takes_what_its_class_keeps() -> None:
-    """Layers with a cache, heads and widths, by what a forward pass left in it."""
+    """Layers with a cache, heads and widths agree with the cache after a forward pass."""
     for name in CACHED:
         known = COUNTED[name]
         cache = kv_cache(read_config(known.config).model, NumberFormat.BF16)
@@ -56,7 +56,7 @@ def test_experts_are_read_by_each_spelling(key: str) -> None:
 def test_embeddings_are_tied_by_the_word_of_the_version(
     version: str, kind: str, *, is_tied: bool
 ) -> None:
-    """Of the whole since transformers 5, of the text before, and where the text has the head."""
+    """The whole decides since transformers 5, the text before, and where the text has the head."""
     text: dict[str, Any] = {**COUNTED["qwen2"].config, "tie_word_embeddings": False}
     config = {
         "model_type": kind,

@@ -1,4 +1,4 @@
-"""How fast models of images and tables serve."""
+"""Serving speed of image and table models."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def served(
     precisions: Precisions | None = None,
     data: int = 1,
 ) -> SampleRate:
-    """The rate on one board, unless told otherwise."""
+    """The rate on one board, unless given otherwise."""
     requirement = Requirement(model, precision=precisions or Precisions())
     return sample_rate(requirement, built_in().get(board), Parallelism(data=data), concurrency)
 
@@ -66,7 +66,7 @@ def test_one_image_is_met(board: str, flops: float, parameters: float, milliseco
 
 @pytest.mark.parametrize("model", MODELS)
 def test_more_hardware_makes_more(model: SampleModel) -> None:
-    """A faster board, and replicas, which multiply what one makes."""
+    """This covers a faster board, and replicas, which multiply the rate."""
     slow, fast = served(model), served(model, "H100-SXM5-80GB")
     assert fast.samples_per_second.value > slow.samples_per_second.value
     eight = served(model, data=8)
@@ -75,7 +75,7 @@ def test_more_hardware_makes_more(model: SampleModel) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_batches_trade_time_for_throughput(model: SampleModel) -> None:
-    """A larger batch takes longer and makes no fewer samples a second."""
+    """A larger batch takes longer and gives no fewer samples a second."""
     one, many = served(model, concurrency=1), served(model, concurrency=32)
     assert many.batch_seconds.value >= one.batch_seconds.value
     assert many.samples_per_second.value >= one.samples_per_second.value
@@ -90,7 +90,7 @@ def test_guidance_doubles_the_work() -> None:
 
 
 def test_tables_go_by_bandwidth() -> None:
-    """Twice the rows to read, half the samples."""
+    """Twice the rows halve the samples."""
     few = served(RecommenderModel(1e8, 128, 1e6, lookups=1000), concurrency=65536)
     many = served(RecommenderModel(1e8, 128, 1e6, lookups=2000), concurrency=65536)
     ratio = few.samples_per_second.value / many.samples_per_second.value
