@@ -1,4 +1,4 @@
-"""Whose claim approves an action: the one who the kernel or the server knows, whatever he says."""
+"""Approval by claim: the user known to the kernel or server counts, not the stated name."""
 
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from rightsizer.model.advice import AdviceState
 from rightsizer.web.message import SocketPeer
 
 NAMELESS: Final = 3_999_999_999
-"""A user that no machine has a name for."""
+"""A uid without a name on any machine."""
 STRANGER: Final = SocketPeer(4711, NAMELESS, NAMELESS)
 
 
@@ -25,7 +25,7 @@ STRANGER: Final = SocketPeer(4711, NAMELESS, NAMELESS)
 def test_unlisted_user_cannot_approve_or_claim(
     tmp_path: Path, peer: SocketPeer | None, identity: str | None
 ) -> None:
-    """Whatever name he gives; the reason says so, and an approver's claim is awaited."""
+    """Whatever name is given; the reason says so, and an approver's claim is awaited."""
     file = tmp_path / "notes"
     with action_node() as node:
         controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
@@ -53,7 +53,7 @@ def test_unlisted_user_cannot_approve_or_claim(
 def test_listed_user_approves(
     tmp_path: Path, peer: SocketPeer | None, identity: str | None, actor: str
 ) -> None:
-    """And stands in the audit log with what the kernel or the server knows of him."""
+    """The audit log has the identity known to the kernel or the server."""
     file = tmp_path / "notes"
     with action_node() as node:
         settings = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"))
@@ -66,7 +66,7 @@ def test_listed_user_approves(
 
 
 def test_a_system_user_is_no_web_user() -> None:
-    """A name alone is that of the system; who has it over HTTP has to be named with `user:`."""
+    """A plain name is a system user; a web user is listed with `user:`."""
     with action_node() as node:
         advice = node.advise()
         approvals = Approvals(("ana",), own_uid=990, user_of=lambda uid: {1000: "ana"}[uid])
@@ -86,7 +86,7 @@ def test_a_system_user_is_no_web_user() -> None:
 def test_an_approval_survives_a_restart_and_nothing_else_does(
     tmp_path: Path, peer: SocketPeer
 ) -> None:
-    """It waits for another bound meanwhile."""
+    """The action waits for another bound meanwhile."""
     file = tmp_path / "notes"
     one = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2)
     limits = ActionLimits(pause_seconds=3600.0)

@@ -1,4 +1,4 @@
-"""Never more than was allowed, whatever the order, the restarts, and what is done to the clock."""
+"""Limits hold for any order, restarts and clock changes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ STEPS: Final = st.lists(
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One thing that was done, by the time that truly passed."""
+    """A completed action, with its true time."""
 
     at_seconds: float
     action: str
@@ -46,7 +46,7 @@ class Done:
 
 
 class AtOnce(ActionRunner):
-    """Does everything at once, well or not."""
+    """Runs every action at once, successfully or not."""
 
     def __init__(self, node: ActionNode) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class AtOnce(ActionRunner):
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Do it."""
+        """Run the action."""
         del note
         finding, now = order.advice.finding, seconds(self._node.clock.time())
         key = finding.workload or ""
@@ -66,7 +66,7 @@ class AtOnce(ActionRunner):
 
 
 def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
-    """What is done on a node over its life."""
+    """All actions of a node over its life."""
     node = ActionNode(DurableRepository(), [workload(f"job-{number}") for number in range(HOLDERS)])
     runner = AtOnce(node)
 
@@ -93,7 +93,7 @@ def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
 
 @given(STEPS)
 def test_no_day_sees_more_than_was_allowed(steps: list[tuple[str, int, int]]) -> None:
-    """By action, over all, by workload, by share of the GPUs, and with pauses between them."""
+    """By action, in total, by workload, by share of GPUs, and with pauses in between."""
     done = lived(steps)
     for last in done:
         day = [each for each in done if 0 <= last.at_seconds - each.at_seconds < DAY]
@@ -109,7 +109,7 @@ def test_no_day_sees_more_than_was_allowed(steps: list[tuple[str, int, int]]) ->
 
 
 def test_actions_within_the_limits_are_run() -> None:
-    """The bounds above are reached: three on a day, and more on the next."""
+    """The limits above are reached: three on one day, and more on the next."""
     done = lived([("pass", 0, 8)] * 60)
     assert [each.action for each in done][:2] == ["one", "one"]
     assert len(done) > LIMITS.at_most_per_day

@@ -1,4 +1,4 @@
-"""A controller with real programs and a real receiver: what is done, once, and written down."""
+"""A controller with real programs and a real receiver: actions run once and are logged."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from webhook_server import webhook_server
 
 @contextmanager
 def opened_repository(folder: Path) -> Iterator[ActionRepository]:
-    """A repository in a history, as long as an agent runs."""
+    """A repository in a history, for the life of an agent."""
     storage = Storage(str(folder / "history.db"))
     try:
         yield ActionRepository(storage.database)
@@ -30,7 +30,7 @@ def opened_repository(folder: Path) -> Iterator[ActionRepository]:
 
 
 def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> None:
-    """No program is started, no request is sent; it is written down once, with the evidence."""
+    """It starts no program and sends no request; it is logged once, with the evidence."""
     file = tmp_path / "notes"
     with webhook_server() as inbox, action_node() as node:
         hook = ActionWebhookSettings(f"{inbox.url}/act")
@@ -50,7 +50,7 @@ def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
 
 
 def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
-    """One word stays one; the advice is claimed, so that before and after are compared."""
+    """An argument stays one; the advice is claimed, so that before and after are compared."""
     file, audit = tmp_path / "notes", tmp_path / "audit.jsonl"
     words = ("{id}", "{reason}={workload}", "{devices}", "{action}", "a b; $(c)")
     with action_node() as node:
@@ -72,7 +72,7 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
 
 
 def test_a_claim_approves_and_is_the_actor(tmp_path: Path) -> None:
-    """What waits is told; nothing is done before, and once after."""
+    """The waiting action is reported; it runs only after the claim, and once."""
     file = tmp_path / "notes"
     with action_node() as node:
         controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
@@ -89,7 +89,7 @@ def test_a_claim_approves_and_is_the_actor(tmp_path: Path) -> None:
 
 
 def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> None:
-    """While another bound holds it up; and that is written down."""
+    """While another bound blocks the action; the withdrawal is logged."""
     file = tmp_path / "notes"
     with action_node(holders=2) as node:
         controller = node.controller(
@@ -123,7 +123,7 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
 def test_failed_action_is_reported_and_not_repeated(
     words: tuple[str, ...], outcome: ActionOutcome, status: int | None
 ) -> None:
-    """It counts against the limits as what went well does, and claims nothing."""
+    """It counts toward the limits like a success, and claims nothing."""
     with action_node() as node:
         controller = node.controller(action(command=words, timeout=1.0))
         node.advise()
@@ -136,7 +136,7 @@ def test_failed_action_is_reported_and_not_repeated(
 
 
 def test_a_receiver_is_sent_the_facts_once(tmp_path: Path) -> None:
-    """With its token, the advice, and an id to tell a message by."""
+    """With its token, the advice, and an id to recognize duplicates."""
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     with webhook_server() as inbox, action_node() as node:
@@ -160,7 +160,7 @@ def test_a_receiver_is_sent_the_facts_once(tmp_path: Path) -> None:
 def test_a_receiver_that_may_have_had_it_is_not_sent_it_again(
     fault: str, outcome: ActionOutcome, status: int | None
 ) -> None:
-    """No one knows what became of a message whose answer is lost."""
+    """After a lost response, the outcome is unknown."""
     with webhook_server() as inbox, action_node() as node:
         inbox.faults = [fault]
         controller = node.controller(
@@ -198,7 +198,7 @@ HOSTILE: Final = [
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name: str) -> None:
-    """The one who starts a workload names it; it uses up no limit, and is told."""
+    """The owner of a workload chooses its name; the refusal uses up no limit, and is logged."""
     file, job = tmp_path / "notes", Workload("slurm/x", WorkloadKind.SLURM, name)
     with action_node() as node:
         node.holders = [job]
@@ -212,7 +212,7 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
 
 
 def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
-    """What the operator begins with - may go on as it likes."""
+    """An argument that starts with the operator's `-` may continue with anything."""
     file, name = tmp_path / "notes", "-team/llama-2@x:1,2+3._"
     with action_node() as node:
         node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name)]
@@ -223,7 +223,7 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
 
 
 def test_read_only_query_writes_nothing() -> None:
-    """What the history has lost is told all the same, and written again by the next look."""
+    """Data lost by the history is still reported, and saved again by the next run."""
     with action_node() as node:
         controller = node.controller(action())
         node.advise()
@@ -240,7 +240,7 @@ def test_read_only_query_writes_nothing() -> None:
     ("state", "why"), [(AdviceState.SUCCEEDED, "0.9 GPUs"), (AdviceState.FAILED, "saved nothing")]
 )
 def test_verification_result_is_linked_to_the_action(state: AdviceState, why: str) -> None:
-    """And until then nothing else is done on the workload."""
+    """Until then no other action runs on the workload."""
     with action_node() as node:
         controller = node.controller(action(cool_down_seconds=60.0, at_most_per_day=9))
         node.advise()
@@ -258,7 +258,7 @@ def test_verification_result_is_linked_to_the_action(state: AdviceState, why: st
 
 
 def test_advice_reopened_after_success_marks_the_action_failed(tmp_path: Path) -> None:
-    """The entry says so, over a restart too."""
+    """The entry says so, also after a restart."""
     with opened_repository(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action())
         node.advise()
@@ -274,7 +274,7 @@ def test_advice_reopened_after_success_marks_the_action_failed(tmp_path: Path) -
 
 
 def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
-    """The third is not done any more."""
+    """The third does not run."""
     with action_node(holders=3) as node:
         controller = node.controller(action(command=("false",), at_most_per_day=9))
         for index in range(3):
@@ -287,7 +287,7 @@ def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
 
 
 def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
-    """A kill would make it happen twice."""
+    """A kill would make it run twice."""
     file = tmp_path / "notes"
     with action_node(ActionRepository(Storage("").database)) as node:
         controller = node.controller(action(command=noting(file)))
@@ -299,7 +299,7 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
 
 
 def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:
-    """The file of the audit log cannot be written: that is told, and mended it is done."""
+    """The unwritable file is reported; once it is fixed, the action runs."""
     file, audit = tmp_path / "notes", tmp_path / "missing" / "audit.jsonl"
     with action_node() as node:
         controller = node.controller(action(command=noting(file, "once")), journal=audit)
@@ -314,7 +314,7 @@ def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
-    """And writes down that no one waited for its end."""
+    """It logs that the end was not awaited."""
     with opened_repository(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action(command=("sleep", "60")))
         node.advise()
@@ -327,7 +327,7 @@ def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
 
 
 def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
-    """In the history's database; a row of a newer program is passed over."""
+    """In the history's database; a row of a newer program is skipped."""
     with opened_repository(tmp_path) as repository, action_node(repository) as node:
         node.advise()
         node.run(node.controller(action()))
@@ -340,7 +340,7 @@ def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
 
 
 def test_a_history_that_breaks_forgets_nothing_that_was_begun() -> None:
-    """Nor what an earlier agent began: it is written into the new one, and counts."""
+    """Actions of earlier agents too are copied to the new file, and count."""
     with action_node() as node:
         node.advise()
         node.run(node.controller(action()))

@@ -1,4 +1,4 @@
-"""The first example of the page on actions does what the page says."""
+"""The first example of the page on actions works as documented."""
 
 import re
 from dataclasses import replace
@@ -25,11 +25,11 @@ NOTEBOOK: Final = Workload(
     "notebook-ana",
     namespace="notebooks",
 )
-"""As the simulated node has it."""
+"""The notebook of the simulated node."""
 
 
 def _example() -> ActionSettings:
-    """The first block of YAML of the page, as an agent loads it."""
+    """The first YAML block of the page, as loaded by an agent."""
     block = re.search(r"^```yaml\n(.*?)^```", (DOCS / "actions.md").read_text("utf-8"), FLAGS)
     assert block is not None
     settings = load(Settings, block[1], "actions.md")
@@ -38,7 +38,7 @@ def _example() -> ActionSettings:
 
 
 def _advised() -> tuple[float, Risk]:
-    """How sure and how risky it is to release an idle GPU, as the tutorial shows it."""
+    """Confidence and risk of releasing an idle GPU, as in the tutorial."""
     shown = re.search(
         r"^  Release the GPU\b.*?confidence >?(\d+)%, risk ([a-z ]+)$",
         (DOCS / "tutorial.md").read_text("utf-8"),
@@ -49,7 +49,7 @@ def _advised() -> tuple[float, Risk]:
 
 
 def test_the_example_would_release_the_idle_notebook() -> None:
-    """Nothing speaks against it but that it is a dry run; its words can be filled in."""
+    """Only its dry run prevents it; its placeholders can be filled in."""
     sure, risk = _advised()
     assert f"namespace: {NOTEBOOK.namespace}\n" in SCENARIO.read_text("utf-8")
     node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
@@ -62,7 +62,7 @@ def test_the_example_would_release_the_idle_notebook() -> None:
 
 
 def test_with_less_risk_the_example_would_be_refused() -> None:
-    """What the page shows is the default."""
+    """The page shows the default."""
     sure, risk = _advised()
     node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
     controller = node.controller(replace(_example(), maximum_risk=Risk.VERY_LOW))

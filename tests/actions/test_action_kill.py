@@ -1,4 +1,4 @@
-"""A kill between intent and outcome: what was under way is told as unknown, and never repeated."""
+"""A kill between intent and outcome: the action counts as unknown, and is never repeated."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NODE: Final = Path(__file__).parents[1] / "support" / "acted_node.py"
 
 
 def under_way(path: Path) -> list[ActionRecord]:
-    """What the history says has begun, its process with it."""
+    """The begun action in the history, with its process."""
     if not path.exists():
         return []
     storage = Storage(str(path), read_only=True)
@@ -31,7 +31,7 @@ def under_way(path: Path) -> list[ActionRecord]:
 
 
 def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> None:
-    """The next agent ends the program that was left, and keeps to what was spent."""
+    """The next agent ends the remaining program, and keeps the used limits."""
     path, file = tmp_path / "history.db", tmp_path / "notes"
     with subprocess.Popen([sys.executable, NODE, path]) as victim:
         try:
@@ -39,7 +39,7 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
         finally:
             victim.kill()
     assert begun.process is not None
-    os.kill(begun.process, 0)  # It outlived the one who started it.
+    os.kill(begun.process, 0)  # It outlived the agent that started it.
     storage = Storage(str(path))
     with action_node(ActionRepository(storage.database)) as node:
         (advice,) = [node.advise()]
@@ -58,7 +58,7 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
 
 
 def test_a_program_whose_process_cannot_be_written_down_is_not_run(tmp_path: Path) -> None:
-    """A later agent could not end it; the disk that has just become full is told."""
+    """A later agent could not end it; the full disk is reported."""
     file = tmp_path / "notes"
     with action_node(FullRepository()) as node:
         node.advise()
@@ -69,10 +69,10 @@ def test_a_program_whose_process_cannot_be_written_down_is_not_run(tmp_path: Pat
 
 
 class FullRepository(DurableRepository):
-    """One that has no room for the number of a process."""
+    """A repository without room for the pid."""
 
     def put(self, record: ActionRecord) -> None:
-        """Keep what has begun or ended."""
+        """Save a begun or ended action."""
         if record.process is not None and record.outcome is ActionOutcome.STARTED:
             raise HistoryError("there is no room")
         super().put(record)

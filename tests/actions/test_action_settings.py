@@ -1,4 +1,4 @@
-"""What a configuration of actions may say, and what is refused with its place and a remedy."""
+"""Settings of actions: accepted values, and refusals with place and remedy."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def loaded(*actions: dict[str, Any], **further: Any) -> Settings:
 
 
 def test_nothing_is_done_unless_somebody_asks_for_it() -> None:
-    """There is no action by default, and one that says nothing is a dry run."""
+    """There is no action by default, and one without a mode is a dry run."""
     assert Settings().actions == ()
     assert loaded({}).actions[0].mode is ActionMode.DRY_RUN
 
@@ -62,7 +62,7 @@ def test_impossible_action_settings_are_refused(wrong: dict[str, Any], said: str
 
 
 def test_references_of_action_settings_are_checked_before_the_start(tmp_path: Path) -> None:
-    """Programs, credentials, a second action of the same name, and the folder of the audit log."""
+    """Programs, credentials, duplicate names, and the folder of the audit log."""
     hook = {"url": "http://127.0.0.1/x", "token_file": str(tmp_path / "none")}
     settings = loaded(
         {"command": ["no-such-program"]},
@@ -77,7 +77,7 @@ def test_references_of_action_settings_are_checked_before_the_start(tmp_path: Pa
 
 
 def test_an_action_is_for_the_pools_that_it_names() -> None:
-    """As a policy is."""
+    """Like a policy."""
     other, here = {"match": {"pool": "b*"}}, {"name": "here", "match": {"pool": "a*"}}
     settings = loaded(other, here, node={"pool": "a100"})
     (found,) = actions_here(settings.actions, settings.node.pool)
@@ -86,7 +86,7 @@ def test_an_action_is_for_the_pools_that_it_names() -> None:
 
 
 def test_a_placeholder_behind_a_shells_text_is_a_word() -> None:
-    """Which the shell does not run."""
+    """The shell does not run it."""
     command = ["sh", "-c", 'scale "$1"', "sh", "{workload}"]
     assert loaded({"command": command}).actions[0].command == tuple(command)
 
