@@ -1,4 +1,4 @@
-"""Whether a slot can be given: what was measured is weighed, and what was not is no promise."""
+"""Availability of a slot: measured use counts, and unmeasured use promises nothing."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -28,7 +28,7 @@ _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
 
 
 def slot(**facts: Any) -> LeaseSlot:
-    """An empty H100, but for the facts."""
+    """An empty H100 with changed facts."""
     return replace(_SLOT, **facts)
 
 
@@ -40,7 +40,7 @@ def lease(gibibytes: float, *, is_shared: bool = True) -> Lease:
 
 
 def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: Any) -> SlotVerdict:
-    """What the defaults make of it."""
+    """The verdict under the default settings."""
     return judge_slot(of, GpuRequest(**request), _SETTINGS, leases, is_reserved=is_reserved)
 
 
@@ -108,14 +108,14 @@ def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: 
 def test_a_seat_in_use_or_in_trouble_is_not_free(
     of: LeaseSlot, obstacle: SlotObstacle, why: str
 ) -> None:
-    """And the reason says by whom, or by what."""
+    """The reason names the holder or the fault."""
     verdict = judged(of)
     assert (verdict.obstacle, verdict.why) == (obstacle, why)
     assert not verdict.is_free
 
 
 def test_an_empty_seat_is_free_with_all_that_is_left_of_its_memory() -> None:
-    """The driver's own part is taken off."""
+    """Minus the driver's reservation."""
     verdict = judged(slot(memory_used_bytes=0.5 * GIBIBYTE))
     assert verdict.is_free
     assert verdict.is_certain
@@ -131,13 +131,13 @@ def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
 
 @pytest.mark.parametrize("state", list(State))
 def test_reserved_gpu_is_not_available(state: State) -> None:
-    """Whatever is on it."""
+    """Whatever runs on it."""
     assert not judged(slot(state=state), is_reserved=True).is_free
     assert judged(slot(), is_reserved=True).obstacle is SlotObstacle.RESERVED
 
 
 def test_memory_must_suffice() -> None:
-    """In all, and of what is left; nothing fits into a size that no one knows."""
+    """In total and of the remainder; nothing fits into an unknown size."""
     assert judged(slot(), memory_bytes=80.0 * GIBIBYTE).is_free
     large = judged(slot(), memory_bytes=81.0 * GIBIBYTE)
     assert large.why == "has 80.0 GiB of memory in all, 81.0 GiB are asked"
@@ -149,7 +149,7 @@ def test_memory_must_suffice() -> None:
 
 
 def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
-    """An instance cannot be one of several GPUs, nor a whole GPU an instance."""
+    """Instances are neither part of a set of GPUs nor whole GPUs."""
     parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).slots
     assert judged(small, mig_profile="1G.10GB").is_free
     assert judged(large, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
@@ -161,7 +161,7 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
 
 
 def test_a_leased_seat_is_left_to_its_lease() -> None:
-    """Unless both may share it, and no one is named to a client asks."""
+    """Unless both may share it; the reason does not name the holder."""
     shared = slot(demand=_LITTLE)
     assert judged(shared, lease(10)).obstacle is SlotObstacle.LEASED
     assert judged(shared, lease(10)).why == "leased (k3)"
@@ -185,7 +185,7 @@ def test_a_leased_seat_is_left_to_its_lease() -> None:
 def test_the_larger_of_set_aside_and_measured_memory_is_taken(
     of: LeaseSlot, leases: tuple[Lease, ...], left: float
 ) -> None:
-    """With the reserve; of strangers' memory no one knows whose it is, so that it comes on top."""
+    """Plus the reserve; memory of unknown processes comes on top."""
     of = replace(of, demand=_LITTLE)
     wants = {"may_share": True, "memory_bytes": left * GIBIBYTE}
     assert judged(of, *leases, **wants).memory_left_bytes == left * GIBIBYTE
@@ -211,7 +211,7 @@ def test_the_larger_of_set_aside_and_measured_memory_is_taken(
 def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
     demand: dict[Resource, float], why: str
 ) -> None:
-    """Compute and memory bandwidth, both."""
+    """Both compute and memory bandwidth."""
     of = slot(holders=_HELD, state=State.PRODUCTIVE, demand=demand)
     verdict = judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE)
     assert (verdict.obstacle, verdict.why) == (SlotObstacle.NEEDS, why)
@@ -226,12 +226,12 @@ def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
     ],
 )
 def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObstacle) -> None:
-    """A pod that may start any moment, a process that no one sees, memory that no one reads."""
+    """A pod about to start, an unseen process, unread memory."""
     assert judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE).obstacle is obstacle
 
 
 def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
-    """All of a GPU's memory is for the work alone; an empty one is still given."""
+    """Such a request needs all of a GPU's memory; an empty GPU is still given."""
     of = slot(holders=_HELD, demand=_LITTLE)
     assert judged(of, may_share=True).obstacle is SlotObstacle.MEMORY
     assert judged(slot(), may_share=True).is_free
@@ -241,7 +241,7 @@ def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
 def test_shared_memory_is_never_promised_twice(
     asides: list[float], used: float, wanted: float
 ) -> None:
-    """What all have been given, what is used, the reserve and what is asked fit into the GPU."""
+    """Grants, use, the reserve and the request fit into the GPU together."""
     leases = [lease(aside) for aside in asides]
     of = slot(demand=_LITTLE, memory_used_bytes=used * GIBIBYTE, holders=_HELD)
     verdict = judged(of, *leases, may_share=True, memory_bytes=wanted * GIBIBYTE)

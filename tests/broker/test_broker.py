@@ -1,4 +1,4 @@
-"""The broker from one state to the next: what is granted, told, ended and refused."""
+"""State transitions of the broker: grants, messages, ends and refusals."""
 
 from dataclasses import replace
 
@@ -30,14 +30,14 @@ ROOT = replace(client("root"), uid=0)
 
 
 def kinds(step: BrokerTransition) -> list[EventKind]:
-    """What happened."""
+    """The kinds of events."""
     return [event.kind for event in step.events]
 
 
 def step_of(
     world: World, *tickets: Ticket, state: BrokerState = START, now: int = 0
 ) -> BrokerTransition:
-    """The tickets in the queue, and one look at it."""
+    """Queue the tickets, and run one step."""
     for each in tickets:
         step = BROKER.ask(state, now, each, world.observe())
         assert not step.is_refused, step.events
@@ -61,7 +61,7 @@ def test_a_ticket_is_granted_observed_and_given_back() -> None:
 
 
 def test_a_lease_ends_when_its_last_process_is_gone() -> None:
-    """No one has to give it back."""
+    """No one has to return it."""
     state = BROKER.observe(step_of(World(hgx()), ticket("a")).state, SECOND, {"a": ALIVE}).state
     step = BROKER.observe(state, 2 * SECOND, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
@@ -69,7 +69,7 @@ def test_a_lease_ends_when_its_last_process_is_gone() -> None:
 
 
 def test_a_client_that_takes_a_lease_and_vanishes_frees_it_at_once() -> None:
-    """Unless the settings give it time to have another process begin."""
+    """Unless the settings allow time for another process to start."""
     state = step_of(World(hgx()), ticket("a")).state
     step = BROKER.observe(state, SECOND, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
@@ -82,7 +82,7 @@ def test_a_client_that_takes_a_lease_and_vanishes_frees_it_at_once() -> None:
 
 @pytest.mark.parametrize("observation", [None, LeaseObservation()])
 def test_nothing_ends_because_nobody_could_look(observation: LeaseObservation | None) -> None:
-    """What is not known is no death."""
+    """Unknown is not dead."""
     observations = {} if observation is None else {"a": observation, "b": observation}
     state = step_of(World(hgx()), ticket("a", 8), ticket("b", 8)).state
     step = BROKER.observe(state, DAY, observations)
@@ -91,7 +91,7 @@ def test_nothing_ends_because_nobody_could_look(observation: LeaseObservation | 
 
 
 def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
-    """The next in the queue has its turn."""
+    """The next in the queue takes its place."""
     state = step_of(World(hgx()), ticket("a", 8), ticket("b", 8)).state
     step = BROKER.observe(state, SECOND, {"b": DEAD})
     assert step.events[0].reason is EndReason.WITHDRAWN
@@ -99,7 +99,7 @@ def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
 
 
 def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
-    """Nothing is killed, nothing is given to others, and it ends as one whose time was up."""
+    """Nothing is killed or reassigned; the lease ends later as expired."""
     world = World(hgx())
     state = step_of(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
     step = BROKER.turn(state, 2 * MINUTE, {"a": ALIVE}, world.observe())
@@ -113,7 +113,7 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
 
 
 def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
-    """After an hour without work; what no one saw is not idle."""
+    """After an hour without work; unobserved time is not idle."""
     idle = LeaseObservation(is_alive=True, is_active=False)
     state = BROKER.observe(step_of(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
     step = BROKER.observe(state, HOUR, {"a": idle})
@@ -128,7 +128,7 @@ def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
 
 
 def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None:
-    """Where memory and needs of both fit."""
+    """If the memory and needs of both fit."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
@@ -148,7 +148,7 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
     ],
 )
 def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
-    """Too much memory, alone on the GPU, or no one knows how much."""
+    """Too much memory, exclusive use, or an unknown amount."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
@@ -159,7 +159,7 @@ def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str
 
 
 def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
-    """What once was used may be used again."""
+    """Memory once used may be used again."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 45 * GIBIBYTE)
@@ -175,7 +175,7 @@ def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
 
 
 def test_memory_around_the_budget_is_told_once() -> None:
-    """Again only after it was kept for five minutes."""
+    """A second message follows only after the memory stayed within the budget for five minutes."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
     minutes = []
@@ -195,7 +195,7 @@ def test_memory_around_the_budget_is_told_once() -> None:
 
 
 def test_memory_of_processes_without_a_lease_is_respected() -> None:
-    """Beside what was set aside, though the leases do not use theirs yet."""
+    """In addition to reserved memory, although the leases do not use theirs yet."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), GIBIBYTE)
@@ -208,7 +208,7 @@ def test_memory_of_processes_without_a_lease_is_respected() -> None:
 
 
 def test_whoever_asks_again_gets_the_same_answer() -> None:
-    """An answer may be lost, a ticket may not double."""
+    """A response may be lost, but a ticket must not double."""
     world = World(hgx(1))
     state = step_of(world, ticket("a"), ticket("b")).state
     for name, kind in (("a", EventKind.GRANTED), ("b", EventKind.QUEUED)):
@@ -233,7 +233,7 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
     ],
 )
 def test_impossible_request_is_refused_with_the_reason(wanted: Ticket, why: str) -> None:
-    """At once, and nothing changes."""
+    """Immediately, and without any change."""
     step = BROKER.ask(START, 0, wanted, World(hgx()).observe())
     assert step.is_refused
     assert why in step.events[0].message
@@ -272,7 +272,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
 
 
 def test_a_restart_on_the_same_boot_changes_nothing() -> None:
-    """No one was idle while no one looked."""
+    """Unobserved time is not idle."""
     state = step_of(World(hgx()), ticket("a", 8), ticket("b")).state
     step = BROKER.after_restart(state, HOUR, "boot")
     assert step.events == ()
@@ -283,7 +283,7 @@ def test_a_restart_on_the_same_boot_changes_nothing() -> None:
 
 
 def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
-    """Reservations move to the new clock, usage has decayed meanwhile."""
+    """Reservations move to the new clock; usage has decayed meanwhile."""
     world = World(hgx())
     state = step_of(world, ticket("a", 8), ticket("b"), now=DAY).state
     wanted = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
@@ -309,13 +309,13 @@ def recovered(
     *,
     is_shared: bool,
 ) -> Lease:
-    """A lease as its processes carry it."""
+    """A lease as recorded by its processes."""
     request = GpuRequest(len(uuids), memory[0], is_shared)
     return Lease(name, owner, request, uuids, memory, is_shared, asked=0, granted=0, ends=None)
 
 
 def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
-    """Of claims that contradict one another the older process is believed."""
+    """Of contradicting claims, the older process decides."""
     gib = 10 * GIBIBYTE
     found = [
         recovered("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
@@ -344,7 +344,7 @@ def test_a_shared_lease_counts_by_its_part_of_the_memory() -> None:
 
 
 def test_request_without_visible_gpus_waits() -> None:
-    """An agent that has not looked yet, or whose driver is gone, refuses no one."""
+    """An agent without a snapshot, or without its driver, refuses no request."""
     nobody = World(hgx(0))
     step = step_of(nobody, ticket("a", 8), ticket("b"))
     assert [each.id for each, _ in step.waiting] == ["a", "b"]

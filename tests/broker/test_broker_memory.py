@@ -22,14 +22,14 @@ CHANGES = st.one_of(
     st.tuples(st.just("intrude"), st.integers(0, 1), AMOUNTS),
     st.tuples(st.just("end"), st.integers(0, 9), AMOUNTS),
 )
-"""What happens, to which of those that are there, and gibibytes."""
+"""A change, the item that it affects, and gibibytes."""
 
 
 @given(changes=st.lists(CHANGES, min_size=4, max_size=25), are_named=st.booleans())
 def test_reserved_and_outside_memory_fit_together_at_every_grant(
     *, changes: list[tuple[str, int, int]], are_named: bool
 ) -> None:
-    """With the reserve, whatever leases use of theirs, and whether or not outsiders are known."""
+    """With the reserve, for any use by leases, and for known and unknown outsiders."""
     world, state = World(hgx(1)), BrokerState("boot")
     for number, (what, pick, gibibytes) in enumerate(changes):
         names = [record.id for record in state.leases]

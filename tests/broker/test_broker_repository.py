@@ -1,4 +1,4 @@
-"""The broker's state on disk: whole, and nothing that is over comes back."""
+"""The broker's state on disk: complete, and without ended items."""
 
 import json
 import sqlite3
@@ -30,7 +30,7 @@ BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSet
 
 
 def lived(minutes: int = 0) -> BrokerState:
-    """A state with a lease that shares, one that does not, a ticket, a reservation and usage."""
+    """A state with a shared and an exclusive lease, a ticket, a reservation and usage."""
     look, state = World(hgx()).observe(), BrokerState("boot")
     for wanted in (
         ticket("a", memory=20, may_share=True),
@@ -47,13 +47,13 @@ def lived(minutes: int = 0) -> BrokerState:
 
 
 def durable(state: BrokerState | None) -> BrokerState:
-    """A state without what is measured again."""
+    """A state without the values that are measured again."""
     assert state is not None
     return state.with_leases(replace(each, measured_bytes=()) for each in state.leases)
 
 
 def test_saved_state_is_loaded(tmp_path: Path) -> None:
-    """Leases with their processes, tickets, reservations, usage and what holders were told."""
+    """Leases with their processes, tickets, reservations, usage and sent messages."""
     state = lived()
     assert state.leases[0].processes.sessions
     assert state.leases[0].notified
@@ -67,7 +67,7 @@ def test_saved_state_is_loaded(tmp_path: Path) -> None:
 
 
 def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
-    """It knew neither the processes of leases, nor operators' groups, nor parts of reservations."""
+    """It lacks processes of leases, operator groups and parts of reservations."""
     path, state = tmp_path / "broker.db", lived()
     with closing(BrokerRepository(path)) as store:
         store.save(state, 0)
@@ -96,7 +96,7 @@ def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
 
 
 def test_ended_state_is_deleted_from_the_file(tmp_path: Path) -> None:
-    """By the store that wrote it, by one that loaded it, and by one that never looked."""
+    """By the store that wrote it, by one that loaded it, and by a new one."""
     path, before = tmp_path / "broker.db", lived()
     after = BROKER.end(before, DAY, "b").state
     with closing(BrokerRepository(path)) as store:
@@ -114,7 +114,7 @@ def test_ended_state_is_deleted_from_the_file(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None:
-    """The leases are to be rebuilt from their processes."""
+    """Leases are to be rebuilt from their processes."""
     path = tmp_path / "broker.db"
     path.write_bytes(b"this is no database, and has never been one" * 100)
     with closing(BrokerRepository(path)) as store:
@@ -123,7 +123,7 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
 
 
 def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
-    """The state is all there, in the new file, before anyone is answered."""
+    """The complete state is in the new file before any response."""
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
@@ -135,7 +135,7 @@ def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> None:
-    """It is rebuilt from its processes, and would else come back some day."""
+    """It is rebuilt from its processes, and would otherwise return later."""
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
@@ -163,9 +163,9 @@ def test_only_one_agent_writes(tmp_path: Path) -> None:
 
 
 def test_usage_and_idle_time_may_wait_for_the_next_save() -> None:
-    """Usage and idle time may; leases, tickets, reservations and what was told may not.
+    """Leases, tickets, reservations and messages may not.
 
-    Processes that come and go may wait for some seconds.
+    Changes of processes may wait for some seconds.
     """
     state = lived()
     later = BROKER.observe(
@@ -189,20 +189,20 @@ def test_usage_and_idle_time_may_wait_for_the_next_save() -> None:
 
 @given(st.integers(0, 10**18), st.integers(0, 10**18), st.integers(0, 10**18))
 def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> None:
-    """A time of the old boot's clock, moved, is the same wall time by the new boot's clock."""
+    """A time of the old boot's clock is moved to the same wall time by the new one."""
     old, new = SavedClock("one", at, wall), SavedClock("two", later, wall + DAY)
     moved = at + old.shift_to(new)
     assert new.wall - (new.at - moved) == wall
 
 
 def _spoil(path: Path) -> None:
-    """Break every page under an open store, as a bad disk would."""
+    """Overwrite every page under an open store, like a bad disk."""
     other = sqlite3.connect(path)
-    # What another user has written is not in anyone's cache.
+    # Data written by another user is in no cache.
     other.execute("INSERT INTO fact VALUES ('other', '{}')")
     other.commit()
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     other.close()
     with path.open("r+b") as file:
-        file.seek(100)  # The header's words stay, or it would be no database at all.
+        file.seek(100)  # The header's magic stays, or it would be no database at all.
         file.write(b"\xff" * (path.stat().st_size - 100))

@@ -1,4 +1,4 @@
-"""What the local socket takes about leases: from whom, in what form, how much."""
+"""Lease requests on the local socket: permissions, form and limits."""
 
 import grp
 import json
@@ -39,7 +39,7 @@ NOBODY: Final = 65534
 
 @pytest.fixture
 def managed(tmp_path: Path) -> Iterator[ManagedNode]:
-    """A node of eight GPUs that no one has."""
+    """A node of eight free GPUs."""
     with capture_logs():
         found = ManagedNode(World(hgx()), tmp_path / "broker.db", BrokerSettings(maximum_tickets=3))
         yield found
@@ -57,7 +57,7 @@ def stranger() -> Iterator[SocketPeer]:
 
 
 def test_answers_are_as_described(managed: ManagedNode) -> None:
-    """From asking to giving back; asking again with an id gives what one has."""
+    """From request to return; a repeated request with an id gets the same lease."""
     schema = json_schema_of("POST", "/api/v1/leases")
     waits = managed.asked({"gpus": 2, "id": "abcdefgh", "for": "4h", "priority": -1}, ME)
     assert list(faults(waits, schema)) == []
@@ -89,9 +89,9 @@ def test_answers_are_as_described(managed: ManagedNode) -> None:
 
 
 def test_ended_lease_stays_ended(tmp_path: Path) -> None:
-    """A client still asks is told by whom, after a restart of the agent too; he gets no second one.
+    """The client sees who ended it, also after the agent's restart, and gets no second one.
 
-    What he gives back himself he can ask for again.
+    After returning a lease itself, the client may request it again.
     """
     with subprocess.Popen(["sleep", "60"]) as process, capture_logs():
         mine = SocketPeer(process.pid, os.getuid(), os.getgid())
@@ -122,7 +122,7 @@ def test_ended_lease_stays_ended(tmp_path: Path) -> None:
 def test_lease_of_another_user_is_not_accessible(
     managed: ManagedNode, stranger: SocketPeer
 ) -> None:
-    """Neither looked at nor given back, nor asked for again; root may."""
+    """It can be neither read, returned nor requested again, except by root."""
     managed.asked({"id": "ofrootofroot"}, ME)
     managed.manager.turn()
     path = "/api/v1/leases/ofrootofroot"
@@ -145,7 +145,7 @@ def test_lease_of_another_user_is_not_accessible(
 
 
 def test_nobody_is_whom_he_says_he_is(managed: ManagedNode, tmp_path: Path) -> None:
-    """The kernel tells; what cannot be seen, or is another's by now, is refused."""
+    """The kernel decides; an invisible pid, or one of another user, is refused."""
     liar = managed.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
     assert liar.status == HTTPStatus.BAD_REQUEST
     assert b"'pid' is not a field" in liar.body
@@ -159,7 +159,7 @@ def test_nobody_is_whom_he_says_he_is(managed: ManagedNode, tmp_path: Path) -> N
     with pytest.raises(UsageError, match="is not the one that has asked"):
         client_of(SocketPeer(7, os.getuid() + 1, 0), table)
     user = table.user
-    # The number is used again while it is looked at.
+    # The pid is reused during the check.
     table.user = lambda pid: (user(pid), processes.start(pid, started=200))[0]  # type: ignore[method-assign]  # As another process would.
     with pytest.raises(UsageError, match="is not the one that has asked"):
         client_of(SocketPeer(7, os.getuid(), 0), table)
@@ -168,7 +168,7 @@ def test_nobody_is_whom_he_says_he_is(managed: ManagedNode, tmp_path: Path) -> N
 def test_whoever_may_not_ask_any_more_can_still_give_back(
     managed: ManagedNode, stranger: SocketPeer
 ) -> None:
-    """And look at what he has; nothing new is lent or reserved to him."""
+    """Reading stays possible too; new leases and reservations are refused."""
     managed.asked({"id": "ofnobody"}, stranger)
     managed.manager.turn()
     managed.settings = replace(managed.settings, users=("ada",))
@@ -182,7 +182,7 @@ def test_whoever_may_not_ask_any_more_can_still_give_back(
 
 
 def test_operators_say_who_may_ask() -> None:
-    """By users and groups; with none, a client can open the socket."""
+    """By users and groups; without a list, anyone who can open the socket may."""
     ada = LeaseOwner(1000, "ada", 1, 1)
     assert why_not_served(ada, BrokerSettings()) is None
     assert why_not_served(ada, BrokerSettings(users=("ada",))) is None
@@ -196,9 +196,9 @@ def test_operators_say_who_may_ask() -> None:
 
 
 def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Path) -> None:
-    """As the name service has them, and only by those that the settings name.
+    """By the name service, and only groups named in the settings.
 
-    They end what is not theirs, reserve for others, and go before them; no one else does.
+    They end others' leases, reserve for others and go first; no one else does.
     """
     (group,) = {grp.getgrgid(pwd.getpwuid(NOBODY).pw_gid).gr_name}
     with capture_logs():
@@ -220,7 +220,7 @@ def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Pat
 
 
 def test_only_groups_that_matter_are_looked_up() -> None:
-    """A directory service is asked for nothing while no group operates the broker."""
+    """Without operator groups, a directory service gets no queries."""
     asked: list[str] = []
 
     def groups_of(user: str) -> frozenset[str]:
@@ -236,7 +236,7 @@ def test_only_groups_that_matter_are_looked_up() -> None:
 def test_groups_that_are_not_named_operate_nothing(
     managed: ManagedNode, stranger: SocketPeer
 ) -> None:
-    """Not even the one that may open the socket: by default root operates the broker alone."""
+    """Not even the socket's group: by default root alone operates the broker."""
     assert BrokerSettings().operator_groups == ()
     managed.asked({"id": "ofrootofroot"}, ME)
     refusal = managed.ask("DELETE", "/api/v1/leases/ofrootofroot", peer=stranger)
@@ -244,7 +244,7 @@ def test_groups_that_are_not_named_operate_nothing(
 
 
 def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
-    """With a status that is no fault of the request's form."""
+    """With a status that does not blame the request."""
     for _ in range(3):
         managed.asked({}, ME)
     full = managed.ask("POST", "/api/v1/leases", {}, ME)
@@ -275,7 +275,7 @@ def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
     ],
 )
 def test_invalid_request_is_refused_by_name(managed: ManagedNode, body: Any, message: str) -> None:
-    """And nothing is done."""
+    """Nothing is changed."""
     answer = managed.ask("POST", "/api/v1/leases", body, ME)
     assert answer.status == HTTPStatus.BAD_REQUEST
     assert message in answer.body.decode()
@@ -304,7 +304,7 @@ def test_invalid_request_is_refused_by_name(managed: ManagedNode, body: Any, mes
 def test_any_body_gets_an_answer(
     tmp_path_factory: pytest.TempPathFactory, body: bytes, target: str
 ) -> None:
-    """Never a fault of the agent's own."""
+    """It is never an internal error."""
     with capture_logs() as logs:
         managed = ManagedNode(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
         answer = managed.ask("POST", target, body, ME)
@@ -314,7 +314,7 @@ def test_any_body_gets_an_answer(
 
 
 def served(managed: ManagedNode, path: Path) -> WebServer:
-    """The routes at a real socket."""
+    """The routes on a real socket."""
     table = ProcessTable(Path("/proc"))
     api = BrokerApi(managed.manager, table, managed.clock, lambda: managed.settings)
     server = WebServer(
@@ -329,7 +329,7 @@ def served(managed: ManagedNode, path: Path) -> WebServer:
 
 
 def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None:
-    """Some are turned away, and ask again; no one gets two."""
+    """Refused clients retry; no one gets two."""
     settings = BrokerSettings(maximum_tickets_per_user=1000)
     with capture_logs():
         managed = ManagedNode(World(hgx(2)), tmp_path / "broker.db", settings)
@@ -359,7 +359,7 @@ def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None
 
 
 def test_the_socket_is_for_its_user_and_group(tmp_path: Path, managed: ManagedNode) -> None:
-    """A foreign user cannot even connect, whatever the folder allows."""
+    """Another user cannot connect, whatever the folder's mode."""
     if os.getuid() != 0:
         pytest.skip("only root can start a process of another user")
     server = served(managed, tmp_path / "api.sock")
@@ -374,9 +374,9 @@ def test_the_socket_is_for_its_user_and_group(tmp_path: Path, managed: ManagedNo
 
 
 def connected(folder: Path) -> str:
-    """What goes wrong where no one in particular connects to the socket in a folder."""
+    """The error when an unprivileged user connects to the socket in a folder."""
     program = "import socket; socket.socket(socket.AF_UNIX).connect('api.sock')"
-    # Named from its own folder, for those above are root's alone.
+    # By a relative name, since the folders above belong to root alone.
     done = subprocess.run(
         ["python3", "-c", program],
         cwd=folder,
@@ -392,7 +392,7 @@ def connected(folder: Path) -> str:
 
 
 def test_an_agent_that_lends_nothing_says_so_everywhere(managed: ManagedNode) -> None:
-    """At each path that there would be."""
+    """At each path of an enabled broker."""
     open_paths = {(each.method, each.path) for each in _api(managed).routes}
     assert {(each.method, each.path) for each in closed_routes()} == open_paths
     assert all(each.is_local for each in closed_routes())

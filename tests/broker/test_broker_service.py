@@ -1,4 +1,4 @@
-"""The broker of an agent, wired: what a reload changes, and whose processes are whose."""
+"""An agent's broker: effects of a reload, and assignment of processes."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ WISH: Final = Ticket("a", CLIENT, GpuRequest(1), 0)
 
 
 class Node:
-    """GPUs with the same processes on them, a process table of files, and a broker."""
+    """GPUs with the same processes on them, a process table in files, and a broker."""
 
     def __init__(self, folder: Path, procfs: Path | None = None) -> None:
         self.processes = ProcessFolder(folder / "proc")
@@ -52,7 +52,7 @@ class Node:
         self.lending = BrokerService(self.settings, self.report, FreshnessSettings(), self.clock)
 
     def report(self) -> Report:
-        """The node as it is."""
+        """The current node."""
         whole = node_report()
         gpus = tuple(self._gpu(whole.devices[0], index) for index in range(self.count))
         return replace(whole, wall_time=self.clock.wall_time(), devices=gpus, advice=())
@@ -75,7 +75,7 @@ class Node:
         )
 
     def looks(self, times: int = 1) -> None:
-        """The broker looks, once a second."""
+        """Broker steps, once a second."""
         for _ in range(times):
             self.clock.now += SECOND
             self.clock.wall += SECOND
@@ -84,7 +84,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """One that no one has."""
+    """A node without holders."""
     with capture_logs():
         found = Node(tmp_path)
         yield found
@@ -92,7 +92,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
-    """From the next look on, up and down."""
+    """From the next step on, up and down."""
     node.lending.manager.ask(WISH)
     node.looks(2)
     for pid in range(100, 300):
@@ -111,7 +111,7 @@ def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
 
 
 def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
-    """Of the last one too, after which no one looks: their GPU is neither free nor reservable."""
+    """After the last lease too, when scanning stops: the GPU is neither free nor reservable."""
     node.lending.manager.ask(WISH)
     node.looks(2)
     node.processes.start(20, parent=10)
@@ -139,7 +139,7 @@ def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
 
 @pytest.fixture
 def living(tmp_path: Path) -> Iterator[Node]:
-    """One whose processes are those of this machine."""
+    """A node with the processes of this machine."""
     with capture_logs():
         found = Node(tmp_path, procfs=Path("/proc"))
         whole = replace(found.settings.broker, processes_maximum=100_000)
@@ -149,7 +149,7 @@ def living(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_client_that_is_killed_right_after_the_grant_frees_its_gpu(living: Node) -> None:
-    """With the next look, and the one that waits has it."""
+    """With the next step, and the waiting ticket gets it."""
     with subprocess.Popen(["sleep", "60"]) as process:
         living.lending.manager.ask(replace(WISH, client=_owner(process.pid)))
         living.looks()
@@ -167,7 +167,7 @@ def _owner(pid: int) -> LeaseOwner:
 
 
 def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> None:
-    """At once, not with the next look."""
+    """At once, not with the next step."""
     node.count = 2
     node.lending.manager.ask(WISH)
     node.lending.manager.ask(replace(WISH, id="b", client=replace(CLIENT, pid=1)))
@@ -179,7 +179,7 @@ def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> 
 
 @pytest.mark.parametrize("reason", list(Missing))
 def test_a_leased_gpu_is_lost_where_the_driver_says_so(node: Node, reason: Missing) -> None:
-    """A GPU that only answers late, sleeps or was released is not lost."""
+    """A slow, sleeping or released GPU is not lost."""
     node.count = 2
     node.lending.manager.ask(WISH)
     node.looks(2)
@@ -191,7 +191,7 @@ def test_a_leased_gpu_is_lost_where_the_driver_says_so(node: Node, reason: Missi
 
 
 def test_a_leased_gpu_that_is_not_listed_any_more_is_lost(node: Node) -> None:
-    """As after a restart of the agent, when the driver does not offer it by its uuid."""
+    """As after an agent's restart, when the driver no longer offers its uuid."""
     node.count = 2
     node.lending.manager.ask(replace(WISH, request=GpuRequest(2)))
     node.looks(2)

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the broker lends nothing twice and loses nothing."""
+"""For any sequence of events the broker leases nothing twice and loses nothing."""
 
 from dataclasses import replace
 from functools import partial
@@ -48,7 +48,7 @@ WISHES = st.builds(
 
 
 class LifeOfABroker(RuleBasedStateMachine):
-    """Everybody who can come, and a record of what was promised to whom."""
+    """All possible clients, and a record of promises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,13 +60,13 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @initialize(start=st.integers(0, DAY))
     def begin(self, start: int) -> None:
-        """Sometime after the boot."""
+        """Some time after the boot."""
         self.now = start
         self.state = BrokerState("0", start)
 
     @rule(wanted=WISHES)
     def ask(self, wanted: Ticket) -> None:
-        """Someone wants GPUs."""
+        """Request GPUs."""
         name = self._name()
         step = BROKER.ask(self.state, self.now, replace(wanted, id=name), self.world.observe())
         if not step.is_refused:
@@ -76,7 +76,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(chance=st.randoms(use_true_random=False))
     def serve(self, chance: Any) -> None:
-        """A look at the node; the order in which slots and observations come does not matter."""
+        """Run a step; the order of slots and observations does not matter."""
         look, observations = self.world.observe(), self.world.observations(self.state)
         observations = {
             **observations,
@@ -93,7 +93,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99), memory=st.sampled_from([5, 10, 20, 45]), demand=DEMANDS)
     @precondition(lambda self: self.holding)
     def work(self, pick: int, memory: int, demand: float) -> None:
-        """A lease's processes take memory: as much as was set aside, less, or more."""
+        """Let a lease's processes use as much memory as reserved, less, or more."""
         name = self._picked(self.holding, pick)
         record = self.state.lease(name)
         assert record is not None
@@ -102,13 +102,13 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.holding)
     def die(self, pick: int) -> None:
-        """A lease's processes end; it is seen with the next look."""
+        """End a lease's processes; the next step notices."""
         self.world.running.pop(self._picked(self.holding, pick), None)
 
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.holding)
     def give_back(self, pick: int) -> None:
-        """A lease is given back."""
+        """Return a lease."""
         name = self._picked(self.holding, pick)
         self.world.running.pop(name, None)
         self._follow(BROKER.end(self.state, self.now, name))
@@ -116,22 +116,22 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.waiting)
     def withdraw(self, pick: int) -> None:
-        """A ticket is taken back."""
+        """Withdraw a ticket."""
         self._follow(BROKER.end(self.state, self.now, self._picked(self.waiting, pick)))
 
     @rule(index=st.integers(0, GPUS - 1), memory=st.sampled_from([5, 20, 40]))
     def intrude(self, index: int, memory: int) -> None:
-        """A process without a lease begins."""
+        """Start a process without a lease."""
         self.world.outsiders[f"GPU-{index}"] = Running((f"GPU-{index}",), memory * GIBIBYTE)
 
     @rule(index=st.integers(0, GPUS - 1))
     def leave(self, index: int) -> None:
-        """A process without a lease ends."""
+        """End a process without a lease."""
         self.world.outsiders.pop(f"GPU-{index}", None)
 
     @rule(index=st.integers(0, GPUS - 1))
     def break_or_mend(self, index: int) -> None:
-        """A GPU falls off the bus, or comes back."""
+        """Let a GPU fall off the bus, or return."""
         self.world.broken ^= {f"GPU-{index}"}
 
     @rule(
@@ -141,7 +141,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         user=USERS,
     )
     def reserve(self, gpus: int, begins: int, lasts: int, user: str) -> None:
-        """Someone wants GPUs later."""
+        """Reserve GPUs for later."""
         starts = self.now + begins * MINUTE
         wanted = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
         self._follow(
@@ -152,7 +152,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.state.bookings)
     def draw(self, pick: int) -> None:
-        """Someone comes for what he reserved."""
+        """Request GPUs of a reservation."""
         booking = self.state.bookings[pick % len(self.state.bookings)]
         wanted, name = booking.reservation, self._name()
         drawn = ticket(name, wanted.request.gpus, wanted.user, reservation=wanted.id)
@@ -164,13 +164,13 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.state.bookings)
     def cancel(self, pick: int) -> None:
-        """A reservation is taken back."""
+        """Cancel a reservation."""
         booking = self.state.bookings[pick % len(self.state.bookings)]
         self._follow(BROKER.cancel(self.state, self.now, booking.id))
 
     @rule(minutes=st.sampled_from([-5, 1, 30, 300]))
     def pass_time(self, minutes: int) -> None:
-        """Time goes by; the broker is told of an earlier moment too."""
+        """Let time pass; the broker is also given an earlier time."""
         before = self.now
         self.now += minutes * MINUTE
         self._follow(BROKER.expire(self.state, self.now))
@@ -179,7 +179,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The agent is killed; what it saved is what there is."""
+        """Kill the agent; only its saved state remains."""
         saved = replace(
             self.state,
             tickets=tuple(_stored("ticket", each) for each in self.state.tickets),
@@ -190,7 +190,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 600))
     def reboot(self, minutes: int) -> None:
-        """The machine starts again: its clock at 0, its processes gone."""
+        """Reboot the machine: its clock at 0, its processes gone."""
         shift, self.now = -self.now - minutes * MINUTE, 10 * SECOND
         self.world.running.clear()
         boot = str(int(self.state.boot) + 1)
@@ -202,7 +202,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @invariant()
     def every_lease_has_its_promised_gpus(self) -> None:
-        """No lease and no ticket is lost, none comes back, and none is in two places."""
+        """No lease or ticket is lost, returns after its end, or exists twice."""
         assert {each.id for each in self.state.tickets} == self.waiting
         assert {each.id for each in self.state.leases} == self.holding
         assert not self.waiting & self.holding
@@ -210,13 +210,13 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lent_twice(self) -> None:
-        """Unless all may share."""
+        """Unless all may share it."""
         for uuid, leases in self.state.leased().items():
             assert len(leases) == 1 or all(each.is_shared for each in leases), uuid
 
     @invariant()
     def reservations_do_not_get_in_one_anothers_way(self) -> None:
-        """What is kept for one at some time is not kept for another."""
+        """GPUs kept for one are not kept for another at the same time."""
         for one in self.state.bookings:
             for other in self.state.bookings:
                 if one.id != other.id and not (one.is_at_risk or other.is_at_risk):
@@ -250,7 +250,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         return uuid in self.world.outsiders
 
     def _follow(self, step: BrokerTransition) -> None:
-        """Record what was answered."""
+        """Record the response."""
         for event in step.events:
             if event.kind is EventKind.GRANTED:
                 self.waiting.remove(event.id)
@@ -270,7 +270,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         return sorted(names)[pick % len(names)]
 
     def teardown(self) -> None:
-        """In the end, with all others gone, every ticket is granted or refused for good."""
+        """In the end, with all others gone, every ticket is granted or finally refused."""
         self.world.outsiders.clear()
         self.world.broken.clear()
         for _ in range(3 * len(self.waiting) + 3):

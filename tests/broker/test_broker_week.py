@@ -1,4 +1,4 @@
-"""A small week of a node whose GPUs are lent while its agent is killed."""
+"""A simulated week of leases on a node whose agent is killed."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
 
 
 def test_a_week_with_kills_is_the_week_without(tmp_path: Path) -> None:
-    """Everybody gets the same GPUs at the same time as if nothing had happened."""
+    """All clients get the same GPUs at the same times."""
     coming = arrivals(30, seed=3, span_seconds=20_000.0)
     killed = lend_and_kill(pcie_box(), coming, 2, tmp_path).lived
     assert killed.waits == live(LocalBroker(), pcie_box(), coming).waits
 
 
 def test_people_wait_less_than_with_first_free_placement() -> None:
-    """Sharing and going ahead are worth it, and pairs stay together."""
+    """Sharing and backfill pay off, and pairs stay together."""
     coming = arrivals(60, seed=4, span_seconds=30_000.0)
     managed, first = (live(each, pcie_box(), coming) for each in (LocalBroker(), FirstFree()))
     assert sum(managed.waits.values()) < sum(first.waits.values())

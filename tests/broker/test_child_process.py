@@ -1,4 +1,4 @@
-"""A command that is run for a user, as if he had started it himself."""
+"""A command run for a user as if started directly."""
 
 import os
 import pty
@@ -35,7 +35,7 @@ os.write(1, b"ready;")
 while True:
     time.sleep(0.02)
 """
-"""Starts nothing: a process that is stopped while it forks can hold its parent up for ever."""
+"""It starts nothing: a process stopped while it forks can block its parent forever."""
 COUNTER: Final = (sys.executable, "-SEc", COUNTING)
 
 
@@ -46,11 +46,11 @@ class Terminal:
         self.pid, self._handle, self._shown = pid, handle, ""
 
     def type(self, text: str) -> None:
-        """Type something."""
+        """Type the text."""
         os.write(self._handle, text.encode())
 
     def shows(self, pattern: str) -> str:
-        """What is shown once that looks as asked for."""
+        """The screen once it matches."""
         while not (found := re.search(pattern, self._shown)):
             self._shown += os.read(self._handle, 4096).decode(errors="replace")
         return found[0]
@@ -58,12 +58,12 @@ class Terminal:
 
 @contextmanager
 def terminal(*arguments: str) -> Iterator[Terminal]:
-    """A program that is gone for sure afterwards."""
+    """A program that is certainly gone afterwards."""
     pid, handle = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, str(PROGRAM), *arguments])
     attributes = termios.tcgetattr(handle)
-    # Else ^C throws away what was written, and what is written in answer to it.
+    # Else ^C discards the written text and its response.
     attributes[3] |= termios.NOFLSH
     termios.tcsetattr(handle, termios.TCSANOW, attributes)
     try:
@@ -82,7 +82,7 @@ def launched(*command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def state_of(pid: int) -> str:
-    """A process's state, as procfs writes it; empty where there is none."""
+    """A process's state from procfs; empty without a process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -90,7 +90,7 @@ def state_of(pid: int) -> str:
 
 
 def is_waited_for(pid: int, number: signal.Signals) -> bool:
-    """Whether a signal has yet to be taken note of."""
+    """Whether a signal is still pending."""
     status = dict(
         line.split(":\t", 1)
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -100,7 +100,7 @@ def is_waited_for(pid: int, number: signal.Signals) -> bool:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """By the kernel's own list."""
+    """From the kernel's own list."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -108,24 +108,24 @@ def children_of(pid: int) -> Sequence[int]:
     ("script", "status"), [("exit 0", 0), ("exit 255", 255), ("kill -9 $$", 137), ("kill $$", 143)]
 )
 def test_the_status_is_the_commands(script: str, status: int) -> None:
-    """Or 128 and the signal that ended it."""
+    """Or 128 plus the signal that ended it."""
     assert launched("sh", "-c", script).returncode == status
 
 
 def test_command_that_cannot_run_raises_its_own_error(tmp_path: Path) -> None:
-    """Told by the child, before anything is waited for."""
+    """Reported by the child before any waiting."""
     assert "FileNotFoundError" in launched("no-such-program").stderr
     assert "PermissionError" in launched(str(tmp_path)).stderr
     assert (CANNOT_RUN, NOT_FOUND, status_of(9)) == (126, 127, 137)
 
 
 def test_an_interrupt_of_the_terminal_reaches_the_command_once() -> None:
-    """And one that is sent to this process alone is passed on."""
+    """An interrupt sent to this process alone is forwarded."""
     with terminal(*COUNTER) as shown:
         shown.shows("ready")
         shown.type("\x03")
         shown.shows("got 1")
-        # Two that wait at the same time are one.
+        # Two pending ones merge into one.
         eventually(lambda: not is_waited_for(shown.pid, signal.SIGINT))
         os.kill(shown.pid, signal.SIGINT)
         shown.shows("got 2")
@@ -135,7 +135,7 @@ def test_an_interrupt_of_the_terminal_reaches_the_command_once() -> None:
 
 
 def test_a_job_stops_and_goes_on_with_its_command() -> None:
-    """The shell sees it stop, and wakes up both."""
+    """The shell sees it stop, and resumes both."""
     with terminal("shell", *COUNTER) as shown:
         shown.shows("ready")
         shown.type("\x1a")
@@ -149,7 +149,7 @@ def test_a_job_stops_and_goes_on_with_its_command() -> None:
 
 
 def test_processes_left_behind_can_be_ignored(tmp_path: Path) -> None:
-    """A client interrupts gets the command's status; what it has started goes on."""
+    """An interrupted client gets the command's status; its descendants continue."""
     note = tmp_path / "pid"
     script = f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3"
     with subprocess.Popen(
@@ -167,7 +167,7 @@ def test_processes_left_behind_can_be_ignored(tmp_path: Path) -> None:
 
 
 def test_a_command_begins_with_the_signals_that_it_would_have() -> None:
-    """None blocked, and those that Python ignores for itself as they usually are."""
+    """None blocked, and those ignored by Python itself back at their defaults."""
     script = "grep -E 'SigBlk|SigIgn' /proc/self/status"
     # By its path, as the program is: Python 3.13 then uses posix_spawn, by which the C library
     # ignores its own signals.

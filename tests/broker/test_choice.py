@@ -1,4 +1,4 @@
-"""The best set of slots of real machines, and of machines that no one would build."""
+"""The best set of slots of real machines and of hypothetical ones."""
 
 import random
 from dataclasses import replace
@@ -51,7 +51,7 @@ _MACHINES = {
 def by_hand(
     node: PlacementNode, request: GpuRequest, *, joined: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """All sets in the order of their rank, and of their places where that is equal."""
+    """All sets in the order of rank, then of position."""
     table = _table(node, request)
     sets = [
         places
@@ -100,7 +100,7 @@ def test_the_choice_is_that_of_an_exhaustive_search(
 
 
 def test_sixteen_gpus_are_looked_through_too() -> None:
-    """Of two trays, with one GPU broken and one held, and headrooms that all differ."""
+    """Two trays, with one GPU faulty, one held, and different headrooms."""
     node = two_trays().taken(3, trouble="has fallen off the bus").taken(9)
     node = replace(
         node,
@@ -143,12 +143,12 @@ def test_sixteen_gpus_are_looked_through_too() -> None:
 def test_machines_are_filled_as_a_person_would(
     node: PlacementNode, request_: GpuRequest, places: tuple[int, ...]
 ) -> None:
-    """Pairs, switches and sockets stay whole, and what is broken already is taken first."""
+    """Pairs, switches and sockets stay whole, and partly used ones are taken first."""
     assert node.places(request_) == places
 
 
 def test_a_collective_is_never_split_over_the_cube_mesh() -> None:
-    """Five V100 of a DGX-1 are not joined each to each: told so, and which way out there is."""
+    """Five V100 of a DGX-1 are not fully connected: the reason says so, with alternatives."""
     refusal = cube_mesh().choose(GpuRequest(5, interconnect=_NVLINK))
     assert isinstance(refusal, PlacementRefusal)
     assert refusal.is_hopeless
@@ -156,7 +156,7 @@ def test_a_collective_is_never_split_over_the_cube_mesh() -> None:
 
 
 def test_mig_instances_that_fit_best_are_taken() -> None:
-    """The smallest that suffices; of equal ones, those of GPUs that are in use already."""
+    """The smallest sufficient one; among equals, one on a GPU already in use."""
     node = mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb", "1g.10gb"], ["1g.10gb", "2g.20gb"]])
     assert node.places(GpuRequest(memory_bytes=15.0 * GIBIBYTE)) == (8,)
     assert node.places(GpuRequest(memory_bytes=5.0 * GIBIBYTE)) == (2,)
@@ -166,7 +166,7 @@ def test_mig_instances_that_fit_best_are_taken() -> None:
 
 
 def test_a_whole_gpu_goes_before_an_instance() -> None:
-    """A client asks for one GPU is given an instance only where no GPU is left."""
+    """A request for one GPU gets an instance only if no GPU is left."""
     node = mig_node([["7g.80gb"], []])
     assert node.places(GpuRequest()) == (2,)
     assert node.taken(2).places(GpuRequest()) == (1,)
@@ -176,7 +176,7 @@ def test_a_whole_gpu_goes_before_an_instance() -> None:
 
 
 def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -> None:
-    """With how many of each; where there is none, that."""
+    """With the number of each, or that there are none."""
     for node, expected in (
         (mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb"]]), "this node has 2 1g.10gb, 1 3g.40gb."),
         (hgx(), "this node has no MIG instances."),
@@ -187,7 +187,7 @@ def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -
 
 
 def test_many_instances_are_looked_through_by_kind() -> None:
-    """Fifty-six instances of eight GPUs have few sets that anything tells apart."""
+    """Fifty-six instances of eight GPUs have few distinguishable sets."""
     node = mig_node([["1g.10gb"] * 7] * 8)
     choice = node.choose(GpuRequest(4, mig_profile="1g.10gb"))
     assert isinstance(choice, PlacementChoice)
@@ -197,7 +197,7 @@ def test_many_instances_are_looked_through_by_kind() -> None:
 
 
 def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None:
-    """The answer says that it is not exact; here it is the best all the same."""
+    """The answer says that it is not exact; here it is still the best."""
     node = two_trays().taken(3)
     few = SearchSettings(sets_maximum=5)
     table = _table(node, GpuRequest(6))
@@ -207,7 +207,7 @@ def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None
 
 
 def test_the_memory_that_fits_best_is_taken() -> None:
-    """The least that suffices where it was said how much, the most where it was not."""
+    """The least that suffices for a stated amount, the most for an unstated one."""
     small, large = dual_socket().slots[0], hgx().slots[1]
     node = PlacementNode((small, large), Topology())
     assert node.places(GpuRequest(memory_bytes=40.0 * GIBIBYTE)) == (0,)
@@ -227,14 +227,14 @@ def test_the_memory_that_fits_best_is_taken() -> None:
     ],
 )
 def test_uncertain_or_suppressed_gpu_is_chosen_last(facts: dict[str, object]) -> None:
-    """State, conditions and headroom decide among GPUs that are joined alike."""
+    """State, conditions and headroom decide among equally connected GPUs."""
     node = board_of_four().taken(0, **facts)
     assert node.places(GpuRequest()) != (0,)
     assert node.places(GpuRequest(4)) == (0, 1, 2, 3)
 
 
 def test_reserved_seats_are_kept_and_told() -> None:
-    """A client is refused is told what is in the way."""
+    """A refused client sees what blocks its request."""
     refusal = hgx().choose(GpuRequest(7), reserved={"GPU-0", "GPU-1"})
     assert isinstance(refusal, PlacementRefusal)
     assert not refusal.is_hopeless
@@ -247,7 +247,7 @@ def test_reserved_seats_are_kept_and_told() -> None:
 
 
 def test_reasons_say_what_was_found() -> None:
-    """Of the set that was chosen, and of those that were not."""
+    """Of the chosen set, and of the others."""
     choice = hgx().taken(0).choose(GpuRequest(2))
     assert isinstance(choice, PlacementChoice)
     assert choice.reasons == (
@@ -267,7 +267,7 @@ def test_reasons_say_what_was_found() -> None:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> PlacementNode:
-    """Up to seven slots of any kind in any state, joined in any way."""
+    """Up to seven slots of any kind and state, with any links."""
     count = draw(st.integers(1, 7))
     slots = []
     for index in range(count):
@@ -319,7 +319,7 @@ def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: GpuReque
 def test_nothing_unhealthy_held_or_missing_is_ever_given(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
-    """And never more, or fewer, than were asked for."""
+    """Exactly the requested number is given."""
     choice = node.choose(request_)
     if isinstance(choice, PlacementRefusal):
         assert choice.reasons
@@ -357,7 +357,7 @@ def test_the_order_of_seats_and_links_does_not_matter(
 def test_a_further_free_seat_never_makes_it_worse(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
-    """Whether there is an answer, and its score."""
+    """Neither whether a set exists, nor its score."""
     fewer = choose(node.slots[:-1], node.topology, request_, _SETTINGS)
     more = node.choose(request_)
     if isinstance(fewer, PlacementChoice):
@@ -369,7 +369,7 @@ def test_a_further_free_seat_never_makes_it_worse(
 def test_sets_that_were_nearly_as_good_come_in_their_order(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
-    """Each worse than the one before, and each with a reason."""
+    """Each worse than the previous one, and each with a reason."""
     choice = node.choose(request_)
     if isinstance(choice, PlacementChoice):
         ranks = [choice.score.rank, *(each.score.rank for each in choice.rejected)]

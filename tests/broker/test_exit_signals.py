@@ -1,4 +1,4 @@
-"""Signals while a user waits: those that end him can be answered first, and no others."""
+"""Signals while a client waits: only fatal ones can be handled first."""
 
 import os
 import signal
@@ -34,13 +34,13 @@ def _as_it_was() -> Iterator[None]:
 
 
 def test_a_signal_that_ends_a_process_can_be_answered_first() -> None:
-    """It ends by the signal all the same, so that its parent is told the truth."""
+    """It still ends by the signal, so that its parent sees the true cause."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"gives back\n")
 
 
 def test_ignored_signal_stays_ignored() -> None:
-    """As SIGHUP is under nohup(1)."""
+    """Such as SIGHUP under nohup(1)."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -49,7 +49,7 @@ def test_ignored_signal_stays_ignored() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_afterwards_all_is_as_before(number: signal.Signals) -> None:
-    """What is started then inherits nothing of it."""
+    """Processes started then inherit nothing of it."""
     with pytest.raises(ExitSignal), exit_on_signals():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""Who goes first in the queue, by priority, use and waiting."""
+"""Order of the queue by priority, usage and waiting time."""
 
 from dataclasses import replace
 
@@ -22,12 +22,12 @@ def waiting(name: str, user: str = "ada", asked: int = 0, priority: int = 0) -> 
 
 
 def order(tickets: list[Ticket], usage: ShareUsage, now: int) -> list[str]:
-    """Ids in the order in which they are served."""
+    """Ids in the order of service."""
     return [each.id for each in ranked(tickets, usage, SETTINGS, now)]
 
 
 def test_usage_halves_in_a_half_life() -> None:
-    """What was used a week ago counts half, two weeks ago a quarter."""
+    """Usage a week ago counts half, two weeks ago a quarter."""
     usage = ShareUsage(0, {"ada": 800.0})
     assert usage.charged(7 * DAY, {}, WEEK_SECONDS).gpu_seconds["ada"] == pytest.approx(400.0)
     assert usage.charged(14 * DAY, {}, WEEK_SECONDS).gpu_seconds["ada"] == pytest.approx(200.0)
@@ -46,7 +46,7 @@ def test_an_hour_on_two_gpus_is_two_gpu_hours() -> None:
 def test_it_does_not_matter_how_often_usage_is_charged(
     steps: list[int], rates: dict[str, float]
 ) -> None:
-    """Charging each second and charging once a week give the same."""
+    """Charging every second and once a week give the same."""
     at_once = ShareUsage(0, {"cy": 50_000.0}).charged(sum(steps) * SECOND, rates, WEEK_SECONDS)
     usage, now = ShareUsage(0, {"cy": 50_000.0}), 0
     for step in steps:
@@ -58,32 +58,32 @@ def test_it_does_not_matter_how_often_usage_is_charged(
 
 
 def test_nothing_is_charged_for_time_that_runs_backwards() -> None:
-    """A moment before the last one changes nothing."""
+    """An earlier time than the last changes nothing."""
     usage = ShareUsage(HOUR, {"ada": 7.0})
     assert usage.charged(0, {"ada": 8.0}, WEEK_SECONDS) is usage
 
 
 def test_whoever_used_less_goes_first() -> None:
-    """Of tickets of one priority and age."""
+    """Among tickets of one priority and age."""
     usage = ShareUsage(0, {"ada": 1000.0, "bo": 10.0})
     assert order([waiting("1", "ada"), waiting("2", "bo")], usage, HOUR) == ["2", "1"]
 
 
 def test_priority_goes_before_fair_share() -> None:
-    """One step is worth more than having used nothing."""
+    """One priority step outweighs any usage."""
     usage = ShareUsage(0, {"ada": 1e9})
     tickets = [waiting("1", "bo", HOUR), waiting("2", "ada", HOUR, priority=1)]
     assert order(tickets, usage, HOUR) == ["2", "1"]
 
 
 def test_waiting_for_long_enough_goes_before_priority() -> None:
-    """Eleven days are worth more than ten steps, so that none waits for ever."""
+    """Eleven days outweigh ten steps, so that no ticket starves."""
     tickets = [waiting("low", priority=-10), waiting("new", "bo", asked=12 * DAY)]
     assert order(tickets, ShareUsage(0, {"ada": 1e9}), 12 * DAY) == ["low", "new"]
 
 
 def test_equal_tickets_go_by_age_then_by_id() -> None:
-    """Nothing is left to chance."""
+    """The order is deterministic."""
     tickets = [waiting("b", asked=5), waiting("c", asked=4), waiting("a", asked=5)]
     assert order(tickets, ShareUsage(), 6) == ["c", "a", "b"]
 
@@ -101,7 +101,7 @@ TICKETS = st.builds(
 def test_the_order_does_not_depend_on_how_tickets_come(
     tickets: list[Ticket], chance: object
 ) -> None:
-    """Any permutation of the tickets, and of the usage, is served alike."""
+    """Any permutation of tickets and usage gives the same order."""
     shares = {"ada": 100.0, "bo": 3000.0, "cy": 9.0}
     shuffled = sorted(tickets, key=lambda each: hash((str(chance), each.id)))
     backwards = dict(reversed(shares.items()))
@@ -114,7 +114,7 @@ def test_the_order_does_not_depend_on_how_tickets_come(
 def test_every_ticket_is_some_day_before_all_that_come_later(
     first: Ticket, later: list[Ticket]
 ) -> None:
-    """After the span of priorities and one step more of waiting, whatever was used by whom."""
+    """After waiting for the span of priorities plus one step, whatever the usage."""
     span = SETTINGS.operator_priority - SETTINGS.lowest_priority + 1
     after = first.asked + round(span * SETTINGS.aging_seconds * SECOND)
     others = [replace(each, id=f"{at} later", asked=after + at) for at, each in enumerate(later)]

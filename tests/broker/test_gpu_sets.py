@@ -1,4 +1,4 @@
-"""Sets of GPUs by how well they are joined."""
+"""Sets of GPUs by the quality of their links."""
 
 from itertools import combinations
 
@@ -20,7 +20,7 @@ def named(count: int) -> list[str]:
 
 @st.composite
 def machines(draw: st.DrawFn) -> tuple[Topology, int, int]:
-    """A topology of up to seven GPUs, their number, and how many are wanted."""
+    """A topology of up to seven GPUs, their number, and the requested number."""
     count = draw(st.integers(2, 7))
     kinds = {pair: draw(st.sampled_from(KINDS)) for pair in combinations(range(count), 2)}
     return joined(kinds, count), count, draw(st.integers(1, count))
@@ -28,7 +28,7 @@ def machines(draw: st.DrawFn) -> tuple[Topology, int, int]:
 
 @given(machines())
 def test_no_set_is_better(machine: tuple[Topology, int, int]) -> None:
-    """Branches that are left out lose nothing."""
+    """Pruned branches lose nothing."""
     topology, count, wanted = machine
     found = best_set(named(count), wanted, topology)
     assert found is not None
@@ -55,14 +55,14 @@ def test_the_weakest_pair_decides_before_the_sum() -> None:
 
 
 def test_of_equal_sets_the_one_that_is_held_stays() -> None:
-    """Nothing is moved for nothing."""
+    """Nothing moves without a gain."""
     found = best_set(named(4), 2, joined({}, 4), present=("GPU-2", "GPU-3"))
     assert found is not None
     assert found.uuids == ("GPU-2", "GPU-3")
 
 
 def test_sixteen_gpus_are_looked_through_and_more_are_refused() -> None:
-    """It stays exact, or says that it cannot be."""
+    """The search is exact, or says that it cannot be."""
     found = best_set(named(16), 8, joined({}, 16))
     assert found is not None
     assert len(found.uuids) == 8

@@ -1,4 +1,4 @@
-"""What a lease means to the process that it is for."""
+"""The environment that a lease gives to its process."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ LEASE: Final[dict[str, Any]] = {
 
 
 def test_seats_are_named_by_uuid() -> None:
-    """MIG instances too, in the order of the bus; without MPS nothing more is set."""
+    """MIG instances too, in bus order; without MPS nothing else is set."""
     launch = launch_of(LEASE, {}, {1, 2, 9}, has_mps=False, socket="/s")
     assert launch.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1,MIG-2"
     assert launch.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -32,7 +32,7 @@ def test_seats_are_named_by_uuid() -> None:
 
 
 def test_a_share_has_limits_where_mps_runs() -> None:
-    """Memory as it was set aside, threads at twice its part; what is set already goes before."""
+    """Memory as reserved, threads at twice its share; existing variables take precedence."""
     variables = launch_of(LEASE, {}, (), has_mps=True, socket="/s").variables
     assert variables["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
     assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=10240M,1=20480M"
@@ -46,7 +46,7 @@ def test_a_share_has_limits_where_mps_runs() -> None:
 
 
 def test_memory_over_several_nodes_is_left_where_it_falls() -> None:
-    """And an unknown node too."""
+    """The same holds for an unknown node."""
     assert (
         launch_of({**LEASE, "numa_nodes": [0, 1]}, {}, (), has_mps=False, socket="/s").memory_node
         is None
@@ -61,7 +61,7 @@ def test_memory_over_several_nodes_is_left_where_it_falls() -> None:
     ("command", "runs"), [("nvidia-cuda-mps", True), ("bash", False), (None, False)]
 )
 def test_mps_runs_if_its_daemon_does(tmp_path: Path, command: str | None, runs: bool) -> None:  # noqa: FBT001 - a case.
-    """A note of one that is gone, or of another process with its number, is none."""
+    """A stale pid file, or one of another process, does not count."""
     pipes, process = tmp_path / "mps", tmp_path / "proc" / "77"
     pipes.mkdir()
     process.mkdir(parents=True)
@@ -73,7 +73,7 @@ def test_mps_runs_if_its_daemon_does(tmp_path: Path, command: str | None, runs: 
 
 
 def test_a_process_is_bound_to_cpus_and_prefers_a_node() -> None:
-    """By itself, for all that it starts; what cannot be is told, and no fault."""
+    """By itself, for all its children; a failure is logged and not raised."""
     cpu = min(os.sched_getaffinity(0))
     reader, writer = os.pipe()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""Who asks for GPUs and waits, by an agent that says at a real socket what a test wants."""
+"""A waiting client of leases, against a scripted agent on a real socket."""
 
 import http.server
 import json
@@ -28,13 +28,13 @@ BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, "too much to do")
 
 
 def ok(answer: dict[str, Any]) -> tuple[HTTPStatus, str]:
-    """An answer of an agent that has one."""
+    """A successful response."""
     return HTTPStatus.OK, json.dumps(answer)
 
 
 @contextmanager
 def agent(path: Path, answers: list[tuple[HTTPStatus, str]]) -> Iterator[list[str]]:
-    """Answers in order; what it was asked, by method."""
+    """Responses in order; requests by method."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -49,7 +49,7 @@ def agent(path: Path, answers: list[tuple[HTTPStatus, str]]) -> Iterator[list[st
         do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as the library calls them.
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     with socketserver.UnixStreamServer(str(path), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -60,7 +60,7 @@ def agent(path: Path, answers: list[tuple[HTTPStatus, str]]) -> Iterator[list[st
 
 
 def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) -> None:
-    """Until it takes the ticket again: a client has waited is not sent away."""
+    """Until it accepts the ticket again: a client that has waited is not dropped."""
     answers = [ok(WAITS), UNKNOWN, BUSY, UNKNOWN, BUSY, UNKNOWN, ok(WAITS), ok(GRANTED)]
     slept: list[float] = []
     said: list[str] = []
@@ -78,11 +78,11 @@ def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) 
 
 
 class EnoughError(Exception):
-    """What ends a wait that would go on for ever."""
+    """Ends a wait that would last forever."""
 
 
 def test_an_agent_that_is_away_for_days_is_asked_every_few_seconds(tmp_path: Path) -> None:
-    """What it lends when it is back lies idle until then; asking in vain costs nothing."""
+    """GPUs would be idle after its return; a failed request costs nothing."""
     path, slept = tmp_path / "api.sock", list[float]()
 
     def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The manager: no one is told what was not saved, and nothing is granted that no one has seen."""
+"""The manager: saved before announced, and granted only on observed GPUs."""
 
 import json
 import resource
@@ -35,7 +35,7 @@ FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
 
 @pytest.fixture
 def managed(tmp_path: Path) -> Iterator[ManagedNode]:
-    """A node of two GPUs that no one has."""
+    """A node of two free GPUs."""
     with capture_logs():
         found = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
         yield found
@@ -43,7 +43,7 @@ def managed(tmp_path: Path) -> Iterator[ManagedNode]:
 
 
 def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
-    """With its slots; a second one waits, with its place and why."""
+    """With its slots; a second one waits, with its position and the reason."""
     managed.manager.ask(ticket("a", gpus=2))
     managed.manager.ask(ticket("b"))
     assert managed.manager.woken.is_set()
@@ -62,7 +62,7 @@ def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
 
 
 def test_nothing_is_granted_blindly(managed: ManagedNode) -> None:
-    """Without a look at the node everybody waits, and is told what for; who has died goes."""
+    """Without a snapshot all wait, with the reason; dead clients are removed."""
     managed.trouble = "no GPU has been read yet"
     managed.manager.ask(ticket("a"))
     managed.manager.ask(ticket("b"))
@@ -82,7 +82,7 @@ def test_nothing_is_granted_blindly(managed: ManagedNode) -> None:
 
 
 def test_saved_state_is_resumed_after_a_kill(managed: ManagedNode, tmp_path: Path) -> None:
-    """By a manager that is opened after a kill."""
+    """By a manager opened after the kill."""
     managed.manager.ask(ticket("a", gpus=2))
     managed.manager.turn()
     managed.manager.ask(ticket("b"))
@@ -99,14 +99,14 @@ def test_saved_state_is_resumed_after_a_kill(managed: ManagedNode, tmp_path: Pat
 def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
     managed: ManagedNode, tmp_path: Path
 ) -> None:
-    """At once after a quiet time, within five seconds otherwise; without a change once a minute."""
+    """At once after a quiet time, else within five seconds; without changes once a minute."""
     managed.processes = LeaseProcesses(((7, 100),))
     managed.manager.ask(ticket("a"))
     managed.manager.turn()
     disk = sqlite3.connect(tmp_path / "broker.db")
 
     def written(seconds: int, processes: Callable[[int], LeaseProcesses]) -> int:
-        """In how many of so many looks, one a second."""
+        """Number of steps with a write, at one step a second."""
         versions = [disk.execute("PRAGMA data_version").fetchone()]
         for second in range(seconds):
             managed.clock.now += SECOND
@@ -129,7 +129,7 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
 
 
 def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
-    """Forward and back by years: leases last, and end by the clock that never steps."""
+    """Leases last and end by the monotonic clock, whatever steps the wall clock makes."""
     events: list[BrokerEvent] = []
     managed.manager.listener = events.append
     managed.manager.ask(ticket("a", limit_seconds=3600.0))
@@ -146,7 +146,7 @@ def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
 
 
 def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode) -> None:
-    """In the answer to a client asks for the lease, and as JSON for webhooks."""
+    """In the response to the client, and as JSON for webhooks."""
     events: list[BrokerEvent] = []
     managed.manager.listener = events.append
     managed.manager.ask(ticket("a"))
@@ -166,11 +166,11 @@ def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode
 
 
 def test_a_holder_finds_the_latest_twenty_messages(managed: ManagedNode) -> None:
-    """However often he was told."""
+    """However many were sent."""
     managed.manager.ask(ticket("a"))
     managed.manager.turn()
     for hours in range(1, 26):
-        # At work, and idle for longer than the last time.
+        # Active, then idle for longer than the last time.
         managed.is_active = True
         managed.manager.turn()
         managed.clock.now += hours * HOUR
@@ -184,7 +184,7 @@ def test_a_holder_finds_the_latest_twenty_messages(managed: ManagedNode) -> None
 def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(
     managed: ManagedNode,
 ) -> None:
-    """Then once a second at most, and so is one whose reservation has not begun."""
+    """Then once a second at most, as is a ticket of a reservation that has not begun."""
 
     def pause(item_id: str) -> float:
         document = encode_lease_answer(managed.manager.overview, item_id, managed.clock.now, 0)
@@ -206,7 +206,7 @@ def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(
 
 
 def test_a_lease_that_ends_during_a_look_gives_nothing_away(managed: ManagedNode) -> None:
-    """Its processes were left out of that look, and may be there still."""
+    """Its processes were not scanned, and may still exist."""
     managed.manager.ask(ticket("a", gpus=2))
     managed.manager.turn()
     managed.manager.ask(ticket("b", gpus=2))
@@ -221,7 +221,7 @@ def test_a_lease_that_ends_during_a_look_gives_nothing_away(managed: ManagedNode
 
 
 def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:
-    """What cannot be saved is refused or waits, with the reason; with room it goes on."""
+    """A request that cannot be saved is refused or waits, with the reason, until there is room."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)
     done = subprocess.run(
         [sys.executable, FULL_DISK, tmp_path / "broker.db"],

@@ -1,4 +1,4 @@
-"""Who belongs to a lease is known to the agent that comes after, and no one else is."""
+"""Processes of a lease are known to a later agent, and no others."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ CLIENT = LeaseOwner(os.getuid(), "ada", 10, 100)
 
 @pytest.fixture
 def procfs(tmp_path: Path) -> ProcessFolder:
-    """The client below init, and a daemon of its own below no one: it carries no mark."""
+    """The client below init, and its orphaned daemon without a mark."""
     folder = ProcessFolder(tmp_path / "proc")
     folder.start(1)
     folder.start(10)
@@ -31,13 +31,13 @@ def procfs(tmp_path: Path) -> ProcessFolder:
 def looked(
     procfs: ProcessFolder, members: LeaseProcesses | None = None, maximum: int = 1000
 ) -> ObservedProcesses:
-    """What a user sees who has never looked before."""
+    """The view of a tracker without earlier scans."""
     watcher = ProcessTracker(ProcessTable(procfs.path), maximum)
     return watcher.observe({"a": CLIENT}, {} if members is None else {"a": members})["a"]
 
 
 def orphaned(procfs: ProcessFolder) -> LeaseProcesses:
-    """What was known when the client was still there; by now it is gone."""
+    """State from while the client was alive; it has ended since."""
     members = looked(procfs).processes
     procfs.end(10)
     procfs.start(20, parent=1, session=20, started=200)
@@ -45,7 +45,7 @@ def orphaned(procfs: ProcessFolder) -> LeaseProcesses:
 
 
 def test_an_orphan_is_known_to_who_comes_after(procfs: ProcessFolder) -> None:
-    """Though neither its parent nor its environment tells anything any more."""
+    """Although neither its parent nor its environment identifies it."""
     members = orphaned(procfs)
     assert members == LeaseProcesses(((10, 100), (20, 200)), (20,))
     assert looked(procfs).is_alive is False
@@ -57,7 +57,7 @@ def test_an_orphan_is_known_to_who_comes_after(procfs: ProcessFolder) -> None:
 
 
 def test_child_of_an_orphan_belongs_to_the_lease(procfs: ProcessFolder) -> None:
-    """By its parent, or by the session that the orphan is in."""
+    """By its parent, or by the orphan's session."""
     members = orphaned(procfs)
     procfs.start(30, parent=20, session=30)
     procfs.start(40, parent=1, session=20)
@@ -66,7 +66,7 @@ def test_child_of_an_orphan_belongs_to_the_lease(procfs: ProcessFolder) -> None:
 
 
 def test_a_number_that_is_somebody_elses_by_now_is_nobody(procfs: ProcessFolder) -> None:
-    """Of a process, and of a session in which no one is left who was known."""
+    """The same holds for a session without known processes."""
     members = orphaned(procfs)
     procfs.start(20, parent=1, session=20, started=900)
     procfs.start(21, parent=20, session=20, started=901)
@@ -77,7 +77,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_nobody(procfs: ProcessFolder)
 def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
     procfs: ProcessFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While not all that were known can be looked at, no one is taken in by it, or let go."""
+    """Until all known processes were read, it neither admits nor drops any."""
     members = orphaned(procfs)
     procfs.start(20, parent=1, session=1, started=200)
     procfs.start(60, parent=1, session=20, started=900)
@@ -95,7 +95,7 @@ def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
 
 
 def test_of_a_crowd_the_oldest_are_kept(procfs: ProcessFolder) -> None:
-    """As many as are looked at in one look; the others are below them, and found by them."""
+    """As many as a scan reads; the others are found below them."""
     for pid in range(100, 140):
         procfs.start(pid, parent=20, session=20, started=pid * 10)
     watcher = ProcessTracker(ProcessTable(procfs.path), 20)
@@ -109,19 +109,19 @@ def test_of_a_crowd_the_oldest_are_kept(procfs: ProcessFolder) -> None:
 
 @dataclass
 class Machine:
-    """Processes that come and go, and which of them are the client's in truth."""
+    """Processes that come and go, and which of them are really the client's."""
 
     procfs: ProcessFolder
     alive: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Session and start by pid."""
     family: set[int] = field(default_factory=set)
     sessions: set[int] = field(default_factory=set)
-    """That one of the family began."""
+    """Sessions started by the family."""
     now: int = 100
     parents: dict[int, int] = field(default_factory=dict)
 
     def fork(self, pid: int, parent: int, *, is_leader: bool) -> None:
-        """A process under a free number; a session's number is not free."""
+        """Start a process under a free pid; a session's number is not free."""
         if pid in self.alive or any(session == pid for session, _ in self.alive.values()):
             return
         self.now += 1
@@ -135,7 +135,7 @@ class Machine:
                 self.sessions.add(pid)
 
     def end(self, pid: int) -> None:
-        """Its children are init's from now on: its number may be given to another one."""
+        """End a process; its children go to init, and its pid may be reused."""
         self.procfs.end(pid)
         del self.alive[pid]
         for child in [each for each, parent in self.parents.items() if parent == pid]:
@@ -157,7 +157,7 @@ STEPS = st.lists(
 def test_restarted_tracker_keeps_known_processes_and_adds_no_stranger(
     steps: list[tuple[str, int, bool]], away: list[tuple[str, int, bool]]
 ) -> None:
-    """Whatever begins and ends before, and while no agent is there; numbers are used again."""
+    """For any starts and ends before and during the agent's absence; pids are reused."""
     folder = Path(tempfile.mkdtemp())
     machine = Machine(ProcessFolder(folder))
     try:

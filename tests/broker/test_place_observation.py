@@ -1,4 +1,4 @@
-"""A look at the driver without an agent: the real stack over a simulated node, in no time."""
+"""Placement without an agent: the real stack over a simulated node."""
 
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from simulated_driver import hour
 
 
 def labels(document: Any) -> list[str]:
-    """What was chosen, for a person."""
+    """The labels of the chosen GPUs."""
     return [slot["label"] for slot in document["seats"]]
 
 
 def test_unavailable_gpus_are_excluded_with_reasons(tmp_path: Path) -> None:
-    """Each with its reason; the rest is free, and the best of it is chosen."""
+    """The rest is free, and the best of it is chosen."""
     document = placed_node(scenario_file(tmp_path), gpus="2")
     assert labels(document) == ["GPU 1", "GPU 2"]
     assert document["numa_nodes"] == [0]
@@ -56,7 +56,7 @@ def test_unavailable_gpus_are_excluded_with_reasons(tmp_path: Path) -> None:
 def test_requests_are_met_or_refused_as_the_interface_says(
     tmp_path: Path, words: dict[str, str], chosen: list[str]
 ) -> None:
-    """In the form that the agent's own answer has."""
+    """In the form of the agent's own response."""
     document = placed_node(scenario_file(tmp_path), **words)
     assert labels(document) == chosen
     assert document["is_met"] == bool(chosen)
@@ -64,7 +64,7 @@ def test_requests_are_met_or_refused_as_the_interface_says(
 
 
 def test_a_node_without_a_driver_is_an_error_with_its_remedy() -> None:
-    """After as much patience as opening the driver may need."""
+    """After the time that opening the driver may take."""
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):

@@ -1,4 +1,4 @@
-"""Words of a command line or a query, as a request; what is wrong is named with its remedy."""
+"""Requests from a command line or query; errors name the value and the remedy."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from rightsizer.model.errors import UsageError
 
 
 def test_omitted_fields_have_defaults() -> None:
-    """One whole GPU, for the work alone."""
+    """One whole GPU with exclusive use."""
     assert request_of({}) == GpuRequest()
 
 
@@ -40,7 +40,7 @@ def test_all_words_are_understood() -> None:
     ],
 )
 def test_invalid_field_is_refused_by_name(words: dict[str, str], fault: str) -> None:
-    """With what there is to choose from."""
+    """With the valid values."""
     with pytest.raises(UsageError) as error:
         request_of(words)
     assert fault in str(error.value)

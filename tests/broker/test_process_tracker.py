@@ -1,4 +1,4 @@
-"""Which process belongs to which lease, by a process table that does what it likes."""
+"""Assignment of processes to leases, for arbitrary process tables."""
 
 import errno
 import os
@@ -28,12 +28,12 @@ def processes(tmp_path: Path) -> ProcessFolder:
 
 
 def watcher_of(processes: ProcessFolder, maximum: int = 1000) -> ProcessTracker:
-    """One that has not looked."""
+    """A tracker before its first scan."""
     return ProcessTracker(ProcessTable(processes.path), maximum)
 
 
 def test_a_tree_is_its_clients_descendants_and_nobody_else(processes: ProcessFolder) -> None:
-    """However they come in: a child before its parent's number too."""
+    """In any order, even with a child's pid below its parent's."""
     watcher = watcher_of(processes)
     processes.start(30, parent=10)
     processes.start(20, parent=30)
@@ -46,7 +46,7 @@ def test_a_tree_is_its_clients_descendants_and_nobody_else(processes: ProcessFol
 
 
 def test_orphans_keep_a_lease_alive(processes: ProcessFolder) -> None:
-    """A client was seen to belong does so below another parent too, to its end."""
+    """A process seen as a member stays one below another parent, to its end."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
     assert watcher.observe({"a": CLIENT})["a"].pids == {10, 20}
@@ -58,7 +58,7 @@ def test_orphans_keep_a_lease_alive(processes: ProcessFolder) -> None:
 
 
 def test_a_daemon_that_forks_twice_is_known_by_its_session(processes: ProcessFolder) -> None:
-    """Between two looks it lost its parents; the session that one of them began tells of it."""
+    """Its parents ended between two scans; the session started by one of them identifies it."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
     watcher.observe({"a": CLIENT})
@@ -74,7 +74,7 @@ def test_a_daemon_that_forks_twice_is_known_by_its_session(processes: ProcessFol
 
 
 def test_a_number_that_is_used_again_is_somebody_else(processes: ProcessFolder) -> None:
-    """Of the client as of its children, and of a client waits."""
+    """The same holds for children and for waiting clients."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
     watcher.observe({"a": CLIENT})
@@ -86,7 +86,7 @@ def test_a_number_that_is_used_again_is_somebody_else(processes: ProcessFolder) 
 
 
 def test_a_zombie_is_not_alive(processes: ProcessFolder) -> None:
-    """It only waits for a parent that does not look."""
+    """It only waits for a parent that does not reap it."""
     processes.start(10, state="Z")
     assert not watcher_of(processes).observe({"a": CLIENT})["a"].is_alive
     assert not watcher_of(processes).is_alive(CLIENT)
@@ -94,7 +94,7 @@ def test_a_zombie_is_not_alive(processes: ProcessFolder) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Errors of the kernel's by the end of the name that is opened or listed."""
+    """Kernel errors by the suffix of the opened or listed path."""
     numbers: dict[str, int] = {}
 
     def fails(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +115,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_a_read_that_fails_is_no_death(
     processes: ProcessFolder, failing: dict[str, int], number: int
 ) -> None:
-    """The member stays, and so does its session; its end is noticed once it can be read."""
+    """The member and its session stay; its end is noticed once it is readable."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
     watcher.observe({"a": CLIENT})
@@ -135,7 +135,7 @@ def test_a_read_that_fails_is_no_death(
 def test_a_process_table_that_cannot_be_listed_is_no_death(
     processes: ProcessFolder, failing: dict[str, int], number: int
 ) -> None:
-    """Nor is one without any process in it: no one looked."""
+    """Nor is an empty table: it was not read."""
     watcher = watcher_of(processes)
     watcher.observe({"a": CLIENT})
     failing["/stat"] = errno.ENOENT
@@ -150,7 +150,7 @@ def test_a_process_table_that_cannot_be_listed_is_no_death(
 def test_a_new_process_that_could_not_be_read_is_looked_at_again(
     processes: ProcessFolder, failing: dict[str, int]
 ) -> None:
-    """Until then it may be the one by which a lease lasts."""
+    """Until then it may be the one that keeps a lease alive."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10, session=20)
     watcher.observe({"a": CLIENT})
@@ -169,7 +169,7 @@ def test_a_new_process_that_could_not_be_read_is_looked_at_again(
 
 
 def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
-    """While not all could be looked at, the lease counts as alive; the work is bounded."""
+    """Until all were read, the lease counts as alive; the work is bounded."""
     table = ProcessTable(processes.path)
     watcher = ProcessTracker(table, 50)
     for pid in range(100, 500):
@@ -191,7 +191,7 @@ def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
 
 
 def test_a_mark_is_believed_of_the_same_user_alone(processes: ProcessFolder) -> None:
-    """Anyone can write any lease's id into his own environment."""
+    """Anyone can write a lease's id into an environment."""
     processes.start(60, parent=1, **{LEASE: "a"})
     processes.start(61, parent=1, **{LEASE: "other"})
     assert watcher_of(processes).observe({"a": CLIENT})["a"].pids == {10, 60}
@@ -200,7 +200,7 @@ def test_a_mark_is_believed_of_the_same_user_alone(processes: ProcessFolder) -> 
 
 
 def test_child_found_as_the_last_process_ends_keeps_the_lease(processes: ProcessFolder) -> None:
-    """Between two looks a child may begin and all that were known end."""
+    """A child may start, and all known processes end, between two scans."""
     watcher = watcher_of(processes)
     watcher.observe({"a": CLIENT})
     processes.end(10)
@@ -212,7 +212,7 @@ def test_child_found_as_the_last_process_ends_keeps_the_lease(processes: Process
 
 
 def test_a_lease_that_has_just_begun_takes_in_what_begins_after(processes: ProcessFolder) -> None:
-    """What was a stranger's before stays one."""
+    """Existing processes of others stay outsiders."""
     watcher = watcher_of(processes)
     processes.start(70)
     watcher.observe({"a": CLIENT})
@@ -223,7 +223,7 @@ def test_a_lease_that_has_just_begun_takes_in_what_begins_after(processes: Proce
 
 
 def test_processes_tell_the_lease_that_they_carry(processes: ProcessFolder) -> None:
-    """What makes no sense is passed over."""
+    """Invalid marks are skipped."""
     marks = environment_tags(
         "abcdefgh", ("GPU-1", "GPU-2"), (1e9, 2e9), is_shared=True, ends=77, socket="/s"
     )

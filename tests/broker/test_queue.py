@@ -1,4 +1,4 @@
-"""Which tickets are served: strictly in order, and ahead of it where no one is delayed."""
+"""Order of tickets: strictly in turn, and by backfill if no one is delayed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ HOURS = 3600.0
 def scheduling(
     world: World, *records: LeaseRecord, now: int = 0, bookings: tuple[Booking, ...] = ()
 ) -> SchedulingState:
-    """The node with what is leased of it."""
+    """The node with its leases."""
     return SchedulingState(now, world.observe(), records, bookings, GpuPlacementSettings())
 
 
@@ -38,7 +38,7 @@ def leased(name: str, *indices: int, hours: float | None = 1.0) -> LeaseRecord:
 def served(
     tickets: list[Ticket], node: SchedulingState, settings: BrokerSettings = SETTINGS
 ) -> list[str]:
-    """Ids that are granted."""
+    """The granted ids."""
     return [grant.id for grant in serve_queue(tickets, node, settings).grants]
 
 
@@ -51,7 +51,7 @@ def test_tickets_are_served_in_order_as_long_as_there_is_room() -> None:
 
 
 def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
-    """It is over when the first can begin."""
+    """It ends before the first can begin."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8, limit_seconds=HOURS), ticket("short", 4, limit_seconds=2 * HOURS)]
     found = serve_queue(tickets, node, SETTINGS)
@@ -61,14 +61,14 @@ def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
 
 
 def test_ticket_that_would_delay_the_first_stays_behind_it() -> None:
-    """By a second is enough."""
+    """A delay of one second is enough."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8), ticket("long", 1, limit_seconds=2 * HOURS + 1)]
     assert served(tickets, node) == []
 
 
 def test_a_long_one_goes_ahead_on_gpus_that_the_first_does_not_need() -> None:
-    """Six are enough for the first, and eight there are."""
+    """The first needs six of eight."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [
         ticket("big", 6),
@@ -78,14 +78,14 @@ def test_a_long_one_goes_ahead_on_gpus_that_the_first_does_not_need() -> None:
 
 
 def test_nothing_goes_ahead_where_backfill_is_off() -> None:
-    """Strict order."""
+    """In strict order."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8), ticket("short", 1, limit_seconds=60.0)]
     assert served(tickets, node, replace(SETTINGS, backfill=False)) == []
 
 
 def test_nothing_is_looked_at_beyond_the_depth() -> None:
-    """The search stays bounded, and the second behind the first is not reached."""
+    """The search is bounded, and the second ticket behind the first is not reached."""
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [
         ticket("big", 8),
@@ -112,7 +112,7 @@ def test_nothing_is_looked_at_beyond_the_depth() -> None:
 def test_short_tickets_alone_overtake_where_no_end_is_known(
     node: Callable[[], SchedulingState],
 ) -> None:
-    """What is in the way may end at once, and then the first must not wait for long."""
+    """The blocking lease may end at once, and the first must not wait long then."""
     tickets = [
         ticket("big", 8),
         ticket("long", 1, limit_seconds=HOURS + 1),
@@ -124,7 +124,7 @@ def test_short_tickets_alone_overtake_where_no_end_is_known(
 
 
 def test_beside_a_lease_without_a_limit_what_is_over_in_time_goes_ahead() -> None:
-    """The first cannot begin before another lease ends, whatever becomes of that one."""
+    """The first cannot begin before another lease ends, whenever that one does."""
     leases = leased("endless", 0, hours=None), leased("runs", 1, 2, hours=2)
     node = scheduling(World(hgx()), *leases)
     tickets = [ticket("big", 8), ticket("short", 1, limit_seconds=2 * HOURS)]
@@ -133,20 +133,20 @@ def test_beside_a_lease_without_a_limit_what_is_over_in_time_goes_ahead() -> Non
 
 
 def test_ticket_blocked_by_a_broken_gpu_delays_no_other() -> None:
-    """The others are served while it is mended."""
+    """The others are served while it is repaired."""
     world = World(hgx(), broken={"GPU-3"})
     assert served([ticket("big", 8), ticket("small", 1)], scheduling(world)) == ["small"]
 
 
 def test_whoever_holds_as_many_as_allowed_waits_and_holds_up_nobody() -> None:
-    """His tickets are passed over."""
+    """Such tickets are skipped."""
     settings = replace(SETTINGS, maximum_leases_per_user=1)
     tickets = [ticket("a", 1), ticket("b", 1), ticket("c", 1, user="bo")]
     assert served(tickets, scheduling(World(hgx())), settings) == ["a", "c"]
 
 
 def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
-    """One that ends before may use them."""
+    """A lease that ends earlier may use them."""
     wanted = Reservation("r", "bo", GpuRequest(6), 2 * HOUR, 4 * HOUR)
     booking = Booking(wanted, tuple(f"GPU-{at}" for at in range(6)), 1)
     node = scheduling(World(hgx()), bookings=(booking,))
@@ -157,7 +157,7 @@ def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
 
 
 def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
-    """However long it asked for."""
+    """Whatever time it requested."""
     wanted = Reservation("r", "ada", GpuRequest(2), 0, HOUR)
     node = scheduling(World(hgx()), bookings=(Booking(wanted, ("GPU-4", "GPU-5"), 1),))
     found = serve_queue([ticket("mine", 2, reservation="r")], node, SETTINGS)
@@ -166,7 +166,7 @@ def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
 
 
 def test_a_shared_lease_has_its_budget_and_another_all_of_the_memory() -> None:
-    """What is set aside is what no one else can have."""
+    """Reserved memory is unavailable to others."""
     tickets = [ticket("part", 1, memory=10, may_share=True), ticket("whole", 1, memory=10)]
     part, whole = serve_queue(tickets, scheduling(World(hgx())), SETTINGS).grants
     assert part.lease.memory_bytes == (10 * GIBIBYTE,)
@@ -176,23 +176,23 @@ def test_a_shared_lease_has_its_budget_and_another_all_of_the_memory() -> None:
 
 
 JOBS = st.tuples(st.sampled_from([1, 1, 2, 4, 8]), st.integers(1, 12), st.floats(0.05, 1.0))
-"""GPUs, hours of the limit, and the part of it that the job really takes."""
+"""GPUs, hours of the limit, and the part of it that the job uses."""
 
 
 @given(st.lists(JOBS, min_size=1, max_size=25))
 def test_a_promise_to_the_first_is_kept_whatever_goes_ahead(
     jobs: list[tuple[int, int, float]],
 ) -> None:
-    """With limits that hold, the start that the first was promised never moves to later.
+    """With limits that hold, the start promised to the first ticket is never postponed.
 
-    So it is bounded: no one waits longer than the limits of those before it, one after another.
+    So waiting is bounded by the limits of the earlier tickets, one after another.
     """
     for head, promised, started in _lived_through(jobs):
         assert started <= promised, head
 
 
 def _lived_through(jobs: list[tuple[int, int, float]]) -> list[tuple[str, int, int]]:
-    """Every ticket that was ever the first to wait, its first promise, and when it began."""
+    """Each ticket that was ever first, its first promise, and its start."""
     queue = [
         ticket(f"{at:02}", gpus, limit_seconds=hours * HOURS)
         for at, (gpus, hours, _) in enumerate(jobs)
@@ -225,7 +225,7 @@ def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int
 
 
 def test_a_reservation_of_one_gpu_takes_nobody_further_ahead() -> None:
-    """What it does not reach for is in the queue as others are, and is not passed over there."""
+    """Beyond its reach, tickets are queued as usual and not skipped."""
     wanted = Reservation("r", "ada", GpuRequest(1), 0, 3 * HOUR)
     booking = Booking(wanted, ("GPU-7",), 1)
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2), bookings=(booking,))

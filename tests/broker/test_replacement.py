@@ -1,4 +1,4 @@
-"""A lease whose GPU is gone: its holder is told, and offered others before those that wait."""
+"""A lease with a lost GPU: its holder is notified, and offered another before the queue."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ LOST = "lease aaaaaaaa has lost GPU 0 (fell off the bus)"
 
 
 class LentNode:
-    """A node with one lease of the first GPUs, at work."""
+    """A node with one active lease of the first GPUs."""
 
     def __init__(self, gpus: int, leased: int = 1, broker: Broker = BROKER) -> None:
         self.world, self.broker, self.now = World(hgx(gpus)), broker, 0
@@ -29,13 +29,13 @@ class LentNode:
         self.asks("aaaaaaaa", leased)
 
     def asks(self, name: str, gpus: int = 1, user: str = "ada", **more: object) -> BrokerTransition:
-        """A ticket, and a look; what is granted works from then on."""
+        """Queue a ticket and run a step; a granted lease is active from then on."""
         wanted = ticket(name, gpus, user, **more)
         self.state = self.broker.ask(self.state, self.now, wanted, self.world.observe()).state
         return self.looks()
 
     def looks(self, later: int = SECOND) -> BrokerTransition:
-        """A look some time later."""
+        """A step some time later."""
         self.now += later
         seen = self.world.observations(self.state)
         step = self.broker.turn(self.state, self.now, seen, self.world.observe())
@@ -45,13 +45,13 @@ class LentNode:
         return step
 
     def messages(self, later: int = SECOND) -> list[str]:
-        """What the holder is told of lost GPUs by a look."""
+        """The holder's messages on lost GPUs after a step."""
         step = self.looks(later)
         return [each.message for each in step.events if each.kind is EventKind.GPU_LOST]
 
 
 def test_a_lost_gpu_is_told_once_and_another_one_is_kept() -> None:
-    """After the grace for a driver that is loaded again, and before those that wait."""
+    """After the grace for a driver reload, and before the queue."""
     node = LentNode(2)
     node.world.broken = {"GPU-0"}
     assert node.messages() == []
@@ -67,7 +67,7 @@ def test_a_lost_gpu_is_told_once_and_another_one_is_kept() -> None:
 
 
 def test_the_holder_starts_again_on_what_was_kept() -> None:
-    """On the rest of its GPUs and the other one, without the reservation's end as its limit."""
+    """On the rest of its GPUs and the new one, not limited by the reservation's end."""
     node = LentNode(3, leased=2)
     node.world.broken = {"GPU-0"}
     node.looks()
@@ -85,7 +85,7 @@ def test_the_holder_starts_again_on_what_was_kept() -> None:
 
 
 def test_an_offer_that_is_not_used_ends() -> None:
-    """It is not made a second time: the holder stays on what is lost."""
+    """There is no second offer: the holder keeps the lost GPU."""
     node = LentNode(2)
     node.world.broken = {"GPU-0"}
     node.looks()
@@ -96,7 +96,7 @@ def test_an_offer_that_is_not_used_ends() -> None:
 
 
 def test_lease_holder_is_warned_when_no_gpu_is_free() -> None:
-    """Before the ticket that waits gets it."""
+    """Before the waiting ticket gets it."""
     node = LentNode(2)
     node.asks("bbbbbbbb", user="bo")
     node.asks("cccccccc", user="cy")
@@ -114,7 +114,7 @@ def test_lease_holder_is_warned_when_no_gpu_is_free() -> None:
 
 
 def test_a_further_lost_gpu_is_told_too() -> None:
-    """And one that comes back is forgotten."""
+    """A GPU that returns is forgotten."""
     node = LentNode(4, leased=2)
     node.world.broken = {"GPU-0"}
     node.looks()
@@ -129,7 +129,7 @@ def test_a_further_lost_gpu_is_told_too() -> None:
 
 
 def test_a_lost_gpu_does_not_count_against_its_holder() -> None:
-    """Neither does it come back into use by a restart of the agent."""
+    """Nor does a restart of the agent count it again."""
     node = LentNode(1)
     node.world.broken = {"GPU-0"}
     node.looks()
@@ -140,7 +140,7 @@ def test_a_lost_gpu_does_not_count_against_its_holder() -> None:
 
 @pytest.mark.parametrize("offers", [True, False])
 def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
-    """The lease, its GPU, why it is gone, and what is kept in its place."""
+    """The lease, its GPU, the reason, and the replacement kept for it."""
     settings = BrokerSettings(replacement_hold_seconds=900.0 if offers else 0.0)
     node = LentNode(2, broker=Broker(settings, GpuPlacementSettings()))
     node.world.broken = {"GPU-0"}
@@ -154,7 +154,7 @@ def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
 
 
 def test_replacement_reservation_does_not_count_for_its_user() -> None:
-    """It does not count among those that one may have."""
+    """It is not among the reservations that a user may have."""
     settings = BrokerSettings(maximum_reservations_per_user=1)
     node = LentNode(3, broker=Broker(settings, GpuPlacementSettings()))
     node.world.broken = {"GPU-0"}

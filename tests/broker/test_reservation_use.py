@@ -1,4 +1,4 @@
-"""Reservations that have begun count as used by a client they are for, where no one has them."""
+"""Active reservations without a lease are charged to the user they are for."""
 
 from dataclasses import replace
 
@@ -29,13 +29,13 @@ def reserved(look: NodeObservation, wanted: Reservation = TWO_HOURS) -> BrokerSt
 
 
 def used(state: BrokerState, now: int) -> dict[str, float]:
-    """GPU-hours by user, so that decay hardly matters."""
+    """GPU-hours by user, over a time too short for decay."""
     usage = BROKER.expire(state, now).state.usage.gpu_seconds
     return {user: each / 3600 for user, each in usage.items()}
 
 
 def test_reservation_is_charged_to_its_user_from_begin_to_end() -> None:
-    """From its begin to its end, whether or not anything runs: others are kept away from it."""
+    """From its start to its end, active or not: it keeps other users away."""
     state = reserved(World(hgx()).observe())
     assert used(state, HOUR) == {}
     assert used(state, 2 * HOUR) == {"bo": pytest.approx(4.0, rel=0.01)}
@@ -43,21 +43,21 @@ def test_reservation_is_charged_to_its_user_from_begin_to_end() -> None:
 
 
 def test_canceled_reservation_is_charged_until_its_cancellation() -> None:
-    """And an hour that was not reached is not."""
+    """The time after it is not charged."""
     state = reserved(World(hgx()).observe())
     state = BROKER.cancel(state, 2 * HOUR, "r", client("bo")).state
     assert used(state, 3 * HOUR) == {"bo": pytest.approx(4.0, rel=0.01)}
 
 
 def test_an_operator_who_reserves_for_another_uses_nothing() -> None:
-    """It counts against a client it is for."""
+    """It is charged to the user it is for."""
     root = replace(client("root"), uid=0)
     step = BROKER.reserve(START, 0, TWO_HOURS, root, World(hgx()).observe())
     assert used(step.state, 2 * HOUR).keys() == {"bo"}
 
 
 def test_a_gpu_that_is_reserved_and_lent_is_one_gpu() -> None:
-    """A lease that draws on it counts as a lease does, and only the rest as the reservation."""
+    """A lease on it is charged as a lease, and only the rest as the reservation."""
     world = World(hgx())
     state = reserved(world.observe())
     state = BROKER.ask(state, HOUR, ticket("a", 3, user="bo", reservation="r")).state
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_reserved_and_lent_is_one_gpu() -> None:
 
 
 def test_occupied_gpu_is_not_charged_to_the_reservation() -> None:
-    """A lease that stays past its limit, work without a lease, and a broken GPU are not charged."""
+    """An overdue lease, work without a lease, and a faulty GPU are not charged."""
     world = World(hgx())
     state = reserved(world.observe())
     (first, second, third, _) = state.bookings[0].uuids
@@ -84,7 +84,7 @@ def test_occupied_gpu_is_not_charged_to_the_reservation() -> None:
     world.running["late"] = Running((first,), GIBIBYTE)
     world.outsiders["theirs"] = Running((second,), GIBIBYTE)
     world.broken.add(third)
-    # All of it came up between two looks, so that the reservation could not move.
+    # All of it appeared between two steps, so that the reservation could not move.
     state = late.with_leases([moved])
     state = replace(state, as_of=HOUR)
     state = BROKER.serve(state, HOUR, world.observe()).state
@@ -97,7 +97,7 @@ def test_occupied_gpu_is_not_charged_to_the_reservation() -> None:
 
 
 def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
-    """As a lease on it does."""
+    """Like a lease on it."""
     look = World(hgx(1)).observe()
     mig = MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     device = replace(look.slots[0].device, uuid="MIG-0", mig=mig, memory_total_bytes=10e9)
@@ -107,7 +107,7 @@ def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
 
 
 def test_whoever_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
-    """Of tickets of one age; the point of charging for it."""
+    """Among tickets of one age; the purpose of charging."""
     world = World(hgx(4))
     state = BROKER.expire(reserved(world.observe()), 3 * HOUR).state
     wishes = (ticket("bos", 4, user="bo"), ticket("adas", 4, user="ada"))
@@ -119,7 +119,7 @@ def test_whoever_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=30))
 def test_it_does_not_matter_how_often_a_reservation_is_charged(minutes: list[int]) -> None:
-    """At each look, or once after its end: its begin and its end are not rounded to looks."""
+    """At each step, or once after its end: start and end are not rounded to steps."""
     state, now = reserved(World(hgx()).observe()), 0
     at_once = BROKER.expire(state, sum(minutes) * MINUTE + SECOND).state.usage.gpu_seconds
     for each in minutes:

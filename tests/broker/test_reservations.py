@@ -1,4 +1,4 @@
-"""Reservations: free in time, off one another's GPUs, and moved where work is in the way."""
+"""Reservations: free in time, on separate GPUs, and moved if work is in the way."""
 
 from dataclasses import replace
 
@@ -18,14 +18,14 @@ DEAD = LeaseObservation(is_alive=False)
 
 
 def kinds(step: BrokerTransition) -> list[EventKind]:
-    """What happened."""
+    """The kinds of events."""
     return [event.kind for event in step.events]
 
 
 def step_of(
     world: World, wanted: Ticket, state: BrokerState = START, now: int = 0
 ) -> BrokerTransition:
-    """A ticket in the queue, and one look at it."""
+    """Queue a ticket, and run one step."""
     step = BROKER.ask(state, now, wanted, world.observe())
     assert not step.is_refused, step.events
     return BROKER.serve(step.state, now, world.observe())
@@ -52,7 +52,7 @@ def test_a_reservation_is_free_in_time() -> None:
 
 
 def test_leased_time_cannot_be_reserved() -> None:
-    """By the limits known, and without one for ever."""
+    """By the known limits, and forever without one."""
     world = World(hgx())
     state = step_of(world, ticket("a", 5, limit_seconds=7200.0)).state
     early = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
@@ -62,7 +62,7 @@ def test_leased_time_cannot_be_reserved() -> None:
 
 
 def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
-    """And how many are kept, in words that fit one."""
+    """With the number kept, in the right grammatical number."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
@@ -78,12 +78,12 @@ def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
 
 
 def why_first(step: BrokerTransition) -> str:
-    """What the first that waits is told."""
+    """The reason given to the first waiting ticket."""
     return step.waiting[0][1]
 
 
 def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> None:
-    """The longest one; where none would do, from when or until when it keeps the GPUs."""
+    """The longest one; if none would do, when the reservation begins or ends."""
     world = World(hgx())
     state = START
     for name, gpus, at in (("soon", 2, 3 * HOUR), ("late", 4, 20 * HOUR + MINUTE)):
@@ -106,7 +106,7 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
 
 
 def test_two_reservations_do_not_get_the_same_gpus() -> None:
-    """At the same time; one after the other they may."""
+    """They may, one after the other."""
     world = World(hgx())
     first = Reservation("1", "bo", GpuRequest(5), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, first, client("bo"), world.observe()).state
@@ -117,7 +117,7 @@ def test_two_reservations_do_not_get_the_same_gpus() -> None:
 
 
 def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
-    """Someone works there without a lease."""
+    """A process without a lease runs there."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state
@@ -142,14 +142,14 @@ def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None
     ],
 )
 def test_a_reservation_beyond_what_is_allowed_is_refused(wanted: Reservation, why: str) -> None:
-    """With the reason and what would be allowed."""
+    """With the reason and the allowed value."""
     step = BROKER.reserve(START, 0, wanted, client("bo"), World(hgx()).observe())
     assert step.is_refused
     assert why in step.events[0].message
 
 
 def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
-    """And a client is refused is told whom to ask."""
+    """A refused client is told whom to ask."""
     world, broker = World(hgx()), Broker(BrokerSettings(), GpuPlacementSettings())
     wanted = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
     refused = broker.reserve(START, 0, wanted, client("bo"), world.observe())
@@ -168,7 +168,7 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
     ],
 )
 def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, expected: str) -> None:
-    """As the last of those who wait, in whole hours and minutes."""
+    """As the last in the queue, in whole hours and minutes."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.observe()).state

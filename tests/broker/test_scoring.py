@@ -1,4 +1,4 @@
-"""The criteria by which sets are compared: their order is the one that is written down."""
+"""Criteria that compare sets, in their documented order."""
 
 import re
 from dataclasses import fields, replace
@@ -42,14 +42,14 @@ def test_the_order_of_criteria_is_documented() -> None:
 
 
 def test_every_obstacle_is_documented() -> None:
-    """By the word that programs see."""
+    """By its name in the API."""
     text = _PAGE.read_text("utf-8")
     assert [each for each in SlotObstacle if f"| `{each}` |" not in text] == []
 
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_a_criterion_goes_before_all_later_ones(name: str) -> None:
-    """It is never traded for them, and the reason names it."""
+    """Later ones never outweigh it, and the reason names it."""
     later = _NAMES[_NAMES.index(name) + 1 :]
     best_later = replace(
         _EVEN, **{each: 10**6 if each in _MORE_IS_BETTER else -(10**6) for each in later}
@@ -59,19 +59,19 @@ def test_a_criterion_goes_before_all_later_ones(name: str) -> None:
 
 
 def test_sets_that_are_equal_say_so() -> None:
-    """No reason is made up."""
+    """No reason is invented."""
     assert why_worse(_EVEN, _EVEN) == "just as good, and later by index"
 
 
 def test_memory_that_nobody_asked_for_counts_whole() -> None:
-    """More of it is better, and the reason tells sizes without a sign."""
+    """More of it is better, and the reason has sizes without a sign."""
     worse, best = replace(_EVEN, spare_gibibytes=-40), replace(_EVEN, spare_gibibytes=-80)
     assert best.rank > worse.rank
     assert why_worse(worse, best) == "GiB of memory in all: 40, not 80"
 
 
 def test_links_score_as_the_device_plugin_has_them() -> None:
-    """NVLinks by their number; one that no one counted as one."""
+    """By the number of NVLinks; an uncounted link counts as one."""
     scores = LinkScores()
     kinds = ("PIX", "PXB", "PHB", "NODE", "SYSTEM", "UNKNOWN")
     found = [link_score(GpuLink("a", "b", LinkKind[kind]), scores) for kind in kinds]
@@ -85,7 +85,7 @@ def test_links_score_as_the_device_plugin_has_them() -> None:
 
 
 def test_a_score_can_be_checked_by_hand() -> None:
-    """GPUs 1 and 4 of an HGX whose GPU 0 is in use."""
+    """GPUs 1 and 4 of an HGX with GPU 0 in use."""
     node = hgx().taken(0)
     verdicts = [judge_slot(slot, GpuRequest(2), FreeSettings()) for slot in node.slots]
     free = [each for each in verdicts if each.is_free]

@@ -1,4 +1,4 @@
-"""Seats of a report: who is there, what is wrong, and what is left, each as it was read."""
+"""Slots of a report: holders, faults and headroom, each as read."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -28,7 +28,7 @@ _NAMED: Final = Workload("slurm/7", WorkloadKind.SLURM, "train")
 
 
 def device(**facts: Any) -> DeviceReport:
-    """A fresh, idle and empty H100, but for the facts."""
+    """A new, idle and empty H100 with changed facts."""
     values = {
         Signal.MEMORY_USED_BYTES: 5e8,
         Signal.POWER_WATTS: 70.0,
@@ -53,7 +53,7 @@ def device(**facts: Any) -> DeviceReport:
 
 
 def slot(*devices: DeviceReport, view: SlotView | None = None, **facts: Any) -> LeaseSlot:
-    """The first device's slot on a node with these."""
+    """The first device's slot on a node with these devices."""
     report = replace(_WHOLE, devices=devices, advice=(), **facts)
     return slots_of(report, view or SlotView(_NOW))[0]
 
@@ -64,7 +64,7 @@ def processes(*pids: int) -> Reading:
 
 
 def test_slot_headroom_comes_from_the_reading() -> None:
-    """Memory in use, and the distance to the limits of power and heat."""
+    """Memory in use, and the distance to the limits of power and temperature."""
     found = slot(device())
     assert found.memory_used_bytes == 5e8
     assert found.power_headroom_watts == 630.0
@@ -106,12 +106,12 @@ def test_slot_headroom_comes_from_the_reading() -> None:
     ],
 )
 def test_trouble_is_what_would_end_work(of: DeviceReport, trouble: str | None) -> None:
-    """What the driver says now; a program's own faults and lesser trouble keep no one off."""
+    """By the driver's current state; program errors and minor faults block nothing."""
     assert slot(of).trouble == trouble
 
 
 def test_slot_is_unhealthy_by_hardware_advice_after_a_restart() -> None:
-    """An agent that was restarted has forgotten its Xids, but not its advice."""
+    """A restarted agent has lost its Xids, but not its advice."""
     advice = _WHOLE.advice[0]
     finding = replace(
         advice.finding, rule=RULE.name, culprits=("GPU-a",), severity=Severity.CRITICAL
@@ -156,7 +156,7 @@ def test_holders_are_those_who_have_no_lease(
     leased: tuple[int, ...],
     holders: tuple[SlotHolder, ...],
 ) -> None:
-    """Workloads by name, and processes that no one knows the owner of."""
+    """Workloads by name, and processes of unknown owner."""
     of = device(holdings=holdings, reading=processes(*pids))
     view = SlotView(_NOW, leased_pids=frozenset(leased))
     assert slot(of, view=view).holders == holders
@@ -175,7 +175,7 @@ def test_a_gpu_is_idle_since_its_last_cell_at_work() -> None:
 
 
 def test_demand_is_that_of_the_present() -> None:
-    """The window that forgets; what was not measured long enough is not there."""
+    """The decaying window; a demand measured too briefly is absent."""
     report_of_device = next(each for each in _WHOLE.devices if each.provisioning)
     found = slot(device(provisioning=report_of_device.provisioning)).demand
     current = report_of_device.provisioning["current"].resources
@@ -187,7 +187,7 @@ def test_demand_is_that_of_the_present() -> None:
 
 
 def test_an_instance_stands_as_its_gpu_does() -> None:
-    """Place, power, heat and trouble are the GPU's; state, memory and holders its own."""
+    """Position, power, temperature and faults are the GPU's; state, memory and holders its own."""
     mig = MigInstance("GPU-a", "1g.10gb", 3, 0, 1 / 7, 1 / 8)
     instance = device(
         device=Device("MIG-b", 0, mig=mig),
@@ -211,7 +211,7 @@ def test_an_instance_stands_as_its_gpu_does() -> None:
 
 
 def test_every_device_of_a_node_has_a_seat() -> None:
-    """Those that are down, cut or silent too."""
+    """Those that are down, partitioned or silent too."""
     report: Report = _WHOLE
     found = slots_of(report, SlotView(_NOW))
     assert [each.uuid for each in found] == [each.device.uuid for each in report.devices]
