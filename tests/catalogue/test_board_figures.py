@@ -1,4 +1,4 @@
-"""The figures of boards agree with each other and tell where they come from."""
+"""Data of boards is consistent and has its origin."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ TENSOR_LADDER = (Precision.TF32, Precision.BF16, Precision.FP8, Precision.FP4)
 
 
 def test_a_narrower_format_is_about_twice_as_fast() -> None:
-    """Or as fast, or four times as a GeForce, whose fp8 is slow, in fp4; never slower."""
+    """Or as fast, or, on a GeForce with slow fp8, four times as fast in fp4; never slower."""
     for board in BOARDS.values():
         peaks = [
             board.peak_per_second[each] for each in TENSOR_LADDER if each in board.peak_per_second
@@ -26,7 +26,7 @@ def test_a_narrower_format_is_about_twice_as_fast() -> None:
 
 
 def test_a_peak_is_what_its_clock_and_its_width_allow() -> None:
-    """An SM does a whole number of operations a cycle, at a clock near its highest."""
+    """An SM does a whole number of operations a cycle, at a clock near its maximum."""
     for board in BOARDS.values():
         assert board.sm_clock_maximum_hertz is not None, board.key
         each = board.peak_per_second[Precision.BF16] / board.sm_count / board.sm_clock_maximum_hertz
@@ -35,7 +35,7 @@ def test_a_peak_is_what_its_clock_and_its_width_allow() -> None:
 
 
 def test_memory_of_the_driver_is_near_the_published_memory() -> None:
-    """Some boards lose a part to error correction; none shows more than GiB for GB."""
+    """Some boards lose a part to error correction; none has more GiB than its stated GB."""
     for board in BOARDS.values():
         assert board.nominal_memory_bytes is not None, board.key
         shown = board.memory_bytes / 2**30
@@ -47,7 +47,7 @@ def test_memory_of_the_driver_is_near_the_published_memory() -> None:
 
 
 def test_achieved_figures_are_below_the_peaks() -> None:
-    """Of each peak, and of the bandwidth in each format, whether measured or assumed."""
+    """For each peak, and for the bandwidth in each format, measured or assumed."""
     for board in BOARDS.values():
         for precision in Precision:
             assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9, board.key
@@ -66,7 +66,7 @@ def test_sums_over_gpus_cost_what_the_way_allows() -> None:
         assert sorted(board.all_reduce) == [2, 4, 8], board.key
         most = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
         delays = [board.all_reduce[count].small_message_seconds for count in (2, 4, 8)]
-        # Switches that add let eight H200 pass what one can send alone.
+        # Switches that add let eight H200 exceed the rate of a single sender.
         assert all(
             0 < each.bytes_per_second <= 1.03 * most for each in board.all_reduce.values()
         ), board.key
@@ -75,7 +75,7 @@ def test_sums_over_gpus_cost_what_the_way_allows() -> None:
 
 
 def test_shares_of_a_kind_of_slice_fill_the_board() -> None:
-    """The whole is a profile too, and as many of the smallest as fit leave at most a quarter."""
+    """The whole board is a profile too; the smallest slices leave at most a quarter unused."""
     for board in BOARDS.values():
         if not board.mig_profiles:
             continue
@@ -91,7 +91,7 @@ def test_shares_of_a_kind_of_slice_fill_the_board() -> None:
 
 
 def test_a_slice_shows_a_little_less_than_its_share() -> None:
-    """And its name says about as much, in GB that mean GiB."""
+    """Its name states about as much, in GB that mean GiB."""
     for board in BOARDS.values():
         for profile in board.mig_profiles:
             assert profile.memory_bytes is not None, board.key
@@ -112,14 +112,14 @@ def test_a_slice_shows_a_little_less_than_its_share() -> None:
     ],
 )
 def test_reckoned_slices_show_what_real_ones_do(key: str, profile: str, mib: float) -> None:
-    """As slices of real boards were seen to show."""
+    """As observed on slices of real boards."""
     (found,) = (each for each in BOARDS[key].mig_profiles if each.name == profile)
 
     assert found.memory_bytes == pytest.approx(mib * 2**20, rel=0.01)
 
 
 def test_every_figure_tells_where_it_comes_from() -> None:
-    """What is verified names figures that are there, and nothing is without a source."""
+    """Verified fields exist, and none is without a source."""
     for board in BOARDS.values():
         for figure in board.verified:
             assert board.origin(figure).kind is OriginKind.VERIFIED, board.key
@@ -131,7 +131,7 @@ def test_every_figure_tells_where_it_comes_from() -> None:
 
 
 def test_measured_figures_are_told_from_assumed_ones() -> None:
-    """Figure by figure: an H100 was never measured in fp32, nor a GB200 in eights."""
+    """By field: an H100 was never measured in fp32, nor a GB200 in 8 bits."""
     kinds = {
         (key, figure): BOARDS[key].origin(figure).kind
         for key, figure in (
@@ -161,7 +161,7 @@ def test_measured_figures_are_told_from_assumed_ones() -> None:
     ],
 )
 def test_a_low_power_limit_takes_from_what_is_assumed(key: str, cap: float) -> None:
-    """With the root of what is lacking; what was measured has it in it already."""
+    """By the square root of the ratio; measured values already include it."""
     board = BOARDS[key]
 
     assert board.efficiency.power_cap_ratio == pytest.approx(cap)
@@ -171,7 +171,7 @@ def test_a_low_power_limit_takes_from_what_is_assumed(key: str, cap: float) -> N
 
 
 def test_a_bridge_joins_two_and_the_bus_the_rest() -> None:
-    """Four PCIe boards talk over PCIe, however fast the bridges between pairs are."""
+    """Four PCIe boards communicate over PCIe, however fast the bridges between pairs."""
     board = BOARDS["H100-PCIE-80GB"]
 
     assert board.all_reduce[2].bytes_per_second > board.pcie_bytes_per_second
@@ -180,7 +180,7 @@ def test_a_bridge_joins_two_and_the_bus_the_rest() -> None:
 
 
 def test_a_format_without_a_figure_takes_that_of_the_likest() -> None:
-    """The next wider one; int8 goes as fp8, and either as bf16 where nothing else is known."""
+    """The next wider one; int8 uses fp8, and either uses bf16 if nothing else is known."""
     efficiency = Efficiency(gemm={Precision.BF16: 0.7, Precision.FP8: 0.5})
 
     assert efficiency.gemm_ratio(Precision.INT8) == 0.5
@@ -190,7 +190,7 @@ def test_a_format_without_a_figure_takes_that_of_the_likest() -> None:
 
 
 def test_a_peak_that_a_board_does_not_have_is_none() -> None:
-    """But for fp16 that sums in fp16, which every board does at least as fast as in fp32."""
+    """Except fp16 with fp16 accumulation, on every board at least as fast as with fp32."""
     assert BOARDS["T4"].peak(Precision.FP8) is None
     assert BOARDS["T4"].achieved(Precision.FP8) is None
     assert BOARDS["T4"].peak(Precision.FP16_ACC16) == 65e12
@@ -198,7 +198,7 @@ def test_a_peak_that_a_board_does_not_have_is_none() -> None:
 
 
 def test_boards_before_ampere_do_not_know_bfloat16() -> None:
-    """They have fp16 in its place; AMD's know both."""
+    """They have fp16 instead; AMD's have both."""
     assert not BOARDS["T4"].computes_in_bf16
     assert not BOARDS["V100-SXM2-32GB"].computes_in_bf16
     assert BOARDS["A100-SXM4-80GB"].computes_in_bf16
@@ -206,5 +206,5 @@ def test_boards_before_ampere_do_not_know_bfloat16() -> None:
 
 
 def test_a_profile_may_do_without_what_a_slice_shows() -> None:
-    """As the simulator and operators make them."""
+    """Profiles made by the simulator and operators omit it."""
     assert MigProfile("1g.10gb", 1 / 7, 1 / 8, None, 7).memory_bytes is None

@@ -1,4 +1,4 @@
-"""Which board a name means, and which names mean none."""
+"""The board meant by a name, and names without a board."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ BOARDS = list(built_in().boards.values())
     ],
 )
 def test_distinguishing_part_of_a_name_is_enough(name: str, key: str) -> None:
-    """Suffixes, brands and MIG profiles neither hide a board nor change which it is."""
+    """Suffixes, brands and MIG profiles neither hide a board nor change it."""
     board = built_in().find(name)
 
     assert board is not None
@@ -72,7 +72,7 @@ def test_distinguishing_part_of_a_name_is_enough(name: str, key: str) -> None:
     ],
 )
 def test_a_name_that_fits_none_or_several_finds_nothing(name: str) -> None:
-    """A virtual GPU, a sister model and a name cut short are no board that is known."""
+    """A virtual GPU, a sister model and a truncated name are no known board."""
     assert built_in().find(name) is None
 
 
@@ -86,7 +86,7 @@ def test_a_name_that_fits_none_or_several_finds_nothing(name: str) -> None:
 def test_writing_does_not_matter(
     board: Board, brand: str, suffix: str, write: Callable[[str], str], space: str
 ) -> None:
-    """Whatever the brand, the case, the punctuation and the slice, the board is the same."""
+    """For any brand, case, punctuation and slice, the board is the same."""
     for name in (board.key, *board.names, *board.other_names):
         written = brand + name.replace(" ", space) + suffix
         assert built_in().find(write(written)) is board
@@ -94,7 +94,7 @@ def test_writing_does_not_matter(
 
 @given(board=st.sampled_from(BOARDS), gigabytes=st.integers(1, 999))
 def test_another_size_of_memory_is_another_board(board: Board, gigabytes: int) -> None:
-    """A size in the name is the board's own, or the name is not the board's."""
+    """A size in the name must be the board's own."""
     found = built_in().find(f"{board.usual_name} {gigabytes}GB")
 
     assert found is None or found.nominal_memory_bytes == gigabytes * 1e9
@@ -102,7 +102,7 @@ def test_another_size_of_memory_is_another_board(board: Board, gigabytes: int) -
 
 @given(st.text())
 def test_any_text_is_a_name_or_none(text: str) -> None:
-    """No name whatever is too odd to be looked up, or for nearest ones to be looked for."""
+    """Any text can be looked up, and has similar names or none."""
     found = built_in().find(text)
 
     assert found is None or found.key in built_in().boards

@@ -1,4 +1,4 @@
-"""The catalogue that comes with the program, and how boards are found in it."""
+"""The packaged catalogue, and finding boards in it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ BOARDS = built_in().boards
 
 
 def test_board_is_plausible() -> None:
-    """Every figure is in its base unit and of the right order of magnitude."""
+    """Every value is in its base unit and of the right order of magnitude."""
     for board in BOARDS.values():
         assert 2**30 < board.memory_bytes < 2**39, board.key
         assert 1e11 < board.memory_bandwidth_bytes_per_second < 2e13, board.key
@@ -31,7 +31,7 @@ def test_board_is_plausible() -> None:
 
 
 def test_mig_profiles_are_parts_of_the_board() -> None:
-    """As many of a profile as fit never take more than the whole."""
+    """Instances of one profile never exceed the board."""
     for board in BOARDS.values():
         for profile in board.mig_profiles:
             assert 0 < profile.compute_share <= 1, board.key
@@ -42,7 +42,7 @@ def test_mig_profiles_are_parts_of_the_board() -> None:
 
 
 def test_board_is_found_by_all_its_names() -> None:
-    """By its key and by whatever its driver calls it, however that is written."""
+    """By its key and by its driver's names, in any notation."""
     for board in BOARDS.values():
         for name in (board.key, *board.names, *board.other_names):
             for spelling in (name, name.upper(), name.lower(), f"NVIDIA {name}", f"Tesla {name}"):
@@ -51,7 +51,7 @@ def test_board_is_found_by_all_its_names() -> None:
 
 
 def test_no_two_boards_share_a_name() -> None:
-    """A board dropped from the file would not change what another's name means."""
+    """Otherwise removing a board would change the meaning of another's name."""
     for board in BOARDS.values():
         others = Catalogue({key: other for key, other in BOARDS.items() if other is not board})
         for name in (board.key, *board.names, *board.other_names):
@@ -88,7 +88,7 @@ def test_unknown_name_is_not_guessed(name: str) -> None:
     [("A100", "A100-SXM4-80GB"), ("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
 )
 def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
-    """The error names what was asked for and what may have been meant."""
+    """The error has the requested name and possible matches."""
     with pytest.raises(UsageError, match=f"board '{name}' is not in the catalogue") as refusal:
         built_in().get(name)
     assert "did you mean" in str(refusal.value)
@@ -96,14 +96,14 @@ def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
 
 
 def test_board_unlike_any_other_gets_the_whole_list() -> None:
-    """With nothing near, every known board is named."""
+    """Without similar names, every known board is listed."""
     with pytest.raises(UsageError, match="known boards: ") as refusal:
         built_in().get("?")
     assert all(key in str(refusal.value) for key in BOARDS)
 
 
 def test_names_of_nvml_are_those_of_boards_that_it_knows() -> None:
-    """What AMD's tools say is kept apart; every board has a name to be shown by."""
+    """AMD's names are kept separately; every board has a display name."""
     assert all(board.vendor == "NVIDIA" for board in BOARDS.values() if board.names)
     assert BOARDS["MI300X"].names == ()
     assert BOARDS["MI300X"].usual_name == "AMD Instinct MI300X"
@@ -121,11 +121,11 @@ def test_names_of_nvml_are_those_of_boards_that_it_knows() -> None:
     ],
 )
 def test_search_wants_every_word(text: str, keys: list[str]) -> None:
-    """In whatever identifies a board: its names, maker, architecture, form and memory."""
+    """Among names, maker, architecture, form and memory of a board."""
     assert [board.key for board in built_in().search(text)] == keys
 
 
 def test_a_file_without_assumptions_is_no_whole_catalogue() -> None:
-    """It is told what it lacks, at once."""
+    """The error lists what is missing, immediately."""
     with pytest.raises(ConfigurationError, match=r"mine.yaml:1:1: assumptions: is required"):
         read_boards(load_yaml("boards: {}", "mine.yaml"))

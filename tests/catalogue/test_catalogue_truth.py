@@ -1,4 +1,4 @@
-"""The packaged figures against the tables that they were taken from, where those are at hand."""
+"""The packaged values against the tables that they come from, if available."""
 
 import csv
 import os
@@ -33,7 +33,7 @@ Row = dict[str, str]
 
 
 def rows_of(name: str) -> list[Row]:
-    """The rows of a table in the folder that RIGHTSIZER_TRUTH names."""
+    """The rows of a table in the folder named by RIGHTSIZER_TRUTH."""
     folder = os.environ.get("RIGHTSIZER_TRUTH", "")
     file = Path(folder) / name
     if not folder or not file.is_file():
@@ -43,7 +43,7 @@ def rows_of(name: str) -> list[Row]:
 
 
 def figures_of(board: Board) -> Iterator[tuple[str, float | None]]:
-    """A board's figures by the names and in the units of the table."""
+    """A board's values by the names and units of the table."""
     yield "sm_count", board.sm_count
     yield (
         "memory_gb",
@@ -63,7 +63,7 @@ def figures_of(board: Board) -> Iterator[tuple[str, float | None]]:
 
 
 def cell_of(profile: MigProfile, row: Row, slices: tuple[int, int]) -> str:
-    """A profile as the table writes it."""
+    """A profile as written in the table."""
     compute = f"{round(profile.compute_share * slices[0])}/{slices[0]}"
     memory = f"{round(profile.memory_share * slices[1])}/{slices[1]}mem"
     sms = profile.sm_count
@@ -76,7 +76,7 @@ def cell_of(profile: MigProfile, row: Row, slices: tuple[int, int]) -> str:
 
 
 def test_every_board_of_the_table_is_there_with_its_figures() -> None:
-    """No more boards and no fewer, each as the table has it."""
+    """No more boards and no fewer, with the table's values."""
     rows = rows_of("gpus.csv")
 
     assert [row["key"] for row in rows] == list(built_in().boards)
@@ -124,7 +124,7 @@ def test_figures_called_verified_are_verified() -> None:
 
 
 def test_every_measured_efficiency_is_there_and_no_other() -> None:
-    """As the table has it; what it lacks is marked as assumed."""
+    """With the table's value; a missing one is marked as assumed."""
     measured = {row["gpu_key"]: row for row in rows_of("efficiency.csv")}
     for key, board in built_in().boards.items():
         row: Row = measured.get(key, {})
@@ -144,7 +144,7 @@ def test_every_measured_efficiency_is_there_and_no_other() -> None:
 
 
 def test_assumed_efficiency_agrees_with_similar_measured_boards() -> None:
-    """Left out of the measured ones, each board's bf16 is foretold within a factor of 1.41."""
+    """Leave-one-out: bf16 of each measured board is predicted within a factor of 1.41."""
     errors = {}
     for row in rows_of("efficiency.csv"):
         board = built_in().boards[row["gpu_key"]]
@@ -164,7 +164,7 @@ def test_assumed_efficiency_agrees_with_similar_measured_boards() -> None:
 
 
 def test_every_price_is_there_with_its_date() -> None:
-    """Spread, spot and purchase as the table has them; what it lacks is `None`."""
+    """Spread, spot and purchase as in the table; a missing one is `None`."""
     rows = rows_of("prices.csv")
 
     assert {row["gpu_key"] for row in rows} == built_in_prices().by_board.keys()
@@ -193,7 +193,7 @@ def test_every_price_is_there_with_its_date() -> None:
 
 
 def test_every_price_is_one_that_was_observed() -> None:
-    """Lowest and highest are single observations, and the median is theirs."""
+    """Lowest and highest are single observations, with their median."""
     observed: dict[str, list[float]] = defaultdict(list)
     for row in rows_of("price_observations.csv"):
         if row["usd_per_gpu_hour"]:

@@ -1,11 +1,11 @@
-"""Instance types of clouds: their boards are known, and no price is without date and source."""
+"""Instance types of clouds: known boards, and prices with date and source."""
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices import built_in_instances
 
 
 def test_every_instance_has_gpus_of_the_catalogue() -> None:
-    """One to eight of a board that plans know."""
+    """One to eight of a board known to the planner."""
     boards = built_in().boards
 
     for each in built_in_instances():
@@ -14,7 +14,7 @@ def test_every_instance_has_gpus_of_the_catalogue() -> None:
 
 
 def test_a_price_has_its_date_and_its_source() -> None:
-    """And what has no source has no price."""
+    """Without a source there is no price."""
     for each in built_in_instances():
         if each.dollars_per_hour is None:
             assert not each.source, each

@@ -1,4 +1,4 @@
-"""What an operator knows better: boards changed and added by a file, and what is wrong with one."""
+"""An operator's catalogue file: boards changed and added, and its errors."""
 
 import contextlib
 from collections.abc import Callable
@@ -38,7 +38,7 @@ Golden = Callable[[str, str], None]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a file of the operator's."""
+    """Write an operator's file."""
 
     def to_file(text: str) -> Path:
         file = tmp_path / "mine.yaml"
@@ -49,30 +49,30 @@ def write(tmp_path: Path) -> Write:
 
 
 def faults_of(file: Path) -> list[str]:
-    """What is wrong with a file, without its folder."""
+    """The errors of a file, without its folder."""
     with pytest.raises(ConfigurationError) as refusal:
         read_catalogue(file)
     return [line.replace(f"{file.parent}/", "") for line in str(refusal.value).splitlines()]
 
 
 def extended(text: str) -> Catalogue:
-    """The catalogue with a text of the operator's."""
+    """The catalogue extended by an operator's text."""
     return Catalogue(extend_boards(PACKAGED, load_yaml(text, "mine.yaml")))
 
 
 def test_without_a_file_it_is_the_packaged_one() -> None:
-    """Not even read again."""
+    """It is not read again."""
     assert read_catalogue(None) is built_in()
 
 
 @pytest.mark.parametrize("text", ["", "boards: {}", "boards: {T4: {}}"])
 def test_a_file_that_says_nothing_changes_nothing(text: str) -> None:
-    """Commented out, empty, or a board without a figure."""
+    """Commented out, empty, or a board without values."""
     assert {**extended(text).boards} == {**built_in().boards}
 
 
 def test_a_board_is_changed_figure_by_figure(write: Write) -> None:
-    """What the file does not say stays, and so does where it comes from."""
+    """Values that the file omits stay, with their origin."""
     file = write(
         "boards: {H100-SXM5-80GB: {power_limit_watts: 650, dense_peak_tera: {fp8: 1900},"
         " names: [H100 of ours], source: our bench, notes: cooled badly}}"
@@ -94,7 +94,7 @@ def test_a_board_is_changed_figure_by_figure(write: Write) -> None:
 
 
 def test_a_board_is_added_with_few_figures(write: Write) -> None:
-    """The rest is assumed from its architecture, and says so."""
+    """The rest is assumed from its architecture, and marked so."""
     file = write(LAB)
     board = read_catalogue(file).get("lab 1")
 
@@ -108,7 +108,7 @@ def test_a_board_is_added_with_few_figures(write: Write) -> None:
 
 
 def test_an_unheard_of_architecture_gets_the_common_assumptions() -> None:
-    """So that next year's board can be planned with before anyone measured it."""
+    """So that a future board can be planned with before it is measured."""
     board = extended(LAB.replace("Hopper", "Rubin")).boards["LAB-1"]
 
     assert board.achievable_compute_ratio == 0.75
@@ -116,7 +116,7 @@ def test_an_unheard_of_architecture_gets_the_common_assumptions() -> None:
 
 
 def test_measured_figures_of_an_operator_replace_assumed_ones() -> None:
-    """Efficiency and sums over GPUs alike; a measured part has the power limit in it."""
+    """Efficiency and collectives alike; a measured value includes the power limit."""
     board = extended(
         "boards: {T4: {efficiency: {gemm: {bf16: 0.41}}, all_reduce: {2: [9.5, 11]},"
         " mig_profiles: [[1g.8gb, 1/2, 0.5, 20, 2, 7500]], verified: {bench: [memory_mib]}},"
@@ -138,7 +138,7 @@ def test_measured_figures_of_an_operator_replace_assumed_ones() -> None:
 
 
 def test_everything_wrong_is_told_at_once_with_its_place(write: Write, golden: Golden) -> None:
-    """Line, column, key, what was given and how to write it."""
+    """Line, column, key, the given value and the valid form."""
     file = write(
         """\
 boards:
@@ -176,7 +176,7 @@ extra: 1
 def test_invalid_catalogue_is_refused_with_its_place(
     raw: bytes, message: str, tmp_path: Path
 ) -> None:
-    """By the place where it stops to be one."""
+    """At the place where it becomes invalid."""
     file = tmp_path / "mine.yaml"
     file.write_bytes(raw)
 
@@ -184,7 +184,7 @@ def test_invalid_catalogue_is_refused_with_its_place(
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """With what to do about it."""
+    """With the remedy."""
     with pytest.raises(ConfigurationError, match=r"no.yaml: there is no such file; check the path"):
         read_catalogue(tmp_path / "no.yaml")
     with pytest.raises(ConfigurationError, match=r"cannot be read: is a directory; check the path"):
@@ -217,7 +217,7 @@ FIGURES = st.sampled_from(
 
 @given(entry=st.dictionaries(FIGURES, TREES, max_size=4))
 def test_no_file_whatever_breaks_the_reader(entry: dict[str, object]) -> None:
-    """It is taken, or refused with a line for each fault."""
+    """Any file is accepted, or refused with a line for each error."""
     small = Document(
         PACKAGED.name, {**PACKAGED.data, "boards": {"T4": PACKAGED.data["boards"]["T4"]}}, {}
     )

@@ -1,4 +1,4 @@
-"""Prices of the operator's: taken in place of the packaged ones, and what is wrong with them."""
+"""An operator's prices: used in place of the packaged ones, and their errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,25 +15,25 @@ Golden = Callable[[str, str], None]
 
 
 def extended(text: str) -> Prices:
-    """The prices with a text of the operator's."""
+    """The prices extended by an operator's text."""
     return extended_prices(load_yaml(text, "mine.yaml"), built_in())
 
 
 @pytest.mark.parametrize("text", ["", "boards:", "boards: {T4: {}}", "on_premises: {}"])
 def test_a_file_that_says_nothing_changes_nothing(text: str) -> None:
-    """Commented out, empty, or a board without a figure."""
+    """Commented out, empty, or a board without values."""
     assert extended(text) == built_in_prices()
 
 
 def test_without_a_file_they_are_the_packaged_ones(tmp_path: Path) -> None:
-    """Not even read again; one that is not there is named."""
+    """They are not read again; a missing file is named."""
     assert read_prices(None, built_in()) is built_in_prices()
     with pytest.raises(ConfigurationError, match=r"no.yaml: there is no such file"):
         read_prices(tmp_path / "no.yaml", built_in())
 
 
 def test_a_price_takes_the_place_of_all_clouds(tmp_path: Path) -> None:
-    """Nothing of another date stays beside it; what the board costs to buy does."""
+    """No price of another date stays beside it, except the purchase price."""
     file = tmp_path / "mine.yaml"
     file.write_text("boards: {NVIDIA H100 80GB HBM3: {on_demand: 2.1, dates: [2026-09-01]}}")
     price = read_prices(file, built_in()).of("H100-SXM5-80GB")
@@ -82,7 +82,7 @@ def test_a_board_without_a_price_gets_one() -> None:
 
 
 def test_assumptions_are_the_operators_to_make() -> None:
-    """A number alone has no range."""
+    """A single number has no range."""
     prices = extended(
         "on_premises: {pue_ratio: 1.2, years: [5, 4, 6]}\nreserved: {discounts: {2: 0.45}}"
     )
@@ -94,7 +94,7 @@ def test_assumptions_are_the_operators_to_make() -> None:
 
 
 def test_everything_wrong_is_told_at_once_with_its_place(golden: Golden) -> None:
-    """Line, column, key, what was given and how to write it."""
+    """Line, column, key, the given value and the valid form."""
     with pytest.raises(ConfigurationError) as refusal:
         extended(
             """\

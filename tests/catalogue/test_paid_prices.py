@@ -1,4 +1,4 @@
-"""What is paid for GPUs: one key in plans, files of prices and the configuration."""
+"""Prices paid for GPUs: one key in plans, price files and the configuration."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def ask(capsys: Captured, tmp_path: Path) -> Ask:
 def test_one_key_stands_in_plans_price_files_and_the_configuration(
     ask: Ask, tmp_path: Path
 ) -> None:
-    """A family is each of its boards but those that are named themselves."""
+    """A family covers its boards, except those named individually."""
     prices, settings = tmp_path / "prices.yaml", tmp_path / "rightsizer.yaml"
     prices.write_text(f"{KEY}\n", encoding="utf-8")
     settings.write_text(f"prices: {{{KEY}}}\n", encoding="utf-8")
@@ -56,7 +56,7 @@ def test_one_key_stands_in_plans_price_files_and_the_configuration(
 
 
 def test_one_number_is_that_of_every_gpu_named(ask: Ask) -> None:
-    """It needs some."""
+    """Without named GPUs it is refused."""
     found = ask(f"{PLAN}prices: {{dollars_per_gpu_hour: 3}}\n")
 
     assert {one["cost_per_hour"] / one["count"] for one in found.values()} == {3}
@@ -89,13 +89,13 @@ def test_wrong_price_of_a_plan_is_told(
 
 
 def test_wrong_price_of_the_configuration_is_told() -> None:
-    """With the nearest boards."""
+    """With the most similar boards."""
     with pytest.raises(ConfigurationError, match=r"prices.dollars_per_gpu_hour.l44: is no board"):
         read_prices(None, built_in(), PriceSettings({"l44": 1.0}))
 
 
 def test_money_has_its_range_behind_it(ask: Ask) -> None:
-    """From the lowest to the highest list price; what is stated has none."""
+    """From the lowest to the highest list price; a stated price has no range."""
     (found,) = ask("model: llama-3.1-8b\nrps: 5\ngpus: [H100-SXM5-80GB]\n").values()
     (paid,) = ask(
         "model: llama-3.1-8b\nrps: 5\ngpus: [H100-SXM5-80GB]\nprices: {H100-SXM5-80GB: 2}\n"
@@ -111,7 +111,7 @@ def test_money_has_its_range_behind_it(ask: Ask) -> None:
 
 
 def test_people_read_money_with_its_range(capsys: Captured) -> None:
-    """Of the table, of alternatives, and of growth."""
+    """In the table, in alternatives, and in growth."""
     line = ["plan", "--model", "llama-3.1-8b", "--rps", "50", "--gpus", "h100", "--details"]
     assert main(line) == 0
     text = capsys.readouterr().out

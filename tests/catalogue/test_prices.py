@@ -1,4 +1,4 @@
-"""What boards cost: packaged prices with their dates, and what follows where no one says."""
+"""Prices of boards: packaged ones with their dates, and results without a price."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ EVERY = pytest.mark.parametrize("price", PRICES.by_board.values(), ids=PRICES.by
 
 @EVERY
 def test_a_price_is_plausible_and_has_its_date(price: Price) -> None:
-    """Rising from lowest to highest, spot below on demand, with dates and sources beside."""
+    """Rising from lowest to highest, spot below on demand, with dates and sources."""
     assert price.key in built_in().boards
     assert price.on_demand is not None or price.purchases
     if price.on_demand is not None:
@@ -36,7 +36,7 @@ def test_a_price_is_plausible_and_has_its_date(price: Price) -> None:
 
 @EVERY
 def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
-    """Between some weeks and some years of renting it: a slip of a digit would show."""
+    """Between some weeks and some years of rent: a wrong digit would show."""
     hourly = price.dollars_per_hour
     whole = price.purchases[0].dollars if price.purchases else None
     if hourly is not None and whole is not None:
@@ -44,7 +44,7 @@ def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
 
 
 def test_unknown_price_is_none() -> None:
-    """Neither a price of zero nor one of some board alike."""
+    """It is neither zero nor the price of a similar board."""
     assert PRICES.of("H200-NVL-141GB") is None
     assert PRICES.dollars_per_hour("H200-NVL-141GB") is None
     assert PRICES.reserved("H200-NVL-141GB", 1) is None
@@ -55,7 +55,7 @@ def test_unknown_price_is_none() -> None:
 
 
 def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
-    """With the range that discounts lie in; longer ones are cheaper."""
+    """With the range of discounts; longer commitments are cheaper."""
     one, three = PRICES.reserved("T4", 1), PRICES.reserved("T4", 3)
 
     assert one is not None
@@ -71,7 +71,7 @@ def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
 
 
 def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
-    """Even where no one says what it costs without one."""
+    """Even if no price without a commitment is known."""
     offered = Price("X", reserved_dollars_per_hour={1: 1.5})
     prices = Prices({"X": offered}, PRICES.on_premises, PRICES.reserved_discounts)
 
@@ -80,7 +80,7 @@ def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
 
 
 def test_owning_takes_what_is_usual_within_a_range() -> None:
-    """Every figure of section "money": years, server, power, building, people, use."""
+    """Every value of section "money": years, server, power, building, people, use."""
     figures = dataclasses.asdict(PRICES.on_premises)
 
     assert figures.pop("source")
@@ -90,7 +90,7 @@ def test_owning_takes_what_is_usual_within_a_range() -> None:
 
 
 def test_a_rack_with_shared_cooling_takes_less_power_beside_its_gpus() -> None:
-    """What a node adds is known of some boards."""
+    """The node's own share of power is known for some boards."""
     factors = {
         key: PRICES.by_board[key].node_power_factor for key in ("GB200", "A100-SXM4-80GB", "T4")
     }
@@ -109,5 +109,5 @@ def test_a_rack_with_shared_cooling_takes_less_power_beside_its_gpus() -> None:
     ],
 )
 def test_dates_make_a_period(dates: tuple[str, ...], period: str) -> None:
-    """From the first month to the last that any of them names."""
+    """From the first month to the last named one."""
     assert Price("X", OnDemand(1, 1, 1), dates=dates).period == period
