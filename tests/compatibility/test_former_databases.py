@@ -1,6 +1,6 @@
-"""Databases that the version before wrote open as they are, and nothing in them is lost.
+"""Databases written by the previous version open without changes or loss.
 
-`data/*.sql` are what version 0.1.0 wrote; `data/*.json` what that version read of them.
+`data/*.sql` were written by version 0.1.0; `data/*.json` is its own reading of them.
 """
 
 import json
@@ -22,7 +22,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def written(name: str, folder: Path) -> Path:
-    """A database of the version before, as a file."""
+    """A database of the previous version, as a file."""
     path = folder / f"{name}.db"
     with sqlite3.connect(path) as connection:
         connection.executescript((DATA / f"{name}.sql").read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ def written(name: str, folder: Path) -> Path:
 
 
 def expected(name: str) -> Any:
-    """What the version before read of it."""
+    """The previous version's reading of it."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -78,7 +78,7 @@ def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bo
 
 
 def test_a_ledger_that_is_written_again_reads_the_same(tmp_path: Path) -> None:
-    """What this version saves of a former ledger, it and its successors read."""
+    """This version saves a former ledger so that it and its successors can read it."""
     path = written("history", tmp_path)
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
@@ -91,7 +91,7 @@ def test_a_ledger_that_is_written_again_reads_the_same(tmp_path: Path) -> None:
 
 
 def test_former_leases_open(tmp_path: Path) -> None:
-    """Leases, tickets and reservations, and none that could not be read."""
+    """Leases, tickets and reservations; none is unreadable."""
     was = expected("broker")
     with closing(BrokerRepository(written("broker", tmp_path))) as repository:
         state = repository.load()
@@ -104,7 +104,7 @@ def test_former_leases_open(tmp_path: Path) -> None:
 
 
 def test_former_days_of_a_fleet_open(tmp_path: Path) -> None:
-    """Days whose samples the store has dropped by now are still there after an upgrade."""
+    """Days no longer in the store are still there after an upgrade."""
     was = expected("fleet")
     with DayCache(written("fleet", tmp_path), read_only=True) as cache:
         frames = cache.frames(was["uuids"], was["first"], was["last"])
