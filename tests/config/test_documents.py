@@ -1,4 +1,4 @@
-"""The example, the schema and the reference that are made from the settings themselves."""
+"""The example, the schema and the reference generated from the settings."""
 
 import json
 import re
@@ -16,26 +16,26 @@ Golden = Callable[[str | Path, str], None]
 
 
 def test_the_documents_are_as_they_were(golden: Golden) -> None:
-    """A change of what operators read is seen in review."""
+    """Changes of operators' documents are visible in review."""
     golden("sample.yaml", example(Settings))
     golden("sample.md", reference(Settings))
     golden("sample.schema.json", json.dumps(schema(Settings), indent=2) + "\n")
 
 
 def test_the_example_loads_as_the_defaults() -> None:
-    """An operator can start from the example without changing what runs."""
+    """A copy of the example changes nothing."""
     assert load(Settings, example(Settings), "example.yaml") == Settings()
 
 
 def test_the_example_starts_with_the_line_that_editors_read() -> None:
-    """The YAML language server takes the schema from the first line."""
+    """The YAML language server reads the schema's path from the first line."""
     first = example(Settings, schema="other.json").partition("\n")[0]
 
     assert first == "# yaml-language-server: $schema=other.json"
 
 
 def test_the_templates_in_the_example_load_once_their_comment_sign_is_gone() -> None:
-    """What stands commented out under an empty list or mapping shows a true element."""
+    """A comment under an empty list or mapping shows a valid element."""
     text = re.sub("(?m)^#(?=  )", "", example(Settings))
     text = text.replace("policies: []", "policies:").replace("stores: {}", "stores:")
     text = text.replace("class: # required", "class: green")
@@ -46,7 +46,7 @@ def test_the_templates_in_the_example_load_once_their_comment_sign_is_gone() -> 
 
 
 def test_every_key_of_the_settings_is_in_the_example_and_the_reference() -> None:
-    """No setting is hidden from operators."""
+    """No setting is undocumented."""
     for path in _paths(schema(Settings)):
         key = path.rpartition(".")[2]
         assert re.search(rf"\b{key}:", example(Settings))
@@ -82,7 +82,7 @@ def test_the_schema_is_closed_and_says_what_each_key_is() -> None:
 def test_the_patterns_of_the_schema_allow_what_the_loader_allows(
     *, key: str, value: str, is_allowed: bool
 ) -> None:
-    """An editor and the program agree on how durations and sizes are written."""
+    """An editor and the program agree on the notation of durations and sizes."""
     group = "job" if key == "interval" else "store"
     pattern = schema(Settings)["properties"][group]["properties"][key]["pattern"]
 

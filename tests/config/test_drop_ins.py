@@ -1,4 +1,4 @@
-"""Drop-ins: files merged over a configuration, and where each setting comes from."""
+"""Drop-ins: files merged over a configuration, and the origin of each setting."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sample_settings import Policy, Settings
 
 @pytest.fixture
 def main_file(tmp_path: Path) -> Path:
-    """A configuration with a folder for drop-ins beside it."""
+    """A configuration with a folder for drop-ins."""
     (tmp_path / "conf.d").mkdir()
     file = tmp_path / "rightsizer.yaml"
     file.write_text("job: {interval: 1h, share: 0.5}\nlisten: [':80', ':81']\n")
@@ -19,7 +19,7 @@ def main_file(tmp_path: Path) -> Path:
 
 
 def drop_in(main_file: Path, name: str, text: str) -> Path:
-    """A file beside it."""
+    """A drop-in."""
     file = main_file.parent / "conf.d" / name
     file.write_text(text)
     return file
@@ -36,7 +36,7 @@ def test_mappings_merge_and_all_else_is_replaced(main_file: Path) -> None:
 
 
 def test_a_key_whose_values_are_all_commented_out_takes_nothing_away(main_file: Path) -> None:
-    """As in a starter that is dropped in as it is; a file of comments alone neither."""
+    """As in an unchanged starter used as a drop-in, or a file of comments."""
     drop_in(main_file, "a.yaml", "job:\n  # interval: 2h\n")
     drop_in(main_file, "b.yaml", "# nothing\n")
 
@@ -44,7 +44,7 @@ def test_a_key_whose_values_are_all_commented_out_takes_nothing_away(main_file: 
 
 
 def test_only_yaml_files_that_are_seen_count(main_file: Path) -> None:
-    """What an editor or a package manager leaves behind does not."""
+    """Files left behind by an editor or package manager do not."""
     for name in (".hidden.yaml", "old.yaml.bak", "x.yaml.dpkg-old", "notes.txt"):
         drop_in(main_file, name, "job: {share: 0.1}\n")
 
@@ -63,7 +63,7 @@ def test_another_file_has_a_folder_of_its_own(main_file: Path) -> None:
 
 
 def test_faults_name_the_file_they_are_in(main_file: Path) -> None:
-    """Line and column of the drop-in, or of the file itself."""
+    """Line and column of the drop-in, or of the main file."""
     main_file.write_text("job: {share: many}\n")
     at = drop_in(main_file, "a.yaml", "\njob: {shar: 1}\n")
     with pytest.raises(ConfigurationError) as caught:
@@ -74,14 +74,14 @@ def test_faults_name_the_file_they_are_in(main_file: Path) -> None:
 
 
 def test_a_drop_in_that_is_no_yaml_is_refused(main_file: Path) -> None:
-    """Not passed over: the operator meant something by it."""
+    """It is not skipped, since the operator had a purpose."""
     at = drop_in(main_file, "a.yaml", "job: [\n")
     with pytest.raises(ConfigurationError, match=f"^{at}:2:1: "):
         load_file(Settings, main_file)
 
 
 def test_a_drop_in_that_cannot_be_read_is_refused(main_file: Path) -> None:
-    """A folder in place of a file here."""
+    """A folder in place of a file is an example."""
     (main_file.parent / "conf.d" / "a.yaml").mkdir()
     with pytest.raises(ConfigurationError, match="is a directory"):
         load_file(Settings, main_file)

@@ -1,4 +1,4 @@
-"""Settings from environment variables: what they stand for, and what their faults say."""
+"""Settings from environment variables: accepted forms, and error messages."""
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,12 @@ from sample_settings import Color, Job, Policy, Settings, Store
 
 
 def loaded(text: str = "", **environ: str) -> Settings:
-    """The settings of a file and of variables over it."""
+    """The settings of a file with variables over it."""
     return load(Settings, text, "sample.yaml", environ)
 
 
 def faults(text: str = "", **environ: str) -> list[str]:
-    """What an operator is told."""
+    """The error lines shown."""
     with pytest.raises(ConfigurationError) as caught:
         loaded(text, **environ)
     return str(caught.value).splitlines()
@@ -49,7 +49,7 @@ def test_every_kind_of_value_is_read() -> None:
 def test_dropped_keys_are_passed_over_with_a_warning_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the file and of the environment, so that an upgrade keeps no agent from its start."""
+    """From the file and the environment, so that an upgrade does not prevent the start."""
     dropped = {("store", "cache"): "leave it out", ("legacy",): "store.path does it"}
     for path, remedy in dropped.items():
         monkeypatch.setitem(DROPPED, path, remedy)
@@ -68,7 +68,7 @@ def test_dropped_keys_are_passed_over_with_a_warning_each(
 
 
 def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:
-    """A list replaces a list; a group keeps what only the file says."""
+    """A list replaces a list; other keys of a group keep the file's values."""
     text = "{job: {interval: 1m, share: 0.1}, listen: [':7', ':8'], store: }"
     found = loaded(
         text,
@@ -83,7 +83,7 @@ def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:
 
 @pytest.mark.parametrize("text", ["", "null"])
 def test_optional_setting_is_unset_by_an_empty_variable(text: str) -> None:
-    """An empty variable, as of a compose file, stands for nothing."""
+    """An empty variable, as in a compose file, is unset."""
     assert loaded("store: {token_file: /run/a}", RIGHTSIZER_STORE__TOKEN_FILE=text) == Settings()
 
 
@@ -105,7 +105,7 @@ def test_optional_setting_is_unset_by_an_empty_variable(text: str) -> None:
     ],
 )
 def test_a_fault_names_the_variable_and_the_remedy(variable: str, value: str, said: str) -> None:
-    """As one of the file names the place in it."""
+    """Like an error of the file names its place."""
     (fault,) = faults(**{f"RIGHTSIZER_{variable}": value})
 
     assert fault.startswith(f"RIGHTSIZER_{variable}:")
@@ -113,7 +113,7 @@ def test_a_fault_names_the_variable_and_the_remedy(variable: str, value: str, sa
 
 
 def test_faults_of_the_file_and_of_variables_come_together() -> None:
-    """The file's keep their places; a variable cannot hide a file that is of another shape."""
+    """Those of the file keep their places; variables cannot hide a file of the wrong shape."""
     found = faults("job: {share: 3}", RIGHTSIZER_STORE__KEEP="soon")
     assert [line.partition(" ")[0] for line in found] == [
         "RIGHTSIZER_STORE__KEEP:",
@@ -143,7 +143,7 @@ def test_a_variable_that_is_no_setting_hides_no_other_fault() -> None:
 
 
 def test_a_file_that_is_not_yaml_hides_no_fault_of_a_variable() -> None:
-    """And what only the file could have held is not called missing."""
+    """Required keys that only the file could set are not reported as missing."""
     found = faults("job: [1", RIGHTSIZER_JBO__INTERVAL="1m", RIGHTSIZER_STORE__COLOR="gren")
     assert [line.partition(": ")[0] for line in found] == [
         "RIGHTSIZER_JBO__INTERVAL",
@@ -153,7 +153,7 @@ def test_a_file_that_is_not_yaml_hides_no_fault_of_a_variable() -> None:
 
 
 def test_variables_of_others_are_passed_over() -> None:
-    """Kubernetes tells every container of every service, one called `rightsizer` too."""
+    """Kubernetes sets variables for every service, including one called `rightsizer`."""
     others = {
         "RIGHTSIZER_PORT": "tcp://10.0.0.1:19400",
         "RIGHTSIZER_SERVICE_HOST": "10.0.0.1",
@@ -165,7 +165,7 @@ def test_variables_of_others_are_passed_over() -> None:
 
 
 def keys(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every key below a group that holds a value."""
+    """Every key of a group with a value."""
     found: list[tuple[str, ...]] = []
     for entry in group.entries:
         below = (*path, entry.key)
@@ -175,12 +175,12 @@ def keys(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 @given(st.sampled_from(keys(shape_of(Settings))), st.text(max_size=30))
 def test_any_text_loads_or_names_its_variable(path: tuple[str, ...], text: str) -> None:
-    """Nothing in the environment ends in anything but settings or a fault of its own."""
+    """Any environment gives settings or an error that names a variable."""
     variable = variable_of(path)
     answer: Settings | str
     try:
         answer = loaded(**{variable: text})
     except ConfigurationError as error:
         answer = str(error)
-    # What two settings must hold together is told of the tree.
+    # Constraints between two settings are reported for the tree.
     assert isinstance(answer, Settings) or answer.startswith((variable, "sample.yaml"))

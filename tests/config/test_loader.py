@@ -1,4 +1,4 @@
-"""The loader: what loads, and what an operator is told where something does not."""
+"""The loader: valid input, and messages for invalid input."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from sample_settings import Color, Job, Match, Policy, Settings, Store
 
 
 def faults(text: str) -> list[str]:
-    """The lines that an operator sees for a text."""
+    """The error lines shown for a text."""
     with pytest.raises(ConfigurationError) as caught:
         load(Settings, text, "sample.yaml")
     return str(caught.value).splitlines()
@@ -30,7 +30,7 @@ def test_an_empty_file_stands_for_all_defaults(text: str) -> None:
 
 
 def test_every_kind_of_value_loads() -> None:
-    """Durations, sizes, words, lists, mappings and keys that Python reserves all load."""
+    """Durations, sizes, words, lists, mappings and keys reserved by Python all load."""
     text = """
         job: {interval: 1h, jitter: 0, share: 1, enabled: no}
         store: {limit: 1.5GiB, color: green, token_file: /run/secret, keep: 14d}
@@ -53,19 +53,19 @@ def test_every_kind_of_value_loads() -> None:
 
 
 def test_a_group_keeps_the_defaults_that_its_parent_gives_it() -> None:
-    """Saying one key of a group leaves the others as the tree has them, not as the class has."""
+    """Setting one key of a group leaves the others at the tree's defaults, not the class's."""
     loaded = load(Settings, "night_job: {share: 0.1}", "sample.yaml")
 
     assert loaded.night_job == Job(interval=3600.0, workers=1, share=0.1)
 
 
 def test_a_key_with_everything_under_it_commented_out_keeps_its_default() -> None:
-    """`job:` with nothing below is what is left when an operator comments out its keys."""
+    """`job:` with nothing below remains when an operator comments out its keys."""
     assert load(Settings, "job:\nlisten:\ncollectors:\nstores:\n", "x") == Settings()
 
 
 def test_loaded_mappings_are_read_only() -> None:
-    """No one changes the settings of a running agent by accident."""
+    """Settings of a running agent cannot be changed by accident."""
     loaded: Any = load(Settings, "collectors: {gpm: true}", "x")
 
     with pytest.raises(TypeError):
@@ -73,7 +73,7 @@ def test_loaded_mappings_are_read_only() -> None:
 
 
 def test_every_fault_is_told_at_once_in_the_order_of_the_file() -> None:
-    """One run of the program shows all that has to be mended, sorted by place."""
+    """One run shows everything to fix, sorted by place."""
     text = """\
 stores: {spare: {colour: red}}
 job:
@@ -153,7 +153,7 @@ policies:
     ],
 )
 def test_each_fault_names_its_place_and_its_remedy(text: str, message: str) -> None:
-    """Wrong types, bounds, words and syntax give one line with a place, whatever they are."""
+    """Wrong types, bounds, words and syntax each give one line with a place."""
     (line,) = faults(text)
 
     assert message in line
@@ -161,7 +161,7 @@ def test_each_fault_names_its_place_and_its_remedy(text: str, message: str) -> N
 
 
 def test_long_values_and_line_breaks_do_not_break_the_line() -> None:
-    """A fault stays on one line of readable length, whatever stands in the file."""
+    """An error is one line of readable length, whatever the file contains."""
     (line,) = faults('job: {workers: "' + "many\\n" * 500 + '"}')
 
     assert len(line) < 200
@@ -169,7 +169,7 @@ def test_long_values_and_line_breaks_do_not_break_the_line() -> None:
 
 @given(st.text())
 def test_any_text_loads_or_is_a_configuration_error(text: str) -> None:
-    """No text makes the loader raise anything else."""
+    """The loader raises nothing else for any text."""
     message = ""
     try:
         load(Settings, text, "any.yaml")
@@ -191,7 +191,7 @@ _VALUES = st.recursive(
 
 @given(st.dictionaries(_KEYS, _VALUES))
 def test_any_tree_loads_or_every_line_of_the_error_has_a_place(data: dict[str, Any]) -> None:
-    """Values of any kind under keys of any kind never escape as another exception."""
+    """Values of any kind under keys of any kind never cause another exception."""
     message = ""
     try:
         load(Settings, dump_yaml(data), "any.yaml")
@@ -203,12 +203,12 @@ def test_any_tree_loads_or_every_line_of_the_error_has_a_place(data: dict[str, A
 
 
 def test_a_bad_configuration_exits_with_78() -> None:
-    """Systemd and shell scripts can tell it from any other failure (EX_CONFIG)."""
+    """Shell scripts and systemd can tell it from other failures (EX_CONFIG)."""
     assert ConfigurationError.exit_code == 78
 
 
 def test_a_file_loads_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
-    """An editor from another system does no harm."""
+    """Files from editors of other systems are accepted."""
     path = tmp_path / "sample.yaml"
     path.write_bytes("\N{ZERO WIDTH NO-BREAK SPACE}job: {share: 0.25}".encode())
 
@@ -254,7 +254,7 @@ def _locked(folder: Path) -> Path:
 def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
     tmp_path: Path, make: Any, message: str
 ) -> None:
-    """Missing, a directory, not text, a loop of links, forbidden: each names the path."""
+    """Missing, a directory, not text, a loop of links, forbidden: each error names the path."""
     with pytest.raises(ConfigurationError) as caught:
         load_file(Settings, make(tmp_path))
 

@@ -1,4 +1,4 @@
-"""What the configuration room writes, it reads back."""
+"""Round trips of settings: written text reads back."""
 
 import dataclasses
 import math
@@ -53,19 +53,19 @@ _SETTINGS = st.builds(
 
 @given(_SETTINGS)
 def test_any_settings_dumped_and_loaded_are_equal(settings: Settings) -> None:
-    """`check-config` can print a configuration that means exactly what runs."""
+    """`check-config` can print a configuration equal to the running one."""
     assert load(Settings, dump(settings), "dumped.yaml") == settings
 
 
 @given(_DURATIONS)
 def test_any_duration_reads_back_to_the_same_seconds(duration_seconds: float) -> None:
-    """However odd a duration is, its spelling loses nothing."""
+    """The text form of any duration is exact."""
     assert parse_seconds(spell_seconds(duration_seconds)) == duration_seconds
 
 
 @given(st.integers(0, 2**63))
 def test_any_size_reads_back_to_the_same_bytes(size_bytes: int) -> None:
-    """However odd a size is, its spelling loses nothing."""
+    """The text form of any size is exact."""
     assert parse_size(spell_size(size_bytes)) == size_bytes
 
 
@@ -84,7 +84,7 @@ def test_any_size_reads_back_to_the_same_bytes(size_bytes: int) -> None:
     ],
 )
 def test_durations_are_spelled_as_an_operator_would(duration_seconds: float, spelled: str) -> None:
-    """The largest units that fit, and a plain decimal where none does."""
+    """The largest unit that fits, or a plain decimal."""
     assert spell_seconds(duration_seconds) == spelled
 
 
@@ -93,12 +93,12 @@ def test_durations_are_spelled_as_an_operator_would(duration_seconds: float, spe
     [("512MiB", 2**29), ("1 GiB", 2**30), ("1.5KiB", 1536), ("2GB", 2 * 10**9), (42, 42)],
 )
 def test_sizes_take_binary_and_decimal_units(size: str | int, size_bytes: int) -> None:
-    """A size is a number with a unit or bare bytes."""
+    """A size is a number with a unit, or plain bytes."""
     assert parse_size(size) == size_bytes
 
 
 def test_two_fields_never_share_a_key() -> None:
-    """A key drops the unit that its value tells; where that makes two alike, one must change."""
+    """A key drops the unit that its value states; if two become equal, one must change."""
     lengths = [("keep", float, setting(1.0, help="One.")), ("keep_seconds", float, _LENGTH)]
     alike = dataclasses.make_dataclass("Alike", lengths)
 
@@ -107,7 +107,7 @@ def test_two_fields_never_share_a_key() -> None:
 
 
 def test_a_tree_that_a_file_cannot_hold_is_refused_where_it_is_declared() -> None:
-    """A field of a foreign type is the programmer's fault, named by class and field."""
+    """A field of an unsupported type is a program error, named by class and field."""
     foreign = dataclasses.make_dataclass("Foreign", [("what", complex, math.tau)])
 
     with pytest.raises(TypeError, match=r"Foreign\.what: .*complex"):
