@@ -1,4 +1,4 @@
-"""The autoscaling recipes are written as Kubernetes, KEDA and the adapter read them."""
+"""The autoscaling recipes are valid for Kubernetes, KEDA and the adapter."""
 
 import copy
 import json
@@ -42,19 +42,19 @@ def recipe(name: str) -> Any:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema that a recipe is held against."""
+    """The schema of a recipe."""
     found: dict[str, Any] = json.loads((SCHEMAS / f"{SCHEMA_OF[name]}.json").read_text())
     return found
 
 
 @pytest.mark.parametrize("name", SCHEMA_OF)
 def test_recipe_is_as_its_schema_says(name: str) -> None:
-    """Every key is known, and every value of its kind."""
+    """Every key is known, and every value of its type."""
     assert faults(schema(name), recipe(name)) == []
 
 
 def test_every_recipe_is_held() -> None:
-    """No manifest is left out; the rules are promtool's to judge."""
+    """Except rules, which promtool checks."""
     assert {path.name for path in RECIPES.glob("*.yaml")} == {*SCHEMA_OF, "rules.yaml"}
 
 
@@ -69,7 +69,7 @@ def test_every_recipe_is_held() -> None:
     ],
 )
 def test_the_schema_refuses(key: str, value: object) -> None:
-    """A number in quotes, none at all, KEDA's key in an autoscaler, half a metric."""
+    """A quoted number, a missing one, KEDA's key in an autoscaler, half a metric."""
     broken = copy.deepcopy(recipe("horizontal-pod-autoscaler.yaml"))
     broken["spec"][key] = value
 
@@ -86,13 +86,13 @@ def test_the_schema_refuses_a_number_where_keda_wants_text() -> None:
 
 @pytest.mark.prometheus
 def test_promtool_accepts_the_rules() -> None:
-    """Every rule parses, and no lint complains."""
+    """Every rule parses without lint warnings."""
     result = promtool("check", "rules", "--lint=all", "--lint-fatal", RECIPES / "rules.yaml")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_autoscaler_asks_for_metrics_that_the_adapter_has() -> None:
-    """Each external metric is named by a rule of the adapter, and each rule is used."""
+    """Each external metric has a rule of the adapter, and each rule is used."""
     metrics = recipe("horizontal-pod-autoscaler.yaml")["spec"]["metrics"]
     rules = recipe("prometheus-adapter.yaml")["rules"]["external"]
 
@@ -112,10 +112,10 @@ def test_adapter_speaks_of_rules_that_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", SCALED)
 def test_missing_data_is_never_idle(name: str) -> None:
-    """What measures falls back to replicas when blind, and takes no answer for an error.
+    """Triggers that measure load fall back to replicas without data, and ignore errors.
 
-    An agent does not know a workload that is gone, so that what asks it alone has no fallback: that
-    would bring back at once what was let go. KEDA leaves replicas as they are on errors then.
+    An agent does not know a workload that is gone, so a trigger based on it alone has no fallback,
+    which would undo the scale-down at once. KEDA keeps the replicas on errors then.
     """
     spec = recipe(name)["spec"]
     measuring = [each for each in spec["triggers"] if each["type"] != "cron"]
@@ -133,7 +133,7 @@ def test_missing_data_is_never_idle(name: str) -> None:
 
 @pytest.mark.parametrize("replicas", [(0,) * 8 + (1,) * 12 + (0,) * 4, (1,) * 20 + (3,) * 148])
 def test_manifests_of_advice_follow_the_schema(replicas: tuple[int, ...]) -> None:
-    """By the day and by the week; the fleet's advice and a node's are the same words."""
+    """By day and by week; the fleet's advice and a node's are identical."""
     workload = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
     )
@@ -148,7 +148,7 @@ def test_manifests_of_advice_follow_the_schema(replicas: tuple[int, ...]) -> Non
 
 
 def test_scaling_by_waiting_requests_uses_keda() -> None:
-    """As the advice prints it, and never to nothing while someone is served."""
+    """As printed by the advice, and never to zero while requests are served."""
     server = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
     )

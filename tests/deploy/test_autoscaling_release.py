@@ -1,4 +1,4 @@
-"""The recipes that give idle quota back: their queries, by Prometheus' own engine."""
+"""The recipes that release idle quota: their queries, run by Prometheus' own engine."""
 
 import json
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _HOURS: Final = 3 * 240
 
 @dataclass(frozen=True)
 class Release:
-    """A recipe, and what its workload is to kube-state-metrics."""
+    """A recipe, and its workload in kube-state-metrics."""
 
     file: str
     kind: str
@@ -27,7 +27,7 @@ class Release:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What KEDA is told."""
+        """The specification for KEDA."""
         found: dict[str, Any] = load_yaml((RECIPES / self.file).read_text("utf-8"), self.file).data[
             "spec"
         ]
@@ -35,13 +35,13 @@ class Release:
 
     @property
     def query(self) -> str:
-        """That of its first trigger."""
+        """The query of its first trigger."""
         text: str = self.spec["triggers"][0]["metadata"]["query"]
         return text
 
     @property
     def window(self) -> str:
-        """How far back the query looks."""
+        """The query's time range."""
         return self.query.partition("[")[2].partition("]")[0]
 
 
@@ -54,7 +54,7 @@ BOTH: Final = pytest.mark.parametrize("release", [NOTEBOOK, SERVING], ids=["note
 
 @dataclass(frozen=True)
 class ReplicaSeries:
-    """Three hours of two devices of two replicas, as series in promtool's own words."""
+    """Three hours of two devices of two replicas, in promtool's notation of series."""
 
     work: str = f"0x{_HOURS}"
     devices: str = f"2x{_HOURS}"
@@ -63,7 +63,7 @@ class ReplicaSeries:
     replicas: str = f"2x{_HOURS}"
 
     def series(self, release: Release) -> list[dict[str, str]]:
-        """What the store has; what is empty is not there."""
+        """The series in the store; empty ones are absent."""
         target = release.spec["scaleTargetRef"]["name"]
         space = "notebooks" if release is NOTEBOOK else "production"
         own = f'namespace="{space}", workload_name="{target}"'
@@ -115,7 +115,7 @@ CASES: Final[dict[str, tuple[ReplicaSeries, float | None]]] = {
 def test_only_what_was_seen_to_be_idle_all_the_time_is_let_go(
     release: Release, name: str, tmp_path: Path
 ) -> None:
-    """Whatever is not known keeps the workload, and no answer at all is an error to KEDA."""
+    """Unknown states keep the workload, and no answer at all is an error to KEDA."""
     case, expected = CASES[name]
     samples = [] if expected is None else [{"labels": "{}", "value": expected}]
     test = {
@@ -135,14 +135,14 @@ def test_only_what_was_seen_to_be_idle_all_the_time_is_let_go(
 
 @BOTH
 def test_the_wait_is_the_grace_of_the_class(release: Release) -> None:
-    """Window and cooldown together: as long as advice waits before it says a word."""
+    """Window and cooldown together equal the waiting time of advice."""
     spec = release.spec
     assert parse_duration(release.window) + spec["cooldownPeriod"] == release.grace_seconds
 
 
 @BOTH
 def test_nearly_every_sample_of_the_window_must_be_there(release: Release) -> None:
-    """A missed scrape or two is no blindness; a missing tenth is."""
+    """A missed scrape or two are tolerated; a missing tenth is not."""
     expected = parse_duration(release.window) / 15.0
     least = float(release.query.partition("count_over_time")[2].partition(">=")[2].split(")")[0])
     assert 0.9 * expected <= least < expected
@@ -150,7 +150,7 @@ def test_nearly_every_sample_of_the_window_must_be_there(release: Release) -> No
 
 @BOTH
 def test_all_replicas_are_kept_or_none(release: Release) -> None:
-    """An answer of 1 asks for as many replicas as there may be at most."""
+    """The answer 1 requests the maximum number of replicas."""
     spec = release.spec
     for trigger in spec["triggers"]:
         assert 1.0 / float(trigger["metadata"]["threshold"]) == spec["maxReplicaCount"]

@@ -1,4 +1,4 @@
-"""The compose file, as far as its text can promise it: no container runs here."""
+"""The compose file, as far as its text can be checked: no container runs here."""
 
 import re
 from pathlib import Path
@@ -31,19 +31,19 @@ def service(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def mounts(service: dict[str, Any]) -> dict[str, str]:
-    """What of the repository lies where in a container."""
+    """Paths of the repository by their path in a container."""
     pairs = [text.split(":") for text in service.get("volumes", [])]
     return {target: source for source, target, *_ in pairs if source.startswith(".")}
 
 
 def test_all_four_start_together() -> None:
-    """An agent by default, one on real GPUs when asked for, and all that shows what they say."""
+    """A simulated agent by default, a real one on request, and all services that show data."""
     assert set(SERVICES) == {"demo", "gpus", "prometheus", "alertmanager", "grafana"}
     assert [name for name, each in SERVICES.items() if "profiles" in each] == ["gpus"]
 
 
 def test_versions_are_pinned(service: dict[str, Any]) -> None:
-    """An image has a whole version, or is built from this repository."""
+    """An image has a full version, or is built from this repository."""
     if "build" in service:
         assert (GRAFANA / service["build"] / "Dockerfile").exists()
     else:
@@ -51,26 +51,26 @@ def test_versions_are_pinned(service: dict[str, Any]) -> None:
 
 
 def test_ports_are_on_loopback(service: dict[str, Any]) -> None:
-    """Nothing is offered to the network."""
+    """Nothing is exposed to the network."""
     assert service["ports"]
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
 def test_health_is_asked_at_the_port_that_is_offered(service: dict[str, Any]) -> None:
-    """What others wait for says whether it answers."""
+    """A health check that others wait for shows whether the port answers."""
     (inside,) = {port.rsplit(":", 1)[1] for port in service["ports"]}
     assert f"http://127.0.0.1:{inside}/" in " ".join(service["healthcheck"]["test"])
 
 
 def test_dependencies_are_services_with_a_health_check(service: dict[str, Any]) -> None:
-    """Dependencies are services that can be healthy."""
+    """Each dependency has a health check."""
     for name, wish in service.get("depends_on", {}).items():
         assert wish == {"condition": "service_healthy"}
         assert "healthcheck" in SERVICES[name]
 
 
 def test_mounts_exist(service: dict[str, Any]) -> None:
-    """What a container is given of this repository is in it, and cannot be changed from there."""
+    """Mounted paths exist in this repository, and are read-only."""
     for text in service.get("volumes", []):
         source, _, *mode = text.split(":")
         if source.startswith("."):
@@ -87,7 +87,7 @@ def test_gpus_are_reserved_for_reading_alone() -> None:
 
 
 def test_prometheus_finds_agents_rules_and_alertmanager() -> None:
-    """Its configuration speaks of services and of files that are there."""
+    """Its configuration uses existing services and files."""
     config = load(GRAFANA / "compose" / "prometheus.yaml")
     given = {Path(path).name for path in mounts(SERVICES["prometheus"])}
     assert set(config["rule_files"]) <= given
@@ -103,7 +103,7 @@ def test_prometheus_finds_agents_rules_and_alertmanager() -> None:
 
 @pytest.mark.prometheus
 def test_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
-    """With the files beside it that the container is given."""
+    """With the files mounted beside it."""
     for target, source in mounts(SERVICES["prometheus"]).items():
         (tmp_path / Path(target).name).write_text((GRAFANA / source).read_text())
     result = promtool("check", "config", tmp_path / "prometheus.yaml")
@@ -122,7 +122,7 @@ def test_grafana_loads_every_dashboard() -> None:
 
 
 def test_data_source_differs_from_the_provisioned_one_by_its_address() -> None:
-    """What is tried in containers is what is recommended."""
+    """The containers use the recommended data source."""
     here = load(GRAFANA / "compose" / "datasource.yaml")
     there = load(GRAFANA / "provisioning" / "datasources" / "prometheus.yaml")
     assert here["datasources"][0].pop("url") == "http://prometheus:9090"
@@ -131,6 +131,6 @@ def test_data_source_differs_from_the_provisioned_one_by_its_address() -> None:
 
 
 def test_alerts_go_to_a_receiver_that_exists() -> None:
-    """And leave the machine by none."""
+    """No alert leaves the machine."""
     config = load(GRAFANA / "compose" / "alertmanager.yaml")
     assert [{"name": config["route"]["receiver"]}] == config["receivers"]

@@ -1,4 +1,4 @@
-"""The generator of the dashboards: what it writes, compares, and refuses."""
+"""The generator of the dashboards: writing, comparison, and refusals."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from dashboard_files import GRAFANA
 
 @pytest.fixture(scope="module", autouse=True)
 def root_on_path() -> Iterator[None]:
-    """The generator is a folder of the checkout, and no part of the package."""
+    """Import path of the generator, which is a folder of the checkout and not packaged."""
     sys.path.insert(0, str(GRAFANA.parent))
     with warnings.catch_warnings():
         # The SDK would rather have Grafana's second schema, which Grafana 11 does not read.
@@ -33,7 +33,7 @@ def generate() -> ModuleType:
 
 @pytest.fixture
 def queries() -> ModuleType:
-    """What writes PromQL."""
+    """The module that writes PromQL."""
     return import_module("grafana.queries")
 
 
@@ -53,7 +53,7 @@ def test_writes_what_is_missing_or_stale_and_nothing_else(
 def test_check_writes_nothing(
     generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It fails where a file differs, and leaves it as it is."""
+    """It fails on a difference, and leaves the file unchanged."""
     generate.main([], tmp_path)
     (tmp_path / "rightsizer-gpu.json").write_text("{}")
     capsys.readouterr()
@@ -65,7 +65,7 @@ def test_check_writes_nothing(
 def test_a_file_of_no_dashboard_is_named(
     generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Grafana would go on to load what the generator has forgotten."""
+    """Grafana would still load a dashboard that is no longer generated."""
     generate.main([], tmp_path)
     (tmp_path / "old.json").write_text("{}")
     capsys.readouterr()
@@ -74,7 +74,7 @@ def test_a_file_of_no_dashboard_is_named(
 
 
 def test_two_runs_write_the_same(generate: ModuleType) -> None:
-    """Nothing in a file depends on when or where it was made."""
+    """Files depend on neither time nor place."""
     assert generate.dashboards() == generate.dashboards()
     assert all(json.loads(text) for text in generate.dashboards().values())
 
@@ -83,18 +83,18 @@ def test_two_runs_write_the_same(generate: ModuleType) -> None:
     "name",
     [
         "rightsizer_no_such_ratio",
-        "rightsizer_power_distribution_ratio",  # A histogram is asked for its buckets.
-        "rightsizer_power_watts_bucket",  # And what is none has none.
+        "rightsizer_power_distribution_ratio",  # A histogram is queried by its buckets.
+        "rightsizer_power_watts_bucket",  # Other metrics have none.
     ],
 )
 def test_metric_that_no_agent_exports_is_refused(queries: ModuleType, name: str) -> None:
-    """A metric that was renamed breaks the generator, and not the dashboard."""
+    """A renamed metric breaks the generator, not the dashboard."""
     with pytest.raises(KeyError, match=name.removesuffix("_bucket")):
         queries.select(name)
 
 
 def test_selectors_ask_for_what_the_metric_has(queries: ModuleType) -> None:
-    """Agents always, devices and workloads where there are any."""
+    """Agents always, devices and workloads if the metric has them."""
     agents = 'cluster=~"$cluster", job=~"$job", instance=~"$instance"'
     assert queries.select("rightsizer_advice_open") == f"rightsizer_advice_open{{{agents}}}"
     assert queries.select("rightsizer_workload_share_ratio") == (

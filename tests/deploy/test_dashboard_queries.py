@@ -1,4 +1,4 @@
-"""Every query of every dashboard, answered by a real Prometheus that has scraped every metric."""
+"""Every query of every dashboard, against a real Prometheus with every metric."""
 
 import re
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ pytestmark = pytest.mark.prometheus
 
 @pytest.fixture(scope="module")
 def prometheus() -> Iterator[Prometheus]:
-    """A Prometheus that has scraped every metric of the table a few times, without our rules."""
+    """A Prometheus that scraped every metric of the table a few times, without our rules."""
     with sample_exporter() as target, prometheus_server(scrape_config(target)) as server:
         server.wait_for("rightsizer_samples_total > 12")
         yield server
 
 
 def test_query_is_answered(prometheus: Prometheus) -> None:
-    """Every query parses, runs, joins, and finds something on a node that exports everything."""
+    """Every query parses, joins and has results on a node that exports everything."""
     for query in QUERIES:
         assert prometheus.query(concrete(query.expression)), query.name
 
 
 def test_annotation_queries_are_answered(prometheus: Prometheus) -> None:
-    """Advice can be marked from metrics alone, where no token is given."""
+    """Without a token, advice can be marked from metrics alone."""
     for board in BOARDS.values():
         asked = [entry["expr"] for entry in board["annotations"]["list"] if "expr" in entry]
         assert len(asked) == 2
@@ -35,7 +35,7 @@ def test_annotation_queries_are_answered(prometheus: Prometheus) -> None:
 
 
 def test_variables_find_values(prometheus: Prometheus) -> None:
-    """Each query variable names a label that its metric has; the cluster may be absent."""
+    """Each query variable names a label of its metric; the cluster may be absent."""
     for board in BOARDS.values():
         for variable in board["templating"]["list"]:
             if variable["type"] != "query":

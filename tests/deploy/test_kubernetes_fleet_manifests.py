@@ -1,4 +1,4 @@
-"""The fleet recommender in a cluster: a service or a CronJob, with no more than it needs."""
+"""The fleet recommender in a cluster: a service or a CronJob with minimal rights."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ def template(document: str) -> Any:
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) -> None:
-    """Unknown keys are faults."""
+    """Unknown keys are errors."""
     objects = [each for document in FORMS for each in built_from(FLEET / document)]
     assert complaints(objects, version, tmp_path) == []
 
@@ -63,7 +63,7 @@ def test_a_pod_has_no_more_than_it_needs(document: str) -> None:
 
 @pytest.mark.parametrize("document", FORMS)
 def test_its_command_line_is_one_that_the_program_takes(document: str) -> None:
-    """A flag that is renamed is renamed here too."""
+    """A renamed flag must be renamed here too."""
     (container,) = template(document)["spec"]["containers"]
     name, *given = container["args"]
     parser = argparse.ArgumentParser()
@@ -78,7 +78,7 @@ def test_its_command_line_is_one_that_the_program_takes(document: str) -> None:
 
 @pytest.mark.parametrize("document", ["sharded-service", "sharded-cron-job"])
 def test_there_are_as_many_pods_as_shards(document: str) -> None:
-    """Each has its number from where Kubernetes writes it: as many as are counted with."""
+    """Kubernetes gives each its number; the number of pods is that of shards."""
     (whole,) = documents(FLEET / document / f"{_FILES[document]}.yaml")
     spec = whole["spec"] if document == "sharded-service" else whole["spec"]["jobTemplate"]["spec"]
     (container,) = spec["template"]["spec"]["containers"]
@@ -90,7 +90,7 @@ def test_there_are_as_many_pods_as_shards(document: str) -> None:
 
 
 def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None:
-    """A pod that is replaced goes on with the days that were read and the same ledger."""
+    """A replaced pod continues with the cached days and the same ledger."""
     settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
     for document in FORMS:
         (container,) = template(document)["spec"]["containers"]
@@ -99,7 +99,7 @@ def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None
 
 
 def test_the_socket_of_commands_can_be_made() -> None:
-    """The root file system is read-only, and the agent's folder is not this one's."""
+    """The root file system is read-only, and the agent's folder is another."""
     settings = load_file(WholeSettings, FLEET / "base" / "rightsizer.yaml")
     (container,) = template("service")["spec"]["containers"]
     mounted = {each["mountPath"] for each in container["volumeMounts"]}
@@ -120,7 +120,7 @@ def test_network_policy_allows_the_store_alone() -> None:
 
 
 def test_the_operator_scrapes_it_as_the_job_without_operator_does() -> None:
-    """The very service, under the job and the instance that alerts and dashboards know."""
+    """The same service, under the job and instance used by alerts and dashboards."""
     objects = built_from(FLEET / "prometheus-operator")
     service, monitor = named(objects, "Service"), named(objects, "ServiceMonitor")
     scrape = load_yaml(SCRAPE.read_text("utf-8"), "scrape").data["scrape_configs"]
@@ -145,7 +145,7 @@ def test_the_operator_scrapes_it_as_the_job_without_operator_does() -> None:
 
 
 def test_there_is_never_a_second_writer() -> None:
-    """Neither beside an old pod while a new one starts, nor beside a look that takes long."""
+    """Neither beside an old pod during a rollout, nor beside a slow run."""
     deployment = named(built_from(FLEET / "service"), "Deployment")["spec"]
     job = named(built_from(FLEET / "cron-job"), "CronJob")["spec"]
 

@@ -1,4 +1,4 @@
-"""The manifests: as the API server wants them, with no more of the node than is said."""
+"""The manifests: valid for the API server, with documented access to the node only."""
 
 import copy
 import json
@@ -48,7 +48,7 @@ _HEAD: Final = """\
 
 
 class _Blocks(yaml.SafeDumper):
-    """Texts of several lines as they are."""
+    """Multi-line texts as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -60,19 +60,19 @@ _Blocks.add_representer(str, _text)
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """What a custom resource is held against."""
+    """The schema of a custom resource."""
     found: dict[str, Any] = json.loads((SCHEMAS / f"{OWN_SCHEMAS[kind]}.json").read_text())
     return found
 
 
 @pytest.mark.parametrize("each", CUSTOM, ids=lambda each: str(each["kind"]))
 def test_custom_resources_are_as_their_operators_want_them(each: Any) -> None:
-    """Every key is known, and every value of its kind."""
+    """Every key is known, and every value of its type."""
     assert faults(schema(each["kind"]), each) == []
 
 
 def test_there_is_one_of_each_custom_resource() -> None:
-    """None of the schemas is held against nothing."""
+    """Each schema checks a resource."""
     assert sorted(each["kind"] for each in CUSTOM) == sorted(OWN_SCHEMAS)
 
 
@@ -95,7 +95,7 @@ def test_the_schemas_refuse(kind: str, change: Callable[[Any], object]) -> None:
 
 
 def test_the_rules_are_those_of_prometheus(golden: Golden) -> None:
-    """There is one place where a rule or an alert is changed."""
+    """Rules and alerts have a single source."""
     groups = [
         group
         for name in ("rules.yaml", "alerts.yaml")
@@ -114,7 +114,7 @@ def test_the_rules_are_those_of_prometheus(golden: Golden) -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) -> None:
-    """Of overlays, and of components that a site adds to one; unknown keys are faults."""
+    """Overlays, and components that a site adds to one; unknown keys are errors."""
     made = [*map(built, OVERLAYS), *(built("prometheus", [name]) for name in COMPONENTS)]
     objects = [each for each in chain(*made) if each["kind"] not in OWN_SCHEMAS]
     assert complaints(objects, version, tmp_path) == []
@@ -123,7 +123,7 @@ def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) ->
 
 
 def test_probes_ask_pages_that_never_ask_the_driver() -> None:
-    """A hung GPU restarts no pod: alive is /-/healthy, and readiness takes it out of no metric."""
+    """A hung GPU restarts no pod: liveness is /-/healthy, and readiness removes no metric."""
     container = pod_of(BASE)["containers"][0]
     paths = {
         name: container[name]["httpGet"]["path"]
@@ -139,7 +139,7 @@ def test_probes_ask_pages_that_never_ask_the_driver() -> None:
 
 
 def test_the_agent_has_no_more_than_it_needs() -> None:
-    """No capability, no writable root, no token, no Role; of the host it writes its state alone."""
+    """No capability, writable root, token or Role; of the host it writes only its state."""
     pod = pod_of(BASE)
     container = pod["containers"][0]
     context = container["securityContext"]
@@ -162,7 +162,7 @@ def test_the_agent_has_no_more_than_it_needs() -> None:
 
 
 def test_every_volume_is_mounted_and_every_mount_has_its_reason() -> None:
-    """A host path without a comment above it is one that no one has thought about."""
+    """A host path without a comment above it has not been justified."""
     pod = pod_of(BASE)
     mounted = [each["name"] for each in pod["containers"][0]["volumeMounts"]]
     assert sorted(mounted) == sorted(each["name"] for each in pod["volumes"])
@@ -173,14 +173,14 @@ def test_every_volume_is_mounted_and_every_mount_has_its_reason() -> None:
         for number, line in enumerate(lines)
         if "hostPath:" in line
         and not any("#" in above for above in lines[number - 2 : number])
-        # What belongs together is explained once.
+        # Related mounts are explained once.
         and "log-containers" not in lines[number - 1]
     ]
     assert unexplained == []
 
 
 def test_the_configuration_loads_and_finds_what_is_mounted() -> None:
-    """The agent would start with it, and every path in it is one of the mounts."""
+    """The agent would start with it, and every path in it is mounted."""
     settings = load_file(Settings, KUBERNETES / "base" / "rightsizer.yaml")
     mounts = {each["mountPath"] for each in pod_of(BASE)["containers"][0]["volumeMounts"]}
     owners = settings.sources.owners
@@ -199,7 +199,7 @@ def test_the_image_is_of_this_version() -> None:
 
 
 def test_the_simulated_node_is_given_nothing_of_the_host() -> None:
-    """It would run under the strictest pod security that Kubernetes has."""
+    """It would run under the strictest pod security of Kubernetes."""
     objects = built("simulated")
     pod = pod_of(objects)
     labels = named(objects, "Namespace")["metadata"]["labels"]
@@ -211,7 +211,7 @@ def test_the_simulated_node_is_given_nothing_of_the_host() -> None:
 
 
 def test_openshift_allows_what_the_pod_asks_for_and_no_more() -> None:
-    """Host PIDs and paths; a pod that asked for more would be refused."""
+    """Host PIDs and paths; a pod that requests more would be refused."""
     objects = built("openshift")
     allowed, pod = named(objects, "SecurityContextConstraints"), pod_of(objects)
     kinds = {kind for each in pod["volumes"] for kind in each if kind != "name"}
@@ -227,7 +227,7 @@ def test_openshift_allows_what_the_pod_asks_for_and_no_more() -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_selectors_meet_the_pods(overlay: str) -> None:
-    """Service, policy and monitor are about the very pods of the DaemonSet, in one namespace."""
+    """Service, policy and monitor select the pods of the DaemonSet, in one namespace."""
     objects = built(overlay)
     labels = named(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
     policy = named(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
@@ -244,7 +244,7 @@ def test_selectors_meet_the_pods(overlay: str) -> None:
 
 
 def test_grafana_is_told_by_settings_and_the_way_to_it_is_open() -> None:
-    """The variables are settings, and the token's file is where the secret is mounted."""
+    """The variables are settings, and the token's path is where the secret is mounted."""
     objects = built("prometheus", ["grafana"])
     container = pod_of(objects)["containers"][0]
     environ = {each["name"]: each.get("value", "") for each in container["env"]}
@@ -263,7 +263,7 @@ def test_grafana_is_told_by_settings_and_the_way_to_it_is_open() -> None:
 def test_the_simulated_agent_starts_and_answers_its_probes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the pod's own configuration and variables; only its folders lie elsewhere here."""
+    """With the pod's own configuration and variables; only its folders are elsewhere."""
     container = pod_of(built("simulated"))["containers"][0]
     for each in container["env"]:
         if "value" in each:

@@ -1,7 +1,7 @@
-"""The guide's questions over two weeks, asked of a real Prometheus that has recorded series alone.
+"""The guide's questions over two weeks, against a real Prometheus with recorded series only.
 
 A simulated node lives for more than an hour and is scraped. One Prometheus evaluates our rules over
-the scrapes every five minutes; another is given nothing but the results, and the guide's queries.
+the scrapes every five minutes; another gets only the results and the guide's queries.
 """
 
 import re
@@ -44,7 +44,7 @@ def scraped() -> Scraped:
 
 @pytest.fixture(scope="module")
 def recorded(scraped: Scraped) -> Iterator[Prometheus]:
-    """A Prometheus with what the rules for long questions have recorded of it."""
+    """A Prometheus with the results of the rules for long questions."""
     rules = load_yaml((ROOT / "config/prometheus/rules.yaml").read_text("utf-8"), "rules").data
     lines = []
     start = scraped.times[-1] - (WINDOWS - 1) * FIVE_MINUTES
@@ -64,7 +64,7 @@ def recorded(scraped: Scraped) -> Iterator[Prometheus]:
 
 @pytest.mark.parametrize("promql", QUERIES, ids=lambda text: text.split("(")[0][:20].strip())
 def test_question_is_answered(recorded: Prometheus, promql: str) -> None:
-    """Every query of the guide finds something, and no number that is none."""
+    """Every query of the guide has results, and all are numbers."""
     answers = recorded.query(promql)
 
     assert answers
@@ -72,7 +72,7 @@ def test_question_is_answered(recorded: Prometheus, promql: str) -> None:
 
 
 def test_wasted_hours_are_the_agents_own(scraped: Scraped, recorded: Prometheus) -> None:
-    """By cause, within what a scrape at each end of every five minutes leaves open."""
+    """By cause, within the error of a scrape at each end of every five minutes."""
     (promql,) = (
         query for query in QUERIES if query.startswith("sum by (cause)") and "3600" in query
     )
@@ -103,7 +103,7 @@ def test_two_weeks_are_few_samples(recorded: Prometheus) -> None:
 
 
 def test_guides_queries_rest_on_recorded_series_alone() -> None:
-    """None of them reads what is scraped, which is gone by then."""
+    """None of them reads scraped series, which have expired by then."""
     for promql in QUERIES:
         raw = {name for name in METRICS if re.search(rf"(?<![:\w]){name}(?![\w:])", promql)}
         assert raw == set()

@@ -1,4 +1,4 @@
-"""What alerts and dashboards need of the levels of metrics, as the page on cost says it."""
+"""Metric levels needed by alerts and dashboards, as documented on the page on cost."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def expressions(node: Any) -> list[str]:
 
 
 def test_page_names_the_alerts_of_each_level() -> None:
-    """Beyond `essential`, at which the rest works."""
+    """Those beyond `essential`, at which the rest works."""
     found: dict[Level, list[str]] = {level: [] for level in Level}
     for rule in rules_of("alerts.yaml"):
         found[level_needed(rule["expr"])].append(rule["alert"].removeprefix("Rightsizer"))
@@ -42,7 +42,7 @@ def test_page_names_the_alerts_of_each_level() -> None:
 
 
 def test_page_counts_what_each_dashboard_has_at_each_level() -> None:
-    """Queries that are answered, of all that it has."""
+    """Answered queries out of all."""
     for path in sorted(BOARDS.glob("*.json")):
         asked = expressions(json.loads(path.read_text("utf-8")))
         ranks = [level_needed(expression).rank for expression in asked]
@@ -56,7 +56,7 @@ def test_no_alert_asks_for_histograms() -> None:
 
 
 def test_panels_say_what_they_need() -> None:
-    """Those that the default level leaves empty, and no others."""
+    """Those that are empty at the default level, and no others."""
     for path in sorted(BOARDS.glob("*.json")):
         for panel in panels(json.loads(path.read_text("utf-8"))["panels"]):
             ranks = [level_needed(each).rank for each in expressions(panel.get("targets", []))]
@@ -80,5 +80,5 @@ def panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
 )
 def test_a_query_needs_what_it_asks_for(expression: str, level: Level) -> None:
-    """What is off by default is exported whole once it is on."""
+    """A metric that is off by default is exported completely once it is on."""
     assert level_needed(expression) is level

@@ -1,4 +1,4 @@
-"""The collector's configuration: what it renames is exported, with the labels that it uses."""
+"""The collector's configuration: renamed metrics are exported, with the labels used."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ UNITS: Final = {
     "hw.temperature": "celsius",
     "hw.errors": "errors",
 }
-"""Of opentelemetry.io/docs/specs/semconv/hardware, in development: 1, By, W, J, Cel, {error}."""
+"""From opentelemetry.io/docs/specs/semconv/hardware, in development."""
 BOARD_12239: Final = (
     "DCGM_FI_DEV_GPU_TEMP",
     "DCGM_FI_DEV_POWER_USAGE",
@@ -36,7 +36,7 @@ BOARD_12239: Final = (
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
     "DCGM_FI_DEV_FB_USED",
 )
-"""What the queries of NVIDIA's board ask for."""
+"""Metrics queried by NVIDIA's dashboard."""
 
 
 def test_every_part_of_the_pipeline_is_configured() -> None:
@@ -48,7 +48,7 @@ def test_every_part_of_the_pipeline_is_configured() -> None:
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=[each["include"] for each in TRANSFORMS])
 def test_renamed_metrics_are_exported_by_default(transform: dict[str, Any]) -> None:
-    """In the unit of the convention, with every label that is given another name."""
+    """In the unit of the convention, with every renamed label."""
     metric = METRICS[transform["include"]]
     assert metric.collector in DEFAULT_COLLECTORS
     assert metric.level.rank <= Level.STANDARD.rank
@@ -70,7 +70,7 @@ def test_the_page_has_every_name() -> None:
 
 
 def test_the_board_for_dcgm_exporter_finds_its_metrics() -> None:
-    """By the labels that it chooses by."""
+    """By the labels that it selects."""
     report = full_report()
     exposition = MetricsExposition(
         lambda: report, MetricsSettings(dcgm=True), wall_time=lambda: NOW, hostname="node-7"

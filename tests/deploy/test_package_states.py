@@ -1,6 +1,6 @@
-"""Upgrades and removals by a real dpkg below a root of its own: what becomes of the configuration.
+"""Upgrades and removals by a real dpkg in a separate root: effects on the configuration.
 
-The scripts of maintainers run with DPKG_ROOT, so that neither root nor a container is needed.
+Maintainer scripts run with DPKG_ROOT, so neither root nor a container is needed.
 """
 
 import os
@@ -22,23 +22,23 @@ pytestmark = [
 
 EDITED: Final = "sampling: {interval: 2s}\n"
 DEFAULTS: Final = "sampling: {interval: 1s}\n"
-"""What a former version brought."""
+"""The file of a former version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root file system with a database of dpkg."""
+    """A root file system with a dpkg database."""
 
     folder: Path
 
     @property
     def configuration(self) -> Path:
-        """The agent's."""
+        """The agent's configuration."""
         return self.folder / "etc/rightsizer/rightsizer.yaml"
 
     @property
     def state(self) -> str:
-        """As dpkg has it."""
+        """The state according to dpkg."""
         command = ["dpkg-query", f"--admindir={self.folder}/var/lib/dpkg", "-W"]
         shown = subprocess.run(
             [*command, "-f", "${db:Status-Status}", "rightsizer"],
@@ -49,7 +49,7 @@ class Root:
         return shown.stdout or "not known"
 
     def dpkg(self, *arguments: str | Path) -> None:
-        """Run it without a terminal: what it would ask ends it."""
+        """Run dpkg without a terminal: a question would abort it."""
         done = subprocess.run(
             [
                 *("dpkg", f"--root={self.folder}", "--force-script-chrootless"),
@@ -66,9 +66,9 @@ class Root:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """One of a former kind, whose conffile holds every default, and the one of this checkout.
+    """A former package with every default in its conffile, and the one of this checkout.
 
-    Python and its libraries are left out of both: only what dpkg does with them is of interest.
+    Both omit Python and its libraries, since only dpkg's handling matters.
     """
     tool("dpkg-deb", "dpkg")
     tool("systemd-sysusers", "systemd")
@@ -97,7 +97,7 @@ def _packed(tree: Path, package: Path, version: str) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
-    """An empty one."""
+    """An empty root."""
     folder = tmp_path / "root"
     (folder / "var/lib/dpkg/info").mkdir(parents=True)
     (folder / "var/lib/dpkg/updates").mkdir()
@@ -120,7 +120,7 @@ def test_a_first_installation_has_the_starter(root: Root, packages: tuple[Path, 
 def test_an_upgrade_asks_nothing(
     root: Root, packages: tuple[Path, Path], before: str, after: str
 ) -> None:
-    """An edited file stays; one of former defaults, which no operator chose, does not pin them."""
+    """An edited file stays; one of former defaults, chosen by no operator, does not pin them."""
     former, own = packages
     root.dpkg("--install", former)
     root.configuration.write_text(before)
@@ -131,7 +131,7 @@ def test_an_upgrade_asks_nothing(
 
 
 def test_a_way_back_keeps_what_was_written(root: Root, packages: tuple[Path, Path]) -> None:
-    """The former version finds the file in the place of its own, where dpkg is told to keep it."""
+    """The former version finds the file if dpkg is told to keep it."""
     former, own = packages
     root.dpkg("--install", own)
     root.configuration.write_text(EDITED)
@@ -144,7 +144,7 @@ def test_a_way_back_keeps_what_was_written(root: Root, packages: tuple[Path, Pat
 def test_removed_and_installed_again_it_is_as_it_was(
     root: Root, packages: tuple[Path, Path]
 ) -> None:
-    """Configuration, drop-ins and history stay over it, and the unit is no longer masked."""
+    """Configuration, drop-ins and history survive, and the unit is unmasked."""
     history = root.folder / "var/lib/rightsizer/history.db"
     drop_in = root.configuration.parent / "conf.d/10-site.yaml"
     root.dpkg("--install", packages[1])

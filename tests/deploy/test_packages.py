@@ -1,4 +1,4 @@
-"""The packages: what is in them, and what becomes of a clean root that they come to and leave."""
+"""The packages: their contents, and installation and removal in a clean root."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def tree(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the .deb unpacks to."""
+    """The unpacked .deb."""
     folder = tmp_path_factory.mktemp("tree")
     subprocess.run(["dpkg-deb", "-R", deb, folder], check=True)
     return folder
@@ -61,7 +61,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def files_of(tree: Path) -> set[str]:
-    """All files of a tree but a package's own, as they will be on the machine."""
+    """All files of a tree except the package's metadata, by their final path."""
     found = (path for path in tree.rglob("*") if path.is_file())
     names = {f"/{path.relative_to(tree)}" for path in found}
     return {name for name in names if not name.startswith("/DEBIAN/")}
@@ -82,13 +82,13 @@ def test_it_brings_all_that_a_node_needs(tree: Path) -> None:
         "/usr/share/rightsizer/prometheus/rules.yaml",
         f"{LIBRARIES}h2/__init__.py",
     } <= files
-    # What an upgrade would have to ask about.
+    # Files that an upgrade would ask about.
     assert not (tree / "DEBIAN/conffiles").exists()
     assert not [name for name in files if name.startswith("/etc/")]
 
 
 def test_it_brings_nothing_else(tree: Path) -> None:
-    """No compiled files, no scripts of libraries, no word of the machine that built it."""
+    """No compiled files, no library scripts, no trace of the build machine."""
     files = files_of(tree)
     assert not [name for name in files if name.endswith(".pyc")]
     assert [name for name in files if "/bin/" in name] == ["/usr/bin/rightsizer"]
@@ -97,7 +97,7 @@ def test_it_brings_nothing_else(tree: Path) -> None:
 
 
 def test_every_library_is_of_the_tested_version(tree: Path) -> None:
-    """What is installed is what `constraints.txt` pins."""
+    """`constraints.txt` pins the installed versions."""
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
     pinned = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
     infos = (tree / LIBRARIES.strip("/")).glob("*.dist-info")
@@ -108,7 +108,7 @@ def test_every_library_is_of_the_tested_version(tree: Path) -> None:
 
 
 def test_scripts_are_sound(tree: Path) -> None:
-    """A shell reads the scripts of maintainers, and the command, without complaint."""
+    """A shell parses the maintainer scripts and the command without warnings."""
     scripts = [tree / "DEBIAN" / name for name in ("postinst", "prerm", "postrm")]
     for script in (*scripts, tree / "usr/bin/rightsizer"):
         assert os.access(script, os.X_OK)
@@ -153,7 +153,7 @@ def test_install_upgrade_remove_and_purge(root: Path, deb: Path, tmp_path: Path)
 
 
 def test_the_environment_of_others_is_kept_out(root: Path, deb: Path) -> None:
-    """Neither PYTHONPATH nor what else is installed for Python reaches the command."""
+    """Neither PYTHONPATH nor other installed Python packages reach the command."""
     shutil.copy(deb, root / "root" / "package.deb")
     Machine.inside(root, "dpkg", "--install", "/root/package.deb")
     for folder in (root / "usr/local/lib/python3.11/dist-packages", root / "root/mine"):
@@ -184,7 +184,7 @@ def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
 def test_the_distribution_finds_no_fault(kind: str) -> None:
-    """By what it checks its own packages with: no error that is not overridden with a reason."""
+    """Its package checks find no error that is not overridden with a reason."""
     package = built(kind)
     command = {
         "deb": [tool("lintian", "lintian"), "--fail-on", "error", "--tag-display-limit", "0"],
@@ -204,7 +204,7 @@ def test_the_manual_is_what_the_command_says(golden: Callable[[str | Path, str],
 
 
 def test_the_rpm_installs_and_goes(root: Path) -> None:
-    """Its scripts make the user and compile; removing it keeps the history."""
+    """Its scripts create the user and compile; removal keeps the history."""
     rpm = [tool("rpm", "rpm"), "--root", str(root), "--dbpath", "/var/lib/rpm", "--nodeps"]
 
     def run(*arguments: str) -> None:
@@ -223,13 +223,13 @@ def test_the_rpm_installs_and_goes(root: Path) -> None:
 
 
 def test_one_commit_gives_one_package(deb: Path, tmp_path: Path) -> None:
-    """Built again, from the same wheel or another, it is the same byte for byte."""
+    """A rebuild, from the same wheel or another, is identical byte for byte."""
     assert run_build("deb", tmp_path).returncode == 0
     assert (tmp_path / deb.name).read_bytes() == deb.read_bytes()
 
 
 def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:
-    """What `make dist` builds works in an environment that has nothing else."""
+    """The output of `make dist` works in an empty environment."""
     command = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "dist"), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "No matching distribution" in done.stdout + done.stderr:

@@ -1,4 +1,4 @@
-"""Rules, alerts, their stories and their runbooks, judged by promtool and by the metric table."""
+"""Rules, alerts, their stories and runbooks, checked by promtool and the table of metrics."""
 
 import json
 import re
@@ -40,7 +40,7 @@ NAMES = [alert["alert"] for alert in ALERTS]
 
 @pytest.mark.parametrize("name", ["rules.yaml", "alerts.yaml"])
 def test_a_ruler_of_mimir_takes_every_group(name: str) -> None:
-    """ruler_max_rules_per_rule_group of its limits is 20 as it is delivered."""
+    """Its default of ruler_max_rules_per_rule_group is 20."""
     sizes = {group["name"]: len(group["rules"]) for group in load(CONFIG / name)["groups"]}
     assert max(sizes.values()) <= 20, sizes
 
@@ -48,14 +48,14 @@ def test_a_ruler_of_mimir_takes_every_group(name: str) -> None:
 @pytest.mark.prometheus
 @pytest.mark.parametrize("name", ["rules.yaml", "alerts.yaml"])
 def test_promtool_accepts_rules(name: str) -> None:
-    """Every rule parses, and no lint complains."""
+    """Every rule parses without lint warnings."""
     result = promtool("check", "rules", "--lint=all", "--lint-fatal", CONFIG / name)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.prometheus
 def test_promtool_accepts_scrape_configuration() -> None:
-    """The snippet is a whole configuration and finds its rule files."""
+    """The snippet is a complete configuration and finds its rule files."""
     result = promtool("check", "config", CONFIG / "scrape.yaml")
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -64,7 +64,7 @@ def test_promtool_accepts_scrape_configuration() -> None:
 @pytest.mark.parametrize("rule_test", RULE_TESTS, ids=lambda path: path.stem)
 def test_story_holds(rule_test: Path, tmp_path: Path) -> None:
     """The alert fires when it should, and only then."""
-    # All others would be evaluated at each step too, and no one asks for them.
+    # All others would be evaluated at each step too, without being used.
     for rules in load(rule_test)["rule_files"]:
         _narrow(rule_test.parent / rules, rule_test.stem, tmp_path)
     narrowed = tmp_path / "tests" / rule_test.name
@@ -75,7 +75,7 @@ def test_story_holds(rule_test: Path, tmp_path: Path) -> None:
 
 
 def _narrow(rules: Path, name: str, folder: Path) -> None:
-    """Write a file of rules with no other alert than the one of the name, if it is an alert's."""
+    """Write a rule file with only the named alert, if the name is an alert's."""
     document = load(rules)
     for group in document["groups"] if name in NAMES else ():
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", name) == name]
@@ -83,7 +83,7 @@ def _narrow(rules: Path, name: str, folder: Path) -> None:
 
 
 def test_alert_has_three_stories() -> None:
-    """It fires; it does not fire just below; it is quiet where the series never existed."""
+    """It fires; it does not fire just below; it is quiet if the series never existed."""
     for alert in ALERTS:
         rule_test = load(CONFIG / "tests" / f"{alert['alert']}.yaml")
         beginnings = [test["name"].split(":")[0] for test in rule_test["tests"]]
@@ -100,7 +100,7 @@ def test_no_story_is_left_over() -> None:
 
 
 def test_alert_has_a_runbook() -> None:
-    """The runbook that the alert links to exists and answers four questions."""
+    """The runbook linked by the alert exists and answers four questions."""
     for alert in ALERTS:
         name = alert["alert"]
         assert alert["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{name}.md"), alert[
@@ -122,9 +122,9 @@ def test_no_runbook_is_left_over() -> None:
 
 
 def test_alert_says_what_it_must() -> None:
-    """Common name, known severity, a summary and description that name the subject, both links.
+    """Common name, known severity, a summary and description with the subject, both links.
 
-    The dashboard is one of ours and shows what the alert is about.
+    The dashboard is one of ours and shows the alert's subject.
     """
     for alert in ALERTS:
         assert alert["alert"].startswith("Rightsizer"), alert["alert"]
@@ -143,7 +143,7 @@ def test_alert_says_what_it_must() -> None:
                 "alert"
             ]
             assert "rightsizer_workload_share_ratio{uuid=%q}" in summary, alert["alert"]
-        # Agents that are all gone leave no instance behind.
+        # If all agents are gone, there is no instance label.
         subject = "job" if alert["alert"] == "RightsizerAgentsGone" else "instance"
         assert f"{{{{ $labels.{subject} }}}}" in annotations["description"], alert["alert"]
         dashboard = urlsplit(annotations["dashboard_url"])
@@ -157,7 +157,7 @@ def test_alert_says_what_it_must() -> None:
 
 
 def test_alert_waits() -> None:
-    """No alert fires before its cause has lasted five minutes, but for what has just happened."""
+    """Alerts wait five minutes at least, except those on single events."""
     for alert in ALERTS:
         minutes = {"m": 1, "h": 60}[alert["for"][-1]] * int(alert["for"][:-1])
         looks_back = bool(re.search(r"increase\(.+\[1h\]\) > 0", alert["expr"]))
@@ -165,7 +165,7 @@ def test_alert_waits() -> None:
 
 
 def test_alert_is_documented_as_it_is() -> None:
-    """The table has its severity, its thresholds, how long it waits, and why."""
+    """The table has its severity, thresholds, waiting time and reason."""
     for alert in ALERTS:
         name = alert["alert"]
         (row,) = (line for line in GUIDE.splitlines() if line.startswith(f"| [{name}]("))
@@ -182,19 +182,19 @@ def test_alert_is_documented_as_it_is() -> None:
 
 
 def test_no_alert_is_documented_that_is_not_there() -> None:
-    """The table ends where the alerts do."""
+    """The table has no other alerts."""
     assert re.findall(r"^\| \[(Rightsizer\w+)\]\(", GUIDE, re.MULTILINE) == NAMES
 
 
 def test_every_recorded_rule_answers_a_question() -> None:
-    """The guide names each rule once, and none that is not recorded."""
+    """The guide names each rule once, and no others."""
     table = [line for line in GUIDE.splitlines() if line.startswith("| ") and "? |" in line]
     named = re.findall(r"`([a-z_]+:[a-z0-9_:]+)`", "\n".join(table))
     assert sorted(named) == sorted(rule["record"] for rule in RULES)
 
 
 def test_long_questions_take_one_sample_in_five_minutes() -> None:
-    """Whatever is not for alerts is recorded every five minutes, over these five minutes."""
+    """Rules that are not for alerts are recorded every five minutes, over those five minutes."""
     groups = [
         group
         for group in load(CONFIG / "rules.yaml")["groups"]
@@ -211,14 +211,14 @@ def test_long_questions_take_one_sample_in_five_minutes() -> None:
 
 
 def test_no_rule_reads_hours_of_scrapes() -> None:
-    """Longer spans are made of recorded five minutes: a thousand nodes are evaluated in time."""
+    """Longer spans use recorded five minutes, so that a thousand nodes evaluate in time."""
     for rule in RULES:
         spans = re.findall(r"([a-z0-9_:]+)(?:{[^}]*})?\[(\w+)\]", rule["expr"])
         assert all(span == "5m" or name.endswith(":increase5m") for name, span in spans), spans
 
 
 def test_critical_xids_are_those_of_advice() -> None:
-    """The alert and the rule HardwareUnhealthy call the same Xids critical."""
+    """The alert and the rule HardwareUnhealthy share the list of critical Xids."""
     (alert,) = (each for each in ALERTS if each["alert"] == "RightsizerGpuXidCritical")
     spoken = re.findall(r'xid=~"([0-9|]+)"', alert["expr"])
     assert [{int(code) for code in codes.split("|")} for codes in spoken] == [CRITICAL_XIDS] * 2
@@ -227,7 +227,7 @@ def test_critical_xids_are_those_of_advice() -> None:
 @pytest.mark.prometheus
 @pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
 def test_alertmanager_sends_by_severity(alert: dict[str, Any]) -> None:
-    """Critical pages, warnings make tickets, information goes to no one."""
+    """Critical alerts page, warnings open tickets, information is not sent."""
     receivers = {"critical": "pager", "warning": "tickets", "info": "nobody"}
     labels = [f"alertname={alert['alert']}", f"severity={alert['labels']['severity']}"]
     config = ("--config.file", CONFIG / "alertmanager.yaml")
@@ -237,13 +237,13 @@ def test_alertmanager_sends_by_severity(alert: dict[str, Any]) -> None:
 
 @pytest.mark.prometheus
 def test_amtool_accepts_the_example() -> None:
-    """The configuration is whole."""
+    """The configuration is valid."""
     result = amtool("check-config", CONFIG / "alertmanager.yaml")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_inhibitions_speak_of_alerts_that_exist() -> None:
-    """Each name that silences or is silenced is one of ours, and each reason one of advice."""
+    """Each source and target is an alert of ours, and each reason one of advice."""
     names = [*NAMES, ALERT_NAME]
     rules = load(CONFIG / "alertmanager.yaml")["inhibit_rules"]
     for rule in rules:
@@ -272,9 +272,9 @@ def test_inhibitions_speak_of_alerts_that_exist() -> None:
     ],
 )
 def test_pods_become_targets(tmp_path: Path, name: str, kept: list[tuple[str, str, str]]) -> None:
-    """Each job for Kubernetes keeps its own pods' port and names the node, or the one service.
+    """Each Kubernetes job keeps its own pods' port and names the node, or the one service.
 
-    Debian's Prometheus is built without this discovery, so that its labels are given by hand.
+    Debian's Prometheus lacks this discovery, so its labels are set directly.
     """
     jobs = load(CONFIG / "scrape-kubernetes.yaml")["scrape_configs"]
     (job,) = (job for job in jobs if job["job_name"] == name)
@@ -308,13 +308,13 @@ def test_pods_become_targets(tmp_path: Path, name: str, kept: list[tuple[str, st
 
 
 def test_findings_do_not_page() -> None:
-    """Only dead agents are critical; what a GPU could do better can wait for the morning."""
+    """Only dead agents are critical; GPU efficiency can wait for the morning."""
     critical = [alert["alert"] for alert in ALERTS if alert["labels"]["severity"] == "critical"]
     assert critical == ["RightsizerAgentDown", "RightsizerAgentsGone"]
 
 
 def test_every_metric_exists() -> None:
-    """Rules speak of metrics that the agent exports, and of rules that are recorded."""
+    """Rules use metrics exported by the agent, or recorded by rules."""
     known = {*METRICS, *(recorded["record"] for recorded in RULES), "up"}
     known |= {f"{name}_bucket" for name in METRICS if METRICS[name].kind is MetricKind.HISTOGRAM}
     known |= {"process_resident_memory_bytes", "process_start_time_seconds"}
@@ -326,7 +326,7 @@ def test_every_metric_exists() -> None:
 
 
 def test_recorded_names_have_three_parts() -> None:
-    """level:metric:operations, and no `_total` where an increase was taken."""
+    """level:metric:operations, and no `_total` after an increase."""
     for rule in RULES:
         level, metric, operations = rule["record"].split(":")
         assert level, rule["record"]

@@ -1,4 +1,4 @@
-"""The harness itself: a real Prometheus that scrapes, evaluates, answers, and goes away."""
+"""The harness itself: a real Prometheus that scrapes, evaluates, answers, and exits."""
 
 import threading
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ RULES = "groups: [{name: a, rules: [{record: 'twice:answer:sum', expr: 'sum(answ
 
 class _Target(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """One metric."""
+        """Serve one metric."""
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write(PAGE)
 
     def log_message(self, *arguments: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def target() -> Iterator[str]:
 
 
 def test_scrapes_evaluates_answers_and_ends(target: str) -> None:
-    """A target is scraped, a rule is evaluated over it, and afterwards no one listens."""
+    """A target is scraped, a rule is evaluated over it, and afterwards the port is closed."""
     config = scrape_config(target, rule_files=("rules.yaml",))
     with prometheus_server(config, {"rules.yaml": RULES}) as prometheus:
         labels = {"__name__": "answer", "instance": target, "job": "rightsizer"}
@@ -53,7 +53,7 @@ def test_scrapes_evaluates_answers_and_ends(target: str) -> None:
 
 
 def test_faulty_configuration_is_told() -> None:
-    """A server that refuses its configuration fails the test with what it said."""
+    """A refused configuration fails the test with the server's message."""
     with (
         pytest.raises(AssertionError, match="field nonsense not found"),
         prometheus_server("nonsense: 1"),

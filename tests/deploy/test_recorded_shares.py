@@ -1,7 +1,7 @@
-"""A real Prometheus over a simulated node: its shares of time are the agent's own.
+"""A real Prometheus over a simulated node: its shares of time equal the agent's own.
 
-The node lives for more than an hour and is scraped every 15 s of it. Prometheus finds the scrapes
-as its past, dated so that they end now, and evaluates the recording rules at the present.
+The node lives for more than an hour and is scraped every 15 s of it. The scrapes are imported as
+Prometheus' past, dated to end now, and the recording rules are evaluated at the present.
 """
 
 import re
@@ -30,9 +30,9 @@ scrape of one and the first of the next is in neither."""
 
 
 def rules_of_the_present() -> str:
-    """The rules each second, and each recorded five minutes as the subquery that records it.
+    """The rules each second, with each recorded five minutes replaced by its subquery.
 
-    This Prometheus has a past of scrapes, and none of what its rules would have recorded.
+    This Prometheus has a past of scrapes, but no recorded results.
     """
     text = re.sub(r"interval: [12]m", "interval: 1s", RULES.read_text("utf-8"))
     rules = [
@@ -61,20 +61,20 @@ def prometheus(scraped: Scraped) -> Iterator[Prometheus]:
 
 
 def recorded(prometheus: Prometheus, rule: str, label: str) -> dict[tuple[str, str], float]:
-    """What a rule has recorded, by device and the value of a label."""
+    """The results of a rule, by device and the value of a label."""
     found = prometheus.wait_for(rule)
     return {(labels.get("uuid", ""), labels.get(label, "")): value for labels, value in found}
 
 
 def recorded_at(prometheus: Prometheus, rule: str) -> float:
-    """The end of the last five minutes that it was recorded of."""
+    """The end of the last recorded five minutes."""
     prometheus.wait_for(rule)
     at = max(value for _, value in prometheus.query(f"timestamp({rule})"))
     return at - at % 300.0
 
 
 def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
-    """The part of the hour that each device spent in each state."""
+    """The share of the hour that each device spent in each state."""
     rule = "uuid_state:rightsizer_state_seconds:share1h"
     found, until = recorded(prometheus, rule, "state"), recorded_at(prometheus, rule)
     seen: set[State] = set()
@@ -93,7 +93,7 @@ def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prome
 
 
 def test_shares_of_conditions_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
-    """Of all the time, for they overlap."""
+    """Of all time, since they overlap."""
     rule = "uuid_condition:rightsizer_condition_seconds:share1h"
     found, until = recorded(prometheus, rule, "condition"), recorded_at(prometheus, rule)
     for uuid in scraped.uuids:

@@ -1,4 +1,4 @@
-"""The lines of gres.conf are held against Slurm's own parser."""
+"""The lines of gres.conf against Slurm's own parser."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_slurm_takes_every_line(node: PlacementNode, tmp_path: Path) -> None:
 def test_slurm_complains_of_what_is_wrong(
     wrong: tuple[str, str], complaint: str, tmp_path: Path
 ) -> None:
-    """Else the other test would say nothing."""
+    """Otherwise the other test would prove nothing."""
     text = text_of(hgx()).replace(*wrong, 1)
     found = slurm_faults(text, tmp_path, sockets=2, cores_each=8)
 

@@ -1,4 +1,4 @@
-"""Slurm's prolog and epilog, run as slurmd runs them, beside a real agent on a simulated node."""
+"""Slurm's prolog and epilog, run as by slurmd, beside a real agent on a simulated node."""
 
 import fcntl
 import getpass
@@ -61,7 +61,7 @@ def agent(tmp_path: Path) -> Iterator[AgentProcess]:
 
 
 def run(script: str, folder: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """A script with no more in its environment than slurmd gives, and where its files are."""
+    """Run a script with the environment of slurmd and the paths of its files."""
     command = folder / "rightsizer"
     command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m rightsizer \"$@\"\n")
     command.chmod(0o755)
@@ -84,13 +84,13 @@ def run(script: str, folder: Path, **environ: str) -> "subprocess.CompletedProce
 
 
 def mapped(folder: Path) -> dict[str, tuple[str, ...]]:
-    """What the agent reads of the map."""
+    """The agent's reading of the map."""
     return dict(read_job_map(folder / "jobs"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_shellcheck_has_no_complaint(script: str) -> None:
-    """Of the strictest shell that there is."""
+    """In strict POSIX mode."""
     done = run_program(program("shellcheck", "shellcheck"), "--shell=sh", SLURM / script)
     assert done.returncode == 0, done.stdout
 
@@ -108,7 +108,7 @@ def test_shellcheck_has_no_complaint(script: str) -> None:
 def test_the_prolog_writes_what_the_agent_reads(
     tmp_path: Path, environ: dict[str, str], expected: list[str]
 ) -> None:
-    """GPUs by number, MIG instances by uuid; readable by the agent, whatever slurmd's umask is."""
+    """GPUs by number, MIG instances by uuid; readable by the agent for any umask of slurmd."""
     done = run("prolog.sh", tmp_path, SLURM_JOB_ID="4242", **environ)
     file = next((tmp_path / "jobs").iterdir())
 
@@ -119,7 +119,7 @@ def test_the_prolog_writes_what_the_agent_reads(
 
 
 def test_jobs_that_share_a_gpu_come_and_go_apart(tmp_path: Path) -> None:
-    """Eight of them at once; the one who is told twice, as after a requeue, stands there once."""
+    """Eight of them at once; a repeated prolog, as after a requeue, adds one entry only."""
 
     def all_at_once(script: str, jobs: list[str]) -> None:
         threads = [
@@ -163,7 +163,7 @@ def test_jobs_that_share_a_gpu_come_and_go_apart(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_makes_a_script_fail(tmp_path: Path, script: str, environ: dict[str, str]) -> None:
-    """A prolog or epilog that fails drains its node; no name leads out of the folder."""
+    """A failing prolog or epilog drains its node; no name leads out of the folder."""
     done = run(script, tmp_path, **environ)
     folder = tmp_path / "jobs"
     files = {path.name for path in folder.iterdir()} if folder.exists() else set()
@@ -175,7 +175,7 @@ def test_nothing_makes_a_script_fail(tmp_path: Path, script: str, environ: dict[
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_lock_that_is_held_is_not_waited_for(tmp_path: Path, script: str) -> None:
-    """Whatever holds it: the script gives up and succeeds, and the map is as it was."""
+    """The script gives up and succeeds, and the map is unchanged."""
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "0").write_text("17\n")
     with (tmp_path / "jobs" / ".lock").open("w") as lock:
@@ -194,7 +194,7 @@ def test_a_lock_that_is_held_is_not_waited_for(tmp_path: Path, script: str) -> N
 
 
 def test_a_report_that_hangs_is_given_up(tmp_path: Path) -> None:
-    """The job is off the map before it is asked for."""
+    """The job leaves the map before the report is requested."""
     run("prolog.sh", tmp_path, SLURM_JOB_ID="17", SLURM_JOB_GPUS="0")
     hanging = tmp_path / "hanging"
     hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -211,7 +211,7 @@ def test_a_report_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_destination_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    """As the job's output on a file server that is away; a pipe that nothing reads here."""
+    """Such as output on an unreachable file server; here an unread pipe."""
     output = tmp_path / "mailer"
     output.mkdir()
     (output / "mail").write_text("#!/bin/sh\ntrap '' TERM\nexec sleep 3\n")
@@ -236,7 +236,7 @@ def test_a_destination_that_hangs_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_both_scripts_fit_into_twenty_seconds() -> None:
-    """As shipped, all waited for to their ends, with a second each for what has to be killed."""
+    """With the shipped timeouts, all reached, plus a second for each process to kill."""
     for script in SCRIPTS:
         text = (SLURM / script).read_text()
         limits = re.findall(r"RIGHTSIZER_\w+_SECONDS:-(\d+)", text)
@@ -247,7 +247,7 @@ def test_the_steps_of_both_scripts_fit_into_twenty_seconds() -> None:
 def test_the_report_stands_at_the_end_of_the_jobs_output(
     tmp_path: Path, agent: AgentProcess
 ) -> None:
-    """Up to the last second, though the history is written once a minute."""
+    """Up to the last second, although the history is written once a minute."""
     assert agent.metric("rightsizer_history_writes_total") == 0.0
     output = tmp_path / "slurm-4242.out"
     output.write_text("epoch 1 done\n")
@@ -262,7 +262,7 @@ def test_the_report_stands_at_the_end_of_the_jobs_output(
 
 
 def test_a_job_without_gpus_gets_no_report(tmp_path: Path, agent: AgentProcess) -> None:
-    """Nor does an interactive one, which has no file to write to; none is made."""
+    """Nor does an interactive one, which has no output file; none is created."""
     output, absent = tmp_path / "slurm-7.out", tmp_path / "absent.out"
     output.write_text("")
     run("epilog.sh", tmp_path, SLURM_JOB_ID="7", SLURM_JOB_STDOUT=str(output))

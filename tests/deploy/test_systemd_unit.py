@@ -1,4 +1,4 @@
-"""The units: what systemd says of them, and the promises that systemd does not check."""
+"""The units: checked by systemd, and promises that systemd does not check."""
 
 import argparse
 import re
@@ -45,7 +45,7 @@ LOOK: Final = keys(SYSTEMD / "rightsizer-fleet-look.service")
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run systemd-analyze; the test is skipped, and says so, where there is none."""
+    """Run systemd-analyze, or skip the test with a reason."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("no systemd-analyze on this machine")
@@ -54,7 +54,7 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def installed(folder: Path, unit: Path, drop_in: Path | None) -> Path:
-    """A unit as on a machine that has the command, alone or with a drop-in."""
+    """A unit on a machine with the command installed, alone or with a drop-in."""
 
     def put(source: Path, target: Path) -> Path:
         target.parent.mkdir(exist_ok=True)
@@ -75,13 +75,13 @@ def installed(folder: Path, unit: Path, drop_in: Path | None) -> Path:
 
 @pytest.fixture(params=CHOICES, ids=lambda choice: choice[1].stem if choice[1] else choice[0].stem)
 def choice(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """What a choice of unit and drop-in is called in the documentation, and where it lies."""
+    """Name of a unit with a drop-in in the documentation, and its path."""
     unit, drop_in = request.param
     return (drop_in or unit).name, installed(tmp_path, unit, drop_in)
 
 
 def exposure(unit: Path) -> float:
-    """The sum that systemd-analyze comes to, from 0 to 10."""
+    """Exposure according to systemd-analyze, from 0 to 10."""
     said = analyze("security", "--offline=true", "--no-pager", unit).stdout
     found = re.search(r"Overall exposure level for \S+: (\d+\.\d)", said)
     assert found is not None, said
@@ -89,7 +89,7 @@ def exposure(unit: Path) -> float:
 
 
 def test_systemd_knows_every_key(choice: tuple[str, Path]) -> None:
-    """`verify` has nothing to say; it exits 0 even on unknown keys, so its words are read."""
+    """`verify` prints nothing; its output is read since it exits 0 even on unknown keys."""
     result = analyze("verify", "--man=no", choice[1])
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -103,7 +103,7 @@ def test_timer_and_socket_are_known_to_systemd(tmp_path: Path) -> None:
 
 
 def test_exposure_is_small_and_documented(choice: tuple[str, Path]) -> None:
-    """The sandbox scores 2.0 or better with any one drop-in, and as its row in the docs says."""
+    """The sandbox scores 2.0 or better with any one drop-in, as documented in its row."""
     name, unit = choice
     measured = exposure(unit)
     assert measured <= MAXIMUM_EXPOSURE
@@ -112,14 +112,14 @@ def test_exposure_is_small_and_documented(choice: tuple[str, Path]) -> None:
 
 
 def test_naive_unit_would_fail(tmp_path: Path) -> None:
-    """The threshold tells a sandbox from none."""
+    """The threshold distinguishes a sandbox from none."""
     naive = tmp_path / "naive.service"
     naive.write_text("[Service]\nExecStart=/bin/true\n")
     assert exposure(naive) > MAXIMUM_EXPOSURE
 
 
 def test_starts_the_documented_command() -> None:
-    """The agent checks its file itself: a check before it would be restarted in spite of its 78."""
+    """The agent checks its own file: ExecStartPre would be restarted in spite of its 78."""
     file = "/etc/rightsizer/rightsizer.yaml"
     assert "ExecStartPre" not in SERVICE
     assert SERVICE["ExecStart"] == [f"/usr/bin/rightsizer agent --config.file={file}"]
@@ -128,12 +128,12 @@ def test_starts_the_documented_command() -> None:
 
 
 def test_reloads_at_a_hang_up() -> None:
-    """`systemctl reload` is the signal that the agent reads its files again at."""
+    """`systemctl reload` sends the signal on which the agent reads its files again."""
     assert SERVICE["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
 
 
 def test_is_watched() -> None:
-    """Readiness and liveness come from the agent, and hopeless failures end it for good."""
+    """The agent reports readiness and liveness, and unrecoverable failures stop it for good."""
     assert SERVICE["Type"] == ["notify"]
     assert SERVICE["WatchdogSec"] == ["30"]
     assert SERVICE["Restart"] == ["on-failure"]
@@ -141,7 +141,7 @@ def test_is_watched() -> None:
 
 
 def test_sees_what_it_has_to() -> None:
-    """Hardening must not hide the devices, nor the processes that hold them."""
+    """Hardening must hide neither the devices nor the processes that hold them."""
     assert SERVICE["ProtectProc"] == ["default"]
     assert SERVICE["PrivateUsers"] == ["no"]
     assert SERVICE["PrivateDevices"] == ["no"]
@@ -150,14 +150,14 @@ def test_sees_what_it_has_to() -> None:
 
 
 def test_keeps_its_state_where_the_design_says() -> None:
-    """State, configuration and socket lie in the folders of the service's name."""
+    """State, configuration and socket are in the folders of the service's name."""
     for key in ("StateDirectory", "ConfigurationDirectory", "RuntimeDirectory"):
         assert SERVICE[key] == ["rightsizer"]
     assert SERVICE["RuntimeDirectoryMode"] == ["0750"]
 
 
 def test_runs_as_the_user_of_sysusers() -> None:
-    """Unit and sysusers.d agree; the dynamic one is a drop-in, and has the same name."""
+    """Unit and sysusers.d agree; the dynamic user is a drop-in, with the same name."""
     (user,) = re.findall(r"(?m)^u (\S+) ", (SYSTEMD / "rightsizer.sysusers").read_text())
     for unit in (SERVICE, ADVISE, DOCTOR, FLEET, LOOK):
         assert (unit["User"], unit["Group"]) == ([user], [user])
@@ -169,12 +169,12 @@ def test_never_disturbs_the_workload() -> None:
     """Memory, tasks and CPU are bounded."""
     assert {"MemoryHigh", "MemoryMax", "TasksMax", "CPUQuota"} <= set(SERVICE)
     assert {"MemoryMax", "TasksMax", "CPUQuota"} <= set(ADVISE)
-    # Beside a store that it asks: it takes what is left, and no more memory than was measured.
+    # Beside the store that it queries: leftover CPU, and no more memory than was measured.
     assert {"MemoryMax", "TasksMax", "CPUWeight"} <= set(FLEET)
 
 
 def test_doctor_has_the_sandbox_of_the_agent() -> None:
-    """What it can see, the agent can see: the units differ in how they are started alone."""
+    """It sees what the agent sees: the units differ only in how they start."""
     own = {"Description", "Type", "ExecStart", "TimeoutStartSec"}
     agents = own | {
         *("ExecReload", "NotifyAccess", "WatchdogSec", "TimeoutStopSec", "WantedBy"),
@@ -183,13 +183,13 @@ def test_doctor_has_the_sandbox_of_the_agent() -> None:
     }
     sandbox = {key: value for key, value in SERVICE.items() if key not in agents}
     doctors = {key: value for key, value in DOCTOR.items() if key not in own}
-    # It must not take the agent's socket away when it ends.
+    # It must not remove the agent's socket when it ends.
     assert doctors.pop("RuntimeDirectoryPreserve") == ["yes"]
     assert doctors == sandbox
 
 
 def test_the_fleets_units_start_what_there_is() -> None:
-    """The service serves, the timer's unit looks once and keeps; both are flags of the command."""
+    """The service runs as a server, the timer's unit once; both use flags of the command."""
     for unit, document in ((FLEET, "serve"), (LOOK, "save")):
         (line,) = unit["ExecStart"]
         program, command, *flags = line.split()
@@ -204,7 +204,7 @@ def test_the_fleets_units_start_what_there_is() -> None:
 
 
 def test_the_fleets_service_is_watched() -> None:
-    """As the agent is; and it reloads nothing, so that it says nothing of reloading."""
+    """Like the agent; it has no reload, and so declares none."""
     assert FLEET["Type"] == ["notify"]
     assert FLEET["WatchdogSec"] == ["120"]
     assert FLEET["RestartPreventExitStatus"] == ["2 78"]
@@ -212,7 +212,7 @@ def test_the_fleets_service_is_watched() -> None:
 
 
 def test_the_fleet_has_a_sandbox_without_devices_and_one_ledger() -> None:
-    """Both units see the same; neither takes the agent's socket."""
+    """Both units have the same view; neither takes the agent's socket."""
     own = {"Type", "ExecStart", "TimeoutStartSec", "Wants", "After", "Description"}
     alone = {
         *("NotifyAccess", "WatchdogSec", "TimeoutStopSec", "Restart", "RestartSec"),
@@ -229,14 +229,14 @@ def test_the_fleet_has_a_sandbox_without_devices_and_one_ledger() -> None:
 
 
 def test_token_comes_as_a_credential() -> None:
-    """The token is handed over under the name that the agent asks for, by a drop-in only."""
+    """The token is passed under the agent's name for it, only by a drop-in."""
     token = keys(SYSTEMD / "rightsizer.service.d" / "grafana-token.conf")
     assert token == {"LoadCredential": ["grafana-token:/etc/rightsizer/grafana-token"]}
     assert "LoadCredential" not in SERVICE
 
 
 def test_privilege_is_off_by_default() -> None:
-    """No capability without the drop-in that says what it is for, and one alone with it."""
+    """Every capability has a drop-in of its own that states its purpose."""
     assert SERVICE["CapabilityBoundingSet"] == [""]
     for name, capability in (("ptrace", "CAP_SYS_PTRACE"), ("kubelet", "CAP_DAC_OVERRIDE")):
         drop_in = keys(SYSTEMD / "rightsizer.service.d" / f"{name}.conf")

@@ -1,4 +1,4 @@
-"""The panel of waste by namespace, over scrapes, over what rules recorded, and over both."""
+"""The panel of waste by namespace, over scrapes, recorded results, and both."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,14 +23,14 @@ def node() -> ScrapedDay:
 
 
 def wasted(server: Prometheus) -> Mapping[str, float]:
-    """GPU-hours by namespace, as the panel has them at the end of the two hours."""
+    """GPU-hours by namespace, as shown by the panel at the end of the two hours."""
     promql = concrete(PANEL.expression, {**VALUES, "$__range": RANGE, "$__rate_interval": "4m"})
     data = server.get("query", query=promql, time=str(seconds(LAST)))
     return {each["metric"]["namespace"]: float(each["value"][1]) for each in data["result"]}
 
 
 def test_rules_beside_scrapes_double_nothing(node: ScrapedDay) -> None:
-    """Whichever series a store has, the sums are about the same; both together are no more."""
+    """With either kind of series the sums are about the same; with both they are no larger."""
     with prometheus_server(scrape_config(), past=f"{node.text}# EOF\n") as server:
         rules, by_scrapes = recorded(server), wasted(server)
     with prometheus_server(scrape_config(), past=f"{node.text}{rules}# EOF\n") as server:
@@ -38,5 +38,5 @@ def test_rules_beside_scrapes_double_nothing(node: ScrapedDay) -> None:
 
     assert len(by_scrapes) > 2
     assert by_both.keys() == by_scrapes.keys()
-    # A rule's first value is that of its first five minutes; a scrape's that of its first.
+    # First values differ: a rule's is of its first five minutes, a scrape's of its first moment.
     assert sum(by_both.values()) == pytest.approx(sum(by_scrapes.values()), rel=0.1)

@@ -1,4 +1,4 @@
-"""Workflows of the forge: they call what the Makefile has, and find what they name."""
+"""Workflows of the forge call existing targets of the Makefile and name existing files."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ MAKE: Final = re.compile(r"\bmake ([a-z]+)")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A file, whose `on` YAML 1.1 takes for a truth value."""
+    """A file; YAML 1.1 reads its key `on` as a boolean."""
     document = load_yaml(path.read_text("utf-8"), str(path)).data
     assert isinstance(document, dict)
     return document
@@ -27,7 +27,7 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_workflows_call_existing_make_targets(path: Path) -> None:
-    """So that it runs on a clone as it does there."""
+    """So that a clone runs the same."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     called = {name for step in steps(read(path)) for name in MAKE.findall(step.get("run", ""))}
 
@@ -37,7 +37,7 @@ def test_workflows_call_existing_make_targets(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_has_no_more_rights_than_it_uses(path: Path) -> None:
-    """It reads, unless a job says what it writes; actions are of a stated version."""
+    """It reads, unless a job states what it writes; actions have a fixed version."""
     workflow = read(path)
 
     assert workflow["permissions"] == {"contents": "read"}
@@ -46,7 +46,7 @@ def test_a_workflow_has_no_more_rights_than_it_uses(path: Path) -> None:
 
 
 def test_every_python_that_is_supported_is_tested_on_both_architectures() -> None:
-    """From the oldest that the project names on."""
+    """From the oldest one named by the project on."""
     matrix = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]
     declared = (ROOT / "pyproject.toml").read_text("utf-8")
     oldest = re.search(r'requires-python = ">=([\d.]+)"', declared)
@@ -57,7 +57,7 @@ def test_every_python_that_is_supported_is_tested_on_both_architectures() -> Non
 
 
 def test_the_images_of_a_release_have_lists_of_libraries() -> None:
-    """Each by its name, and the Dockerfile takes them."""
+    """Each under its name, and the Dockerfile uses them."""
     images = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["images"]
     lists = {each["libraries"] for each in images["strategy"]["matrix"]["include"]}
     folder = ROOT / "config" / "packages" / "requirements"
