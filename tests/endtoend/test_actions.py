@@ -1,4 +1,4 @@
-"""An agent that acts on advice: told in a dry run, approved by a claim, done once, verified."""
+"""An agent that acts on advice: dry run, approval by claim, a single run, verification."""
 
 import json
 import os
@@ -30,7 +30,7 @@ workloads:
 
 
 def config(folder: Path, mode: str) -> str:
-    """Advice after ten minutes, compared ten minutes after it was claimed."""
+    """Advice after ten minutes, compared ten minutes after its claim."""
     conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
     rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
     script = "import sys; open(sys.argv[1], 'a').write(' '.join(sys.argv[2:]) + chr(10))"
@@ -65,7 +65,7 @@ def config(folder: Path, mode: str) -> str:
 
 @contextmanager
 def acting_agent(folder: Path, mode: str, second: int) -> Iterator[AgentProcess]:
-    """An agent in fast motion, from a second of the day on."""
+    """An agent at high speed, from a second of the day on."""
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "settings.json").write_text(config(folder, mode))
     program = (
@@ -78,7 +78,7 @@ def acting_agent(folder: Path, mode: str, second: int) -> Iterator[AgentProcess]
 
 
 def action_status(agent: AgentProcess) -> dict[str, Any]:
-    """What the API says of actions; always as it is described."""
+    """Actions in the API, which always match its description."""
     answer: dict[str, Any] = agent.json("/api/v1/actions")
     assert list(faults(answer, json_schema_of("GET", "/api/v1/actions"))) == []
     return answer
@@ -92,7 +92,7 @@ def entries(agent: AgentProcess, outcome: str) -> list[dict[str, Any]]:
 def test_from_advice_over_a_claim_to_its_verification(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is done in a dry run; a claim has it done once; what came of it is linked."""
+    """A dry run does nothing; a claim runs the action once; the outcome is linked."""
     done, config_file = tmp_path / "done", ["--config.file", str(tmp_path / "settings.json")]
     with acting_agent(tmp_path, "dry_run", 0) as agent:
         (dry,) = eventually(lambda: entries(agent, "dry_run"), 60)
@@ -119,7 +119,7 @@ def test_from_advice_over_a_claim_to_its_verification(
     assert (acted["actor"], acted["status"]) == (f"ana (uid {os.getuid()})", 0)
     assert done.read_text() == "image-train HostBound\n"
     assert linked["id"] == acted["id"]
-    # What the ledger makes of ten minutes in fast motion is not this test's.
+    # The ledger's verdict on ten minutes at high speed is not tested here.
     assert linked["result"] in {"succeeded", "failed", "regressed"}
     assert linked["result_why"]
     assert count == 1.0

@@ -1,4 +1,4 @@
-"""Commands about advice against a running agent: over its socket, over TCP, and after a kill."""
+"""Commands on advice against a running agent: over its socket, over TCP, and after a kill."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ path: {api_socket: FOLDER/api.sock}
 
 @pytest.fixture
 def id_(tmp_path: Path) -> str:
-    """Advice that an earlier agent opened a minute ago."""
+    """Advice opened by an earlier agent a minute ago."""
     return keep_advice(tmp_path / "history.db", now=time.time_ns() - 60 * 10**9)
 
 
@@ -34,13 +34,13 @@ def config(folder: Path) -> str:
 
 
 def command(folder: Path, *arguments: str) -> tuple[int, str]:
-    """A command's exit status and all that it said."""
+    """A command's exit status and complete output."""
     done = run_rightsizer(*arguments, "--config.file", folder / "rightsizer.yaml")
     return done.returncode, done.stdout + done.stderr
 
 
 def test_decision_survives_a_kill(tmp_path: Path, id_: str) -> None:
-    """Snoozed over the socket, shown over TCP and in the metrics, and so after `kill -9`."""
+    """A snooze over the socket is visible over TCP and in the metrics, also after `kill -9`."""
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         status, said = command(tmp_path, "snooze", id_, "--for", "7d", "--actor", "ana")
         shown = agent.json(f"/api/v1/advice/{id_}")
@@ -63,7 +63,7 @@ def test_decision_survives_a_kill(tmp_path: Path, id_: str) -> None:
 
 
 def test_over_tcp_it_is_refused_with_the_remedy(tmp_path: Path, id_: str) -> None:
-    """The one who asks; and what is not there is told apart."""
+    """For any client; an unknown id has another error."""
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         refused = post(agent, f"/api/v1/advice/{id_}/dismiss")
         unknown = command(tmp_path, "claim", "x" + id_[1:])
@@ -80,7 +80,7 @@ def test_over_tcp_it_is_refused_with_the_remedy(tmp_path: Path, id_: str) -> Non
 
 
 def post(agent: AgentProcess, path: str) -> tuple[int, str]:
-    """The answer to a POST over TCP."""
+    """The response to a POST over TCP."""
     try:
         with urlopen(Request(f"{agent.url}{path}", data=b"{}", method="POST"), timeout=10) as done:
             return done.status, done.read().decode()

@@ -1,4 +1,4 @@
-"""A real alert: the agent dies, Prometheus sees it, Alertmanager tells, and tells of its return."""
+"""A real alert: the agent dies, Prometheus notices, Alertmanager notifies, and resolves it."""
 
 import json
 import re
@@ -42,7 +42,7 @@ workloads:
     memory_gib: 4
     phases: [{activity: nothing, state: idle_held}]
 """
-"""Few GPUs: six hours must pass quickly on a slow machine, too."""
+"""Few GPUs, since six hours must pass quickly on a slow machine too."""
 DEMO: Final = """\
 import sys
 from rightsizer.cli.demo import DemoSettings, run_demo
@@ -61,14 +61,14 @@ NODE: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
 
 
 class WebhookReceiver:
-    """Keeps what a webhook of Alertmanager was told."""
+    """Keeps the messages of Alertmanager's webhook."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.url = ""
 
     def alerts(self, receiver: str, status: str) -> list[Mapping[str, Any]]:
-        """The alerts of a status that a receiver was told of."""
+        """The received alerts with a status."""
         return [
             alert
             for message in list(self.messages)
@@ -84,13 +84,13 @@ def open_receiver() -> Iterator[WebhookReceiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            """Take a message."""
+            """Accept a message."""
             inbox.messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -102,7 +102,7 @@ def open_receiver() -> Iterator[WebhookReceiver]:
 
 
 def our_rules() -> dict[str, str]:
-    """Our rules as they are, but for how long they wait."""
+    """Our rules with shorter waiting times."""
     return {
         name: DURATION.sub(r"\1: 1s", (CONFIG / name).read_text("utf-8"))
         for name in ("rules.yaml", "alerts.yaml")
@@ -110,14 +110,14 @@ def our_rules() -> dict[str, str]:
 
 
 def our_routes(inbox: WebhookReceiver) -> str:
-    """Our Alertmanager's configuration as it is, but for how long it waits and whom it tells."""
+    """Our Alertmanager's configuration with shorter waiting times and test receivers."""
     text = WAITING.sub(r"\1: 1s", (CONFIG / "alertmanager.yaml").read_text("utf-8"))
     return re.sub(r"http://\w+\.example\.org/\w+", inbox.url, text)
 
 
 @pytest.fixture
 def inbox() -> Iterator[WebhookReceiver]:
-    """Pager and tickets at once."""
+    """Pager and tickets in one."""
     with open_receiver() as inbox:
         yield inbox
 
@@ -132,7 +132,7 @@ def alertmanager(inbox: WebhookReceiver) -> Iterator[Alertmanager]:
 def test_agent_that_dies_is_told_and_its_return_too(
     tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
-    """The pager rings with summary and runbook, and is told when the agent is back."""
+    """The page has summary and runbook, and is resolved when the agent returns."""
     with agent_process(tmp_path, *NODE, "--web.listen-address", "127.0.0.1:0") as agent:
         address = agent.address
         rules = our_rules()
@@ -158,7 +158,7 @@ def test_agent_that_dies_is_told_and_its_return_too(
 def test_idle_gpu_of_a_simulated_day_fires(
     tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
-    """The forgotten notebook's GPU is idle, no other is, and no one is woken for it."""
+    """Only the GPU of the forgotten notebook is idle, and nobody is paged for it."""
     scenario = tmp_path / "forgotten.yaml"
     scenario.write_text(FORGOTTEN)
     with agent_process(tmp_path, command=(sys.executable, "-c", DEMO, scenario)) as demo:
@@ -186,9 +186,9 @@ def test_idle_gpu_of_a_simulated_day_fires(
 
 
 def test_one_cause_is_one_message(alertmanager: Alertmanager) -> None:
-    """Advice that makes a ticket silences what Prometheus says of the same GPU's same cause.
+    """Advice with a ticket silences Prometheus' alert on the same GPU with the same cause.
 
-    Not of another GPU, nor of another cause; and advice that is information silences nothing.
+    Neither another GPU's, nor another cause's; informational advice silences nothing.
     """
 
     def alert(name: str, uuid: str, **labels: str) -> dict[str, Any]:
@@ -215,12 +215,12 @@ def test_one_cause_is_one_message(alertmanager: Alertmanager) -> None:
             if each["status"]["inhibitedBy"]
         }
 
-    # It marks them when it is about to notify, a moment after it has taken them.
+    # It marks them shortly before it notifies, a moment after receiving them.
     assert eventually(silenced) == {("RightsizerNearOutOfMemory", "GPU-0")}
 
 
 def test_only_durations_are_changed_for_these_tests() -> None:
-    """What is evaluated here are the rules that are shipped."""
+    """The evaluated rules are the shipped ones."""
     for name, text in our_rules().items():
         shipped = load_yaml((CONFIG / name).read_text("utf-8"), name).data
         evaluated = load_yaml(text, name).data

@@ -1,4 +1,4 @@
-"""A process that is killed with -9 while it talks to Grafana: one region, closed once."""
+"""A process killed with -9 while it talks to Grafana: one region, closed once."""
 
 import signal
 import subprocess
@@ -23,14 +23,14 @@ DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "P
 
 
 def offer(history: Path, *events: AdviceEvent) -> None:
-    """Put notes into the outbox, as the recommender does."""
+    """Put annotations into the outbox, like the recommender."""
     storage = Storage(str(history))
     AnnotationOutbox(storage.database).put([body_of(each) for each in events])
     storage.close()
 
 
 def deliver(history: Path, grafana: Grafana) -> int:
-    """One process to its end, whichever that is."""
+    """Run one process to its end or kill."""
     token = history.parent / "token"
     token.write_text(TOKEN)
     command = [sys.executable, ANNOTATOR, history, grafana.url, token]
@@ -43,7 +43,7 @@ def deliver(history: Path, grafana: Grafana) -> int:
 def test_a_kill_at_any_point_leaves_one_region_that_is_closed(
     tmp_path: Path, deaths: tuple[str, ...]
 ) -> None:
-    """Before the write or after it, once or again and again: opened once, closed once."""
+    """Before the write or after it, once or repeatedly: opened once, closed once."""
     history = tmp_path / "history.db"
     offer(history, event(AdviceEventKind.OPENED))
     offer(history, event(AdviceEventKind.CLOSED, time=LATER, state=AdviceState.SUCCEEDED))
@@ -59,7 +59,7 @@ def test_a_kill_at_any_point_leaves_one_region_that_is_closed(
 
 @pytest.mark.parametrize(("kind", "death"), list(product(KINDS, DEATHS[1:3])))
 def test_a_kill_leaves_one_point(tmp_path: Path, kind: AdviceEventKind, death: str) -> None:
-    """Of each turn there is one, whether or not the first write came through."""
+    """Each change has one point, whether or not the first write succeeded."""
     history = tmp_path / "history.db"
     offer(history, event(kind, time=LATER))
     with grafana_server() as grafana:

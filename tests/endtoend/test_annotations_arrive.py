@@ -1,4 +1,4 @@
-"""A running agent and a Grafana: advice becomes a region, and the region ends with it."""
+"""A running agent and a Grafana: advice becomes a region that ends with it."""
 
 import threading
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def fast_agent(grafana: Grafana, folder: Path, http: HttpSettings = PATIENT) -> 
 
 
 def test_advice_is_a_region_from_its_opening_to_its_closing(tmp_path: Path) -> None:
-    """Posted once, with what it is about, and ended when the session is gone."""
+    """Posted once with its subject, and ended when the session is gone."""
     with grafana_server() as grafana:
         with fast_agent(grafana, tmp_path) as agent:
             (posted,) = eventually(lambda: list(grafana.annotations.values()), 30)
@@ -79,7 +79,7 @@ def test_advice_is_a_region_from_its_opening_to_its_closing(tmp_path: Path) -> N
 
 
 def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
-    """Sampling and advice go on; what waits is counted."""
+    """Sampling and advice continue; pending annotations are counted."""
     with grafana_server() as grafana:
         grafana.faults += ["POST 503", "GET 503"] * 50
         with fast_agent(grafana, tmp_path) as agent:
@@ -101,7 +101,7 @@ def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
 
 
 def test_stopping_waits_for_no_retry(tmp_path: Path) -> None:
-    """Grafana asks for minutes of patience; who stops the agent has none, and nothing is lost."""
+    """Grafana asks for a wait of minutes; stopping does not wait, and nothing is lost."""
     with grafana_server() as grafana:
         grafana.faults += ["GET 503", "POST 503"] * 50
         grafana.retry_after = "200"
@@ -109,7 +109,7 @@ def test_stopping_waits_for_no_retry(tmp_path: Path) -> None:
         with fast_agent(grafana, tmp_path, patient) as agent:
             eventually(lambda: grafana.requests, 30)
             under_way = annotating(agent)
-        # The agent has ended by now, and so has the delivery that was waiting its turn.
+        # The agent has ended by now, as has the delivery that was waiting its turn.
         eventually(lambda: annotating(agent).runs > under_way.runs)
         asked = len(grafana.requests)
     kept = Storage(str(tmp_path / "history.db"), read_only=True)
@@ -122,6 +122,6 @@ def test_stopping_waits_for_no_retry(tmp_path: Path) -> None:
 
 
 def annotating(agent: Agent) -> JobReport:
-    """How the delivery of annotations goes."""
+    """The status of annotation delivery."""
     (report,) = (report for report in agent.jobs.reports() if report.name == "annotate")
     return report

@@ -1,4 +1,4 @@
-"""The API of a running agent: each answer is as its description says, and says nothing private."""
+"""The API of a running agent: each response matches its description, without private data."""
 
 import getpass
 import json
@@ -35,20 +35,20 @@ run_demo(
 pytestmark = pytest.mark.timeout(240)
 HOUR_SECONDS: Final = 3600.0
 MORE_SECONDS: Final = 3600.0
-"""That pass in fast motion: the first report may be seen late."""
+"""Extra seconds at high speed: the first report may be seen late."""
 REMEMBERED: Final = {"eight-gpu-node": 2, "h100-mig": 1}
-"""Days before; one of sixty devices takes as long as two of eight."""
+"""Days before the start; one of sixty devices takes as long as two of eight."""
 
 
 @pytest.fixture(scope="module", params=[*REMEMBERED, "faulty-node"])
 def scenario(request: pytest.FixtureRequest) -> str:
-    """A healthy node, one with MIG instances, and one on which everything goes wrong."""
+    """A healthy node, one with MIG instances, and one with every fault."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """An agent that has seen enough: days and six hours, or a quarter of an hour of faults."""
+    """An agent after days and six hours, or after a quarter of an hour of faults."""
     is_long = scenario in REMEMBERED
     flags = ("6000", "900", str(REMEMBERED[scenario])) if is_long else ("240", "20", "0")
     lived = (6.0 if is_long else 0.25) * HOUR_SECONDS
@@ -70,7 +70,7 @@ def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     ],
 )
 def test_answers_are_as_described(agent: AgentProcess, path: str) -> None:
-    """Strictly, of a healthy node, a faulty one and one with MIG instances."""
+    """Strictly, for a healthy node, a faulty one and one with MIG instances."""
     status, text = agent.get(path)
     assert status == 200
     schema = json_schema_of("GET", path.partition("?")[0])
@@ -78,7 +78,7 @@ def test_answers_are_as_described(agent: AgentProcess, path: str) -> None:
 
 
 def test_every_piece_of_advice_is_explained_as_described(agent: AgentProcess) -> None:
-    """Whatever rule gave it."""
+    """For any rule."""
     schema = json_schema_of("GET", "/api/v1/advice/{id}")
     for piece in agent.json("/api/v1/advice")["advice"]:
         explained = agent.json(f"/api/v1/advice/{piece['id']}")
@@ -87,7 +87,7 @@ def test_every_piece_of_advice_is_explained_as_described(agent: AgentProcess) ->
 
 @pytest.mark.parametrize("scenario", REMEMBERED, indirect=True, scope="module")
 def test_strips_reach_back_as_far_as_the_node_remembers(agent: AgentProcess, scenario: str) -> None:
-    """The days and the hours since, on every device that answers."""
+    """The simulated days and the hours since, on every device that responds."""
     hours = {}
     for span in SPANS:
         strip = agent.json(f"/api/v1/strip?span={span.name}")
@@ -103,7 +103,7 @@ def test_strips_reach_back_as_far_as_the_node_remembers(agent: AgentProcess, sce
 
 
 def test_nobody_is_named_and_no_path_is_told(agent: AgentProcess) -> None:
-    """Users and their files are no one's business but the operator's."""
+    """Users and their files are visible to the operator only."""
     answers = "".join(agent.get(f"/api/v1/{name}")[1] for name in ("report", "advice", "summary"))
     for private in (f'"{getpass.getuser()}"', "/home/", "/root/"):
         assert private not in answers

@@ -1,6 +1,6 @@
-"""What autoscalers ask, asked of a real Prometheus that scrapes a real agent on a simulated node.
+"""Autoscaler queries against a real Prometheus that scrapes a real agent on a simulated node.
 
-The cluster's own metrics (replicas) and the serving engine's page are stood in for.
+The cluster's own metrics (replicas) and the serving engine's page are simulated.
 """
 
 import json
@@ -52,7 +52,7 @@ READY: Final = {"embedding-svc": 1, "quiet-svc": 1, "chat-api": 2, "lost-svc": 1
 
 
 def cluster() -> str:
-    """What kube-state-metrics says."""
+    """The page of kube-state-metrics."""
     return "".join(
         f'kube_deployment_status_replicas{kind}{{namespace="production",deployment="{name}"}} {n}\n'
         for kind in ("", "_ready")
@@ -66,14 +66,14 @@ def page(text: str) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """The page."""
+            """Serve the page."""
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
             self.wfile.write(text.encode())
 
         def log_message(self, *arguments: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -85,19 +85,19 @@ def page(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """A node, and the Prometheus that knows it and its cluster."""
+    """A node, and the Prometheus that scrapes it and its cluster."""
 
     agent: AgentProcess
     prometheus: Prometheus
 
     def work(self, name: str) -> list[float]:
-        """What KEDA's query on GPU work gives for a deployment."""
+        """The result of KEDA's query on GPU work for a deployment."""
         (trigger, _) = recipe("keda-prometheus.yaml")["spec"]["triggers"]
         promql = trigger["metadata"]["query"].replace("embedding-svc", name)
         return [value for _, value in self.prometheus.query(promql)]
 
     def external(self, metric: str, selector: Mapping[str, str]) -> list[float]:
-        """What the adapter answers to an autoscaler's question for an external metric."""
+        """The adapter's response to a query of an external metric."""
         rules = recipe("prometheus-adapter.yaml")["rules"]["external"]
         (rule,) = (each for each in rules if each["name"]["as"] == metric)
         matchers = {"namespace": "production", **selector}
@@ -117,7 +117,7 @@ def recipe(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    """Everything, once each device has been read and the lost one is lost."""
+    """All parts, once each device was read and the lost one is lost."""
     folder = tmp_path_factory.mktemp("agent")
     (folder / "services.yaml").write_text(SCENARIO)
     flags = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
@@ -134,7 +134,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
                 prometheus.wait_for("namespace_workload:rightsizer_sm_work_ratio:sum")
                 prometheus.wait_for("namespace_workload:rightsizer_kv_cache_used_ratio:max")
                 prometheus.wait_for("rightsizer_device_up == 0", timeout_seconds=60.0)
-                # The next evaluation of the rules knows it too.
+                # The next evaluation of the rules includes it.
                 read = 'namespace_workload:rightsizer_devices_read:count{workload_name="lost-svc"}'
                 prometheus.wait_for(f"absent({read})")
                 prometheus.wait_for("kube_deployment_status_replicas")
@@ -142,7 +142,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 
 
 def scrape(targets: Mapping[str, str]) -> str:
-    """A configuration with one job a target, whose own labels are honored."""
+    """A configuration with one job per target, honoring the target's labels."""
     jobs = "".join(
         f"  - {{job_name: {job}, honor_labels: true, static_configs: [{{targets: ['{at}']}}]}}\n"
         for job, at in targets.items()
@@ -161,21 +161,21 @@ def thresholds() -> tuple[float, float]:
 
 
 def test_busy_service_stays(stand: Stand) -> None:
-    """Its work is what its GPU does, far above activation."""
+    """Its work is that of its GPU, far above activation."""
     (work,) = stand.work("embedding-svc")
 
     assert thresholds()[0] < work <= 1.0
 
 
 def test_idle_service_goes_to_zero(stand: Stand) -> None:
-    """It holds its GPU and does nothing, which is known and not guessed."""
+    """It holds its GPU and is known to be idle."""
     (work,) = stand.work("quiet-svc")
 
     assert 0.0 <= work <= thresholds()[0]
 
 
 def test_service_without_replicas_stays_at_zero(stand: Stand) -> None:
-    """No one is there to be read, which is no error."""
+    """Without replicas there is nothing to read, which is no error."""
     assert stand.work("gone-svc") == [0.0]
 
 
@@ -188,12 +188,12 @@ def test_service_without_replicas_stays_at_zero(stand: Stand) -> None:
     ],
 )
 def test_blind_is_no_answer(stand: Stand, name: str, why: str) -> None:
-    """KEDA takes it for an error and falls back, instead of scaling to zero."""
+    """KEDA treats it as an error and falls back, instead of scaling to zero."""
     assert stand.work(name) == [], why
 
 
 def test_adapter_answers_an_autoscaler(stand: Stand) -> None:
-    """Work, fullest cache and queue of one deployment."""
+    """Work, maximum cache and queue of one deployment."""
     metrics = recipe("horizontal-pod-autoscaler.yaml")["spec"]["metrics"]
     answers = {
         each["external"]["metric"]["name"]: stand.external(
@@ -209,7 +209,7 @@ def test_adapter_answers_an_autoscaler(stand: Stand) -> None:
 
 
 def test_adapter_finds_no_metric_where_there_is_none(stand: Stand) -> None:
-    """A service without an engine's page has no queue, which is not an empty one."""
+    """A service without an engine's page has no queue, rather than an empty one."""
     name = {"workload_name": "embedding-svc"}
 
     assert stand.external("rightsizer_requests_waiting", name) == []
@@ -218,14 +218,14 @@ def test_adapter_finds_no_metric_where_there_is_none(stand: Stand) -> None:
 
 
 def test_gateways_silence_is_no_answer(stand: Stand) -> None:
-    """The trigger that wakes a service gives nothing while no one scrapes the gateway."""
+    """The trigger that wakes a service has no value while the gateway is not scraped."""
     (_, requests) = recipe("keda-prometheus.yaml")["spec"]["triggers"]
 
     assert stand.prometheus.query(requests["metadata"]["query"]) == []
 
 
 def test_metrics_api_finds_its_value(stand: Stand) -> None:
-    """The recipe leads to a number for GPUs that are read, and to an error for others."""
+    """The recipe finds a number for GPUs that are read, and an error for others."""
     (trigger,) = recipe("keda-metrics-api.yaml")["spec"]["triggers"]
     location = trigger["metadata"]["valueLocation"]
     path = "/" + trigger["metadata"]["url"].split("/", 3)[3]

@@ -1,4 +1,4 @@
-"""Leases outlive the agent, whatever becomes of it, of its file and of those who asked for them."""
+"""Leases survive the agent's death, a lost file and vanished clients."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from run_nursery import Nursery, run_nursery
 
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    """Where runs come from."""
+    """Starts and ends runs."""
     with run_nursery(tmp_path_factory.mktemp("runs")) as started:
         yield started
 
 
 def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
-    """The run goes on meanwhile, and the one who waits goes on to wait for its end."""
+    """The run continues meanwhile, and the waiting client waits on."""
     place = Place(tmp_path, nursery)
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run("--gpus", "2", "--", "sleep", "600")
@@ -51,7 +51,7 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
 def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_told_and_gets_another(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    """By its own `run`, the queue, the log and the metrics, and over a restart of the agent."""
+    """In its own `run`, the queue, the log and the metrics, and across the agent's restart."""
     place = Place(tmp_path, nursery)
     config = place.config.replace("enabled: true", "enabled: true, lost_grace: 0s")
     with agent_process(tmp_path, config=config) as agent:
@@ -77,7 +77,7 @@ def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_told_and_gets_another(
 
 
 def _served(agent: AgentProcess) -> None:
-    """Until the agent has looked at the node some more times."""
+    """Wait until the agent has run some more steps."""
     before = agent.json("/api/v1/report")
     since = before["generation"] if before else 0
     eventually(
@@ -86,7 +86,7 @@ def _served(agent: AgentProcess) -> None:
 
 
 def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery: Nursery) -> None:
-    """Where their environment can be read, as it can by root and by their own user."""
+    """If their environment is readable, as for root and their own user."""
     place = Place(tmp_path, nursery)
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run("--gpus", "1", "--", "sleep", "600")
@@ -105,7 +105,7 @@ def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery:
 def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    """Its run is killed, then the agent; nothing but the broker's file tells whose it is."""
+    """Its run is killed, then the agent; only the broker's file assigns it to its lease."""
     place, note = Place(tmp_path, nursery), tmp_path / "pid"
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run(
@@ -134,12 +134,12 @@ def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
 
 
 def saved_pids(folder: Path) -> set[int]:
-    """Of the processes that the broker's file has of leases."""
+    """Pids of leases in the broker's file."""
     return {pid for document in saved_leases(folder) for pid, _ in document["kin"]["processes"]}
 
 
 def saved_leases(folder: Path) -> list[Any]:
-    """As they are in the broker's file while an agent writes it."""
+    """Leases in the broker's file, while an agent writes it."""
     uri = f"{(folder / 'broker.db').as_uri()}?mode=ro"
     connection = sqlite3.connect(uri, uri=True)
     try:
@@ -152,7 +152,7 @@ def saved_leases(folder: Path) -> list[Any]:
 def test_a_reload_changes_how_many_processes_are_looked_at(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    """Of a lease of forty, twenty are kept; then all of them."""
+    """Of a lease's forty, twenty are kept; then all of them."""
     place = Place(tmp_path, nursery)
     config = place.config.replace("enabled: true", "enabled: true, processes_maximum: 20")
     with agent_process(tmp_path, config=config) as agent:
@@ -162,7 +162,7 @@ def test_a_reload_changes_how_many_processes_are_looked_at(
         eventually(lambda: len(saved_pids(tmp_path)) == 20)
         (tmp_path / "rightsizer.yaml").write_text(place.config)
         agent.process.send_signal(signal.SIGHUP)
-        # The run, its shell, and what that has begun.
+        # The run, its shell, and their children.
         eventually(lambda: len(saved_pids(tmp_path)) == 42)
         os.killpg(run.pid, signal.SIGTERM)
         run.wait()
@@ -172,7 +172,7 @@ def test_a_reload_changes_how_many_processes_are_looked_at(
 def test_whoever_is_ended_while_he_waits_leaves_nothing_behind(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    """Neither a ticket, nor a lease that he was granted and not yet told of."""
+    """Neither a ticket, nor a lease that was granted but not yet reported."""
     place = Place(tmp_path, nursery)
     with agent_process(tmp_path, config=place.config):
         holder = place.run("--gpus", "2", "--", "sleep", "600")

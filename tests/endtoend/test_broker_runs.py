@@ -1,4 +1,4 @@
-"""`rightsizer run` with a real agent and real processes: leases that outlive whatever happens."""
+"""`rightsizer run` with a real agent and real processes: leases survive faults."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from run_nursery import Nursery, run_nursery
 
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    """Where runs come from."""
+    """Starts and ends runs."""
     with run_nursery(tmp_path_factory.mktemp("runs")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def lent(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterator[Place]:
-    """An agent that lends, for tests that leave it as it is."""
+    """An agent with a broker, for tests that leave it unchanged."""
     place = Place(tmp_path_factory.mktemp("lent"), nursery)
     with agent_process(place.folder, config=place.config) as agent:
         eventually(lambda: '"is_met":true' in agent.get("/api/v1/place?gpus=2")[1])
@@ -39,7 +39,7 @@ def _all_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def test_a_command_sees_its_gpus_and_answers_by_its_own_status(lent: Place) -> None:
-    """By uuid, in the order of the bus, with the lease's id; and they are given back."""
+    """By uuid, in bus order, with the lease's id; they are returned afterwards."""
     run = lent.run("--gpus", "2", "--", "sh", "-c", "env; exit 7")
     assert run.wait() == 7
     seen = dict(line.split("=", 1) for line in run.said.splitlines() if "=" in line)
@@ -53,7 +53,7 @@ def test_a_command_sees_its_gpus_and_answers_by_its_own_status(lent: Place) -> N
 
 
 def test_signals_are_passed_on_and_end_as_a_shell_tells(lent: Place) -> None:
-    """To the command alone; one that ends it is 128 and its number."""
+    """To the command alone; a fatal signal gives 128 plus its number."""
     ended = lent.run(
         "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"
     )
@@ -67,7 +67,7 @@ def test_signals_are_passed_on_and_end_as_a_shell_tells(lent: Place) -> None:
 
 
 def test_command_that_cannot_run_returns_its_gpus(lent: Place) -> None:
-    """126 and 127, as shells have it; what can never be granted is refused at once."""
+    """126 and 127, as in shells; an impossible request is refused immediately."""
     absent = lent.run("--", "no-such-program")
     forbidden = lent.run("--", str(lent.folder / "node.yaml"))
     hopeless = lent.run("--gpus", "9", "--", "true")
@@ -79,7 +79,7 @@ def test_command_that_cannot_run_returns_its_gpus(lent: Place) -> None:
 
 
 def test_whoever_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
-    """In the order of asking; the command `queue` shows it; an impatient one leaves."""
+    """In order of arrival, as shown by `queue`; an impatient client leaves."""
     first = lent.run("--gpus", "2", "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.05; done")
     lent.held(first)
     second = lent.run("--gpus", "2", "--quiet", "--", "echo", "second has them")
@@ -107,7 +107,7 @@ def test_whoever_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
 def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
     lent: Place, tmp_path: Path
 ) -> None:
-    """A daemon that has forked twice, in a session of its own, holds the GPUs to its end."""
+    """A daemon after a double fork, in a session of its own, holds the GPUs to its end."""
     note = tmp_path / "pid"
     run = lent.run(
         *("--gpus", "2", "--", "sh", "-c"),
@@ -131,7 +131,7 @@ def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
 
 
 def test_processes_left_by_a_command_hold_the_lease(lent: Place, tmp_path: Path) -> None:
-    """The run waits for it, and answers by the command's own status."""
+    """The run waits for them, and returns the command's own status."""
     note = tmp_path / "pid"
     run = lent.run("--", "sh", "-c", f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3")
     daemon = pid_in(note)
@@ -142,7 +142,7 @@ def test_processes_left_by_a_command_hold_the_lease(lent: Place, tmp_path: Path)
 
 
 def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
-    """By its id; others are kept away from them, and it can be taken back."""
+    """By its id; others cannot use them, and it can be canceled."""
     made = run_rightsizer("reserve", "--gpus", "2", "--for", "1h", "--json", *lent.socket)
     document = json.loads(made.stdout)
     assert list(faults(document, json_schema_of("POST", "/api/v1/reservations"))) == []
@@ -156,7 +156,7 @@ def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
 
 
 def test_a_ticket_that_somebody_withdraws_is_not_asked_for_again(lent: Place) -> None:
-    """The one who waits by it ends, and is told by whom; its command is never run."""
+    """The waiting client ends with the author's name; its command never runs."""
     first = lent.run("--gpus", "2", "--", "sleep", "60")
     lent.works(first)
     second = lent.run("--", "echo", "second has one")
@@ -173,7 +173,7 @@ def test_a_ticket_that_somebody_withdraws_is_not_asked_for_again(lent: Place) ->
 
 
 def test_a_lease_that_somebody_ends_leaves_its_command_alone(lent: Place) -> None:
-    """Both sides are told that it runs on, and that no GPU is kept for it any more."""
+    """Both sides learn that it runs on without reserved GPUs."""
     run = lent.run("--", "sh", "-c", "while ! [ -e goes-on ]; do sleep 0.05; done; exit 5")
     lease = lent.works(run)
     (command,) = children_of(run.pid)
@@ -190,7 +190,7 @@ def test_a_lease_that_somebody_ends_leaves_its_command_alone(lent: Place) -> Non
 
 
 def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
-    """To the one who asks for too long: from when it is, and what limit would do."""
+    """To a client with a long request: when it begins, and which limit would fit."""
     made = run_rightsizer(
         *("reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json"), *lent.socket
     )
@@ -215,7 +215,7 @@ def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
 def test_an_agent_that_lends_nothing_says_how_to_change_that(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    """And where no agent runs, that."""
+    """Without an agent, the message says so."""
     place = Place(tmp_path, nursery)
     assert place.run("--", "true").wait() == 125
     config = place.config.replace("enabled: true", "enabled: false")

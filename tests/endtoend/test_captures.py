@@ -1,4 +1,4 @@
-"""An agent that has a starved workload profiled: from finding to profile, and after a kill."""
+"""An agent that profiles a starved workload: from finding to profile, and after a kill."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ workloads:
 
 
 def config(folder: Path, behavior: str) -> str:
-    """Advice after ten minutes, and a capture of what it is about."""
+    """Advice after ten minutes, and a capture of its workload."""
     conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
     rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
     argv = ["{folder}", "{pid}", "{seconds}", behavior]
@@ -64,7 +64,7 @@ def config(folder: Path, behavior: str) -> str:
 
 @contextmanager
 def starved_agent(folder: Path, behavior: str = "well", second: int = 0) -> Iterator[AgentProcess]:
-    """An agent in fast motion, from a second of the day on."""
+    """An agent at high speed, from a second of the day on."""
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "drop").mkdir(exist_ok=True)
     (folder / "settings.json").write_text(config(folder, behavior))
@@ -78,7 +78,7 @@ def starved_agent(folder: Path, behavior: str = "well", second: int = 0) -> Iter
 
 
 def captures(agent: AgentProcess) -> list[dict[str, Any]]:
-    """What the API says of captures; always as it is described."""
+    """Captures in the API, which always match its description."""
     answer = agent.json("/api/v1/captures")
     assert list(faults(answer, json_schema_of("GET", "/api/v1/captures"))) == []
     found: list[dict[str, Any]] = answer["captures"]
@@ -86,7 +86,7 @@ def captures(agent: AgentProcess) -> list[dict[str, Any]]:
 
 
 def test_a_finding_has_its_workload_profiled_and_the_profile_is_taken(tmp_path: Path) -> None:
-    """Advice opens, the recorder is called, its file lands, is read, judged and joined."""
+    """Advice opens, the recorder runs, and its file arrives, is read, judged and joined."""
     with starved_agent(tmp_path) as agent:
         (made,) = eventually(
             lambda: [each for each in captures(agent) if each["outcome"] == "landed"], 60
@@ -114,7 +114,7 @@ def test_a_finding_has_its_workload_profiled_and_the_profile_is_taken(tmp_path: 
 
 
 def test_a_kill_in_the_middle_of_a_capture_leaves_nothing_held(tmp_path: Path) -> None:
-    """The next agent holds the counters, ends what was left running, and does not call again."""
+    """The next agent resumes the counters, ends the remaining process, and does not repeat it."""
     marker = tmp_path / "drop" / ".started"
     with starved_agent(tmp_path, "hangs") as agent:
         eventually(marker.exists, 60)

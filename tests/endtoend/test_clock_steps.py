@@ -21,7 +21,7 @@ STEPS: Final = (6 * HOUR, -12 * HOUR, 56 * 365 * 24 * HOUR, -56 * 365 * 24 * HOU
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wall clock to put in place of the system's."""
+    """A wall clock that replaces the system's."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler to make a clock with")
@@ -31,7 +31,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_jobs_go_on_whichever_way_the_clock_is_set(library: Path, tmp_path: Path) -> None:
-    """Forward and back, by hours and by decades: the next runs come within seconds, once each."""
+    """Forward and back, by hours and by decades: each next run is within seconds, once."""
     shift = tmp_path / "shift"
     shift.write_bytes(struct.pack("l", 0))
     environment = {**os.environ, "LD_PRELOAD": str(library), "CLOCK_SHIFT": str(shift)}
@@ -40,7 +40,7 @@ def test_jobs_go_on_whichever_way_the_clock_is_set(library: Path, tmp_path: Path
         [sys.executable, str(PROGRAM)], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
-        # Beside the runs it logs that it has put its schedule right.
+        # Beside the runs it logs that it corrected its schedule.
         counts = (int(line) for line in process.stdout if line.strip().isdigit())
         reader = threading.Thread(target=ran.extend, args=(counts,))
         reader.start()

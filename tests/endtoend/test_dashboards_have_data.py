@@ -1,8 +1,8 @@
-"""Every query of every dashboard finds something on simulated nodes that real agents watch.
+"""Every dashboard query has results on simulated nodes that real agents monitor.
 
-No node shows everything at once, so that there are three: a day of eight healthy and wasteful
-GPUs, the same day of eight that break, and boards of all ages whose agent tells all details and
-asks a serving engine. Beside them a fleet service looks at an estate.
+No node shows everything at once, so there are three: a day of eight healthy and wasteful GPUs, the
+same day of eight failing ones, and boards of all ages with all details and a serving engine. A
+fleet service over a simulated fleet completes them.
 """
 
 import math
@@ -72,7 +72,7 @@ MAY_BE_EMPTY: Final[dict[str, str]] = {
     "estate: Pools: G": "no scheduler's exporter is in its store",
     "estate: Pending by pool: A": "the same",
 }
-"""Queries that are right to find nothing on these nodes, and why. Parsing is asked of them too."""
+"""Queries that rightly find nothing on these nodes, with the reason. They must still parse."""
 SECONDS: Final = 150.0
 
 
@@ -92,17 +92,17 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         config = scrape_config(*(agent.address for agent in agents), rule_files=("rules.yaml",))
         files = {"rules.yaml": rules.replace("interval: 1m", "interval: 1s")}
         server = stack.enter_context(prometheus_server(config, files))
-        # Each has been scraped, and has shown its GPUs and who holds them.
+        # Each has been scraped, with its GPUs and holders.
         server.wait_for("count(count by (instance) (rightsizer_state_seconds_total)) == 3", 60.0)
         server.wait_for("count(rightsizer_workload_info) > 0", 60.0)
-        # The service has been seen before its first look, so that what the look costs is growth.
+        # The service was scraped before its first run, so that the run's cost is an increase.
         server.wait_for("count_over_time(rightsizer_fleet_queries_total[1m]) > 1")
         store.goes_on.set()
         yield server
 
 
 def test_every_query_finds_something(prometheus: Prometheus) -> None:
-    """Not all at the same time: a throttle ends, advice comes; each at some time."""
+    """Each at some time: a throttle ends, advice opens later."""
     wanted = {query.name: concrete(query.expression) for query in QUERIES}
     deadline = time.monotonic() + SECONDS
     while wanted.keys() - MAY_BE_EMPTY and time.monotonic() < deadline:
@@ -113,24 +113,24 @@ def test_every_query_finds_something(prometheus: Prometheus) -> None:
 
 
 def has_number(prometheus: Prometheus, promql: str) -> bool:
-    """Whether a query finds a number that is one."""
+    """Whether a query finds a number other than NaN."""
     return any(not math.isnan(value) for _, value in prometheus.query(promql))
 
 
 def test_panels_allowed_to_be_empty_exist() -> None:
-    """No exception outlives its panel."""
+    """No exemption outlives its panel."""
     assert set(MAY_BE_EMPTY) <= {query.name for query in QUERIES}
 
 
 def test_a_cluster_chosen_shuts_out_what_has_none(prometheus: Prometheus) -> None:
-    """The variable works where no one sets the label, and chooses where someone does."""
+    """The variable works for series without the label, and selects among others."""
     (query,) = [query for query in QUERIES if query.name == "fleet: GPUs: A"]
     prometheus.wait_for(concrete(query.expression))
     assert prometheus.query(concrete(query.expression, {**VALUES, "$cluster": "other"})) == []
 
 
 def test_one_state_at_a_time(prometheus: Prometheus) -> None:
-    """The strip gives each device one number, and it is one of a state."""
+    """Each device has one number in the strip, which is a state."""
     (query,) = [query for query in QUERIES if query.name == "node: State of each device: A"]
     expression = concrete(query.expression)
     # A rate needs a second sample, which not all nodes have at once.
@@ -142,14 +142,14 @@ def test_one_state_at_a_time(prometheus: Prometheus) -> None:
 
 
 def test_parts_are_the_whole(prometheus: Prometheus) -> None:
-    """States over time, all devices together, sum to 1 at every moment."""
+    """The shares of the states, of all devices together, sum to 1 at every moment."""
     (query,) = [query for query in QUERIES if query.name == "node: States over time: A"]
     found = prometheus.wait_for(concrete(query.expression))
     assert sum(value for _, value in found) == pytest.approx(1.0)
 
 
 def test_variables_find_the_nodes(prometheus: Prometheus) -> None:
-    """Each label that a variable lists has values, but for the cluster, which no one set here."""
+    """Each label listed by a variable has values, except the cluster, which is not set here."""
     for board in BOARDS.values():
         names = [v["name"] for v in board["templating"]["list"] if v["type"] == "query"]
         assert names == ["cluster", "job", "instance", "uuid", "workload"]
@@ -172,7 +172,7 @@ def _details(stack: ExitStack, folder: Path) -> AgentProcess:
 
 
 def _fleet(stack: ExitStack, folder: Path, store: LoopbackStore) -> AgentProcess:
-    """A service whose first look waits for the store; it and a node's agent have advice open."""
+    """A service whose first run waits for the store; it and a node's agent have open advice."""
     store.goes_on.clear()
     store.advised = "a1b2c3d4e5f6"
     keep_advice(folder / "fleet-advice.db", time.time_ns(), savings=Savings(1.0, 1.0, 2.0, 3.0))
@@ -183,13 +183,13 @@ def _fleet(stack: ExitStack, folder: Path, store: LoopbackStore) -> AgentProcess
 
 @contextmanager
 def _engine() -> Iterator[str]:
-    """A page as vLLM writes it; whatever else is asked for, such as Grafana, is refused."""
+    """A page as written by vLLM; other requests, such as Grafana's, are refused."""
 
     class Handler(BaseHTTPRequestHandler):
         requests = 0
 
         def do_GET(self) -> None:
-            """The page, with one more request at each reading."""
+            """Serve the page, with one more request at each reading."""
             is_page = self.path == "/metrics"
             self.send_response(200 if is_page else 503)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
@@ -199,7 +199,7 @@ def _engine() -> Iterator[str]:
                 self.wfile.write(_page(type(self).requests).encode())
 
         def log_message(self, *arguments: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -1,4 +1,4 @@
-"""A whole simulated day of an eight-GPU node, in a process of its own: what it finds is true."""
+"""A simulated day of an eight-GPU node in a process of its own: its findings are true."""
 
 import sys
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ ALSO: Final = {
     ("kubernetes/production/chat-api", "diurnal_autoscale"),
     ("kubernetes/production/embedding-svc", "sharing"),
 }
-"""The chat service has no visitors at night; what is too large may be shared instead."""
+"""The chat service has no visitors at night; a GPU that is too large may be shared instead."""
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +66,12 @@ def advice(demo: AgentProcess) -> list[dict[str, Any]]:
 
 
 def test_every_condition_of_the_scenario_is_named(advice: list[dict[str, Any]]) -> None:
-    """Stall, idle notebook, too large a GPU, growing memory, starved loader, storm of launches."""
+    """Stall, idle notebook, oversized GPU, growing memory, starved loader, launch storm."""
     assert {(each["workload"], each["rule"]) for each in advice} >= TRUE
 
 
 def test_nothing_is_named_that_is_not_so(advice: list[dict[str, Any]]) -> None:
-    """Healthy training, checkpoints and preallocated memory bring no advice."""
+    """Healthy training, checkpoints and preallocated memory get no advice."""
     held = {(each["workload"], each["rule"]) for each in advice if each["workload"]}
 
     assert held - TRUE <= ALSO
@@ -85,11 +85,11 @@ def test_unheld_gpu_is_only_called_idle(advice: list[dict[str, Any]]) -> None:
 
 
 def test_advice_says_all_that_is_needed_to_act(advice: list[dict[str, Any]]) -> None:
-    """What, on which GPUs, why, how sure, and since when."""
+    """Action, GPUs, reason, confidence, and start."""
     for each in advice:
         assert each["summary"]
         assert each["devices"]
-        # It takes 0.5 to open; what is about to close has become less sure.
+        # It takes 0.5 to open; confidence has fallen in items about to close.
         assert 0.25 <= each["confidence"] <= 1.0
         assert each["confidence_factors"]
         assert each["evidence"]
@@ -98,7 +98,7 @@ def test_advice_says_all_that_is_needed_to_act(advice: list[dict[str, Any]]) -> 
 
 
 def test_a_sleeping_service_is_told_to_scale_and_not_to_go(advice: list[dict[str, Any]]) -> None:
-    """It will be wanted again in the morning."""
+    """It will be needed again in the morning."""
     asleep = "kubernetes/production/chat-api"
     actions = {each["action"] for each in advice if each["workload"] == asleep}
 
@@ -106,7 +106,7 @@ def test_a_sleeping_service_is_told_to_scale_and_not_to_go(advice: list[dict[str
 
 
 def test_the_page_and_the_metrics_tell_the_same(demo: AgentProcess) -> None:
-    """One ledger behind all three; a fast day goes on between one request and the next."""
+    """All three share one ledger; simulated time continues between requests."""
 
     def differences() -> list[str]:
         advice = demo.json("/api/v1/advice")["advice"]
@@ -117,7 +117,7 @@ def test_the_page_and_the_metrics_tell_the_same(demo: AgentProcess) -> None:
         exported = {
             dict(labels)["id"] for (name, labels) in metrics if name == "rightsizer_advice_info"
         }
-        # A key may break after its slashes and nowhere inside its words.
+        # A key may break after its slashes, but not inside its words.
         keys = [each["workload"].replace("/", "/<wbr/>") for each in now_open if each["workload"]]
         shown = [*keys, *(escape(each["summary"]) for each in now_open)]
         return [

@@ -1,4 +1,4 @@
-"""The PromQL of an explanation, asked of a real Prometheus that has scraped what it is about."""
+"""The PromQL of an explanation, against a real Prometheus with the underlying scrapes."""
 
 import threading
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ NEEDED: Final = (
 
 
 class Life:
-    """A simulated node's afternoon: every scrape of it, and what the rules say at its end."""
+    """A simulated node's afternoon: its scrapes, and the final verdicts of the rules."""
 
     def __init__(self, scenario: str) -> None:
         base = Settings()
@@ -97,25 +97,25 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life() -> Iterator[Life]:
-    """Eight GPUs with all that can be found on them."""
+    """Eight GPUs with every kind of finding."""
     yield Life("eight-gpu-node")
     use_library(None)
 
 
 @pytest.fixture(scope="module")
 def prometheus(life: Life) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped all of it."""
+    """A Prometheus with all of its scrapes."""
     with prometheus_server(scrape_config(), past=life.past) as server:
         yield server
 
 
 def every_query(life: Life) -> list[tuple[Finding, Query]]:
-    """Of complaints, of what is well, and of abstentions."""
+    """Of findings, healthy verdicts and abstentions."""
     return [(each, query) for each in life.findings for query in queries_of(each, life.end)]
 
 
 def test_every_query_gives_the_number_that_it_explains(life: Life, prometheus: Prometheus) -> None:
-    """Within what a scrape every minute and the window's edges leave open."""
+    """Within the error of a scrape every minute and of the window's edges."""
     asked = every_query(life)
     wrong = {}
     for finding, query in asked:
@@ -130,7 +130,7 @@ def test_every_query_gives_the_number_that_it_explains(life: Life, prometheus: P
 
 
 def test_the_queries_tell_things_apart(life: Life) -> None:
-    """They are of several rules and kinds of number, and not all of them are nothing."""
+    """They are of several rules and kinds, and not all of their values are 0."""
     by_name: dict[str, list[float]] = {}
     for _, query in every_query(life):
         by_name.setdefault(query.name, []).append(query.value)

@@ -1,4 +1,4 @@
-"""What `make run` starts on a machine without a GPU: the demonstration, and where to look."""
+"""What `make run` starts on a machine without a GPU: the demonstration and its addresses."""
 
 import ctypes
 import socket
@@ -14,7 +14,7 @@ ADDRESS: Final = ("127.0.0.1", 19400)
 
 
 def why_not_here() -> str | None:
-    """Why it cannot be tried on this machine."""
+    """Why this machine cannot run it."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:

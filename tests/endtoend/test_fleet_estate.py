@@ -1,6 +1,6 @@
-"""A fortnight of a generated estate in a real store: what is planted is found, and nothing else.
+"""A fortnight of a generated fleet in a real store: exactly the planted waste is found.
 
-`make eval` asks both stores; that they give the same advice over two days is held in
+`make eval` asks both stores; that they give the same advice over two days is tested in
 `tests/fleet/test_estate_stores.py`.
 """
 
@@ -24,18 +24,18 @@ from rightsizer.model.metric_family import Level
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
 NODES: Final = ("dev-1", "train-3")
-"""Whose agents are asked too."""
+"""Nodes with agents that are queried too."""
 ALONE: Final = {"workers": 1}
-"""That several say the same is held in `tests/fleet/test_estate_stores.py`."""
+"""The agreement of several is tested in `tests/fleet/test_estate_stores.py`."""
 
 Ask = Callable[[Metrics], Answer]
 
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """The small estate; each day of it is the one that the agents see.
+    """The small fleet; each of its days is the one seen by the agents.
 
-    Its last hour has a sample a minute, for a store takes its time for every one.
+    Its last hour has one sample a minute, since a store takes time for each.
     """
     return replace(live(SMALL, DAYS, START, tick_seconds=300, variants=1), fine_hours=1)
 
@@ -46,7 +46,7 @@ def ask(life: Life) -> Ask:
 
     @cache
     def answered(metrics: Metrics) -> Answer:
-        # What dcgm-exporter tells of who waits for whom takes a day of minutes.
+        # With dcgm-exporter's data, finding ranks that wait takes a day of minutes.
         lived = life if metrics is Metrics.OWN else replace(life, fine_hours=24)
         with filled_victoria(lived, *sources_of(lived, metrics)) as server:
             return ask_fleet(server.url, lived.end, settings=ALONE)
@@ -56,7 +56,7 @@ def ask(life: Life) -> Ask:
 
 @pytest.fixture(scope="module")
 def agents(life: Life) -> Mapping[str, str]:
-    """What agents of some nodes advise on jobs that they see all of: actions by the ids."""
+    """Advice of some nodes' agents on jobs that they see completely: actions by ids."""
     machines = tuple(each for each in SMALL.machines if each.name in NODES)
     found = agent_findings(replace(SMALL, machines=machines), DAYS, life.end)
     whole = whole_jobs(SMALL)
@@ -77,7 +77,7 @@ def test_planted_waste_alone_is_found(ask: Ask, metrics: Metrics) -> None:
 
 
 def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> None:
-    """Those that rest on distributions of every second; docs/cost.md has the figure."""
+    """Those need distributions of every second; docs/cost.md has the figure."""
     less = at_level(life, Level.STANDARD)
     with filled_victoria(less, *sources_of(less, Metrics.OWN)) as server:
         found = ask_fleet(server.url, life.end, settings=ALONE)
@@ -91,7 +91,7 @@ def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> Non
 
 @pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])
 def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -> None:
-    """At once, after which step, or why not: of each piece just that, and of nothing else."""
+    """At once, after which step, or why not: for each waiting workload, and nothing else."""
     result = wait_score(SMALL, metrics, ask(metrics).document)
     assert result.wrong == ()
     assert result.missed == ()
@@ -99,7 +99,7 @@ def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -
 
 
 def test_findings_become_advice(ask: Ask) -> None:
-    """The present is judged by ten minutes, the rest by days; one look is enough to open it."""
+    """The present is judged by ten minutes, the rest by days; one run is enough to open."""
     answer = ask(Metrics.OWN)
     opened = {each["id"] for each in answer.document["advice"]}
     rules = {each["rule"] for each in answer.findings if each["id"] in opened}

@@ -1,4 +1,4 @@
-"""A store that is down, slow, strict or someone else: `rightsizer fleet` says which, and ends."""
+"""A store that is down, slow, strict or something else: `rightsizer fleet` names it and exits."""
 
 import json
 import re
@@ -13,17 +13,17 @@ from web_certificates import Authority
 
 NOTHING = json.dumps({"status": "success", "data": {"resultType": "vector", "result": []}}).encode()
 DOWN = "http://127.0.0.1:9"
-"""No one listens there."""
+"""An address without a listener."""
 
 
 def always(store: FaultyStore, reply: Reply) -> str:
-    """The address of a store that says nothing else."""
+    """The address of a store with a constant response."""
     store.judge = lambda _: reply
     return store.url
 
 
 def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
-    """By the real command: the place, what is wrong and what to look at; no traceback."""
+    """With the real command: address, error and what to check; no traceback."""
     said = fleet_process(configured(tmp_path, DOWN))
     assert said.status == 1
     assert said.refusal == (
@@ -62,7 +62,7 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
 def test_an_answer_that_is_none_is_told_in_a_line(
     tmp_path: Path, reply: Reply, message: str, tries: int
 ) -> None:
-    """With the place, in words that harm no terminal; what may pass is tried again, no other."""
+    """With the address and escaped text; only temporary errors are retried."""
     with faulty_store() as store:
         said = asked_in_process(configured(tmp_path, always(store, reply)))
     assert said.status == 1
@@ -73,7 +73,7 @@ def test_an_answer_that_is_none_is_told_in_a_line(
 
 
 def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
-    """After the time that is allowed, with the setting for more."""
+    """After the timeout, with the setting to raise."""
     with faulty_store() as store:
         config = configured(tmp_path, always(store, Reply(is_slow=True)), {"timeout": "1s"})
         said = asked_in_process(config)
@@ -99,7 +99,7 @@ def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
 def test_credentials_and_addresses_that_cannot_be_used_are_told(
     tmp_path: Path, settings: dict[str, str], status: int, message: str
 ) -> None:
-    """With the key and the remedy, before anything is asked; what is secret is not repeated."""
+    """With the key and the remedy, before any query; secrets are not repeated."""
     (tmp_path / "empty").write_text("\n")
     with faulty_store() as store:
         url = always(store, Reply(body=NOTHING))
@@ -128,7 +128,7 @@ def test_a_certificate_of_nobody_known_is_told(tmp_path: Path) -> None:
 
 
 def test_another_tenant_has_no_gpus(tmp_path: Path) -> None:
-    """Stores answer with nothing where nothing is written; what was looked for is told."""
+    """Stores answer with nothing for an empty tenant; the queried metrics are reported."""
 
     def judge(asked: StoreRequest) -> Reply:
         return Reply(body=NOTHING) if asked.headers.get("X-Scope-OrgID") == "other" else Reply(500)
@@ -141,5 +141,5 @@ def test_another_tenant_has_no_gpus(tmp_path: Path) -> None:
         f"the store at {store.url} has no series of GPUs: neither rightsizer_device_info nor "
         "DCGM_FI_DEV_*; let it scrape the agents, or check fleet.matchers, tenant and sources"
     )
-    # What is looked for costs next to nothing, and no day is read.
+    # The probe costs almost nothing, and no day is fetched.
     assert len(store.asked) < 80

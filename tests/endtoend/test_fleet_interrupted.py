@@ -1,4 +1,4 @@
-"""A look that is broken off goes on where it was; what it keeps is one process's at a time."""
+"""An interrupted fleet run resumes; its cache belongs to one process at a time."""
 
 import json
 import os
@@ -26,35 +26,35 @@ pytestmark = pytest.mark.prometheus
 AT: Final = ("--json", "--at", str(END))
 DENSE: Final = {"matchers": 'estate="dense"'}
 READ_DAYS: Final = 3
-"""That the store lives for."""
+"""Days covered by the store."""
 RANGE: Final = "/api/v1/query_range"
 RESUMED: Final = {"use", "notes"}
-"""What of an answer tells how it was come by."""
+"""Parts of an answer about how it was fetched."""
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A real Prometheus with some days of an estate."""
+    """A real Prometheus with some days of a fleet."""
     with odd_estate() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def undisturbed(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a look says that nothing happens to."""
+    """The answer of an undisturbed run."""
     config = configured(tmp_path_factory.mktemp("undisturbed"), url, **DENSE)
     return asked_in_process(config, *AT).document
 
 
 def passed_on(url: str, asked: StoreRequest) -> Reply:
-    """What a real store says to a request."""
+    """A real store's response to a request."""
     body = urlencode(dict(asked.parameters)).encode()
     with urlopen(Request(f"{url}{asked.path}", data=body), timeout=20) as answer:
         return Reply(body=answer.read())
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two answers say the same, whatever it took."""
+    """Whether two answers are equal, however they were fetched."""
     return {key: value for key, value in one.items() if key not in RESUMED} == {
         key: value for key, value in other.items() if key not in RESUMED
     }
@@ -63,7 +63,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def test_a_store_that_dies_is_asked_for_the_rest_alone(
     tmp_path: Path, url: str, undisturbed: dict[str, Any]
 ) -> None:
-    """What was read is kept; the answer in the end is that of a look that nothing happened to."""
+    """Fetched days are kept; the final answer equals that of an undisturbed run."""
     with faulty_store() as store:
         store.judge = lambda asked: passed_on(url, asked)
         config = configured(tmp_path, store.url, **DENSE)
@@ -86,12 +86,12 @@ def test_a_store_that_dies_is_asked_for_the_rest_alone(
         rest = days_of(store.asked)
     newest_first = sorted(whole, reverse=True)
     assert len(newest_first) > READ_DAYS + 1
-    # The newest is asked for again, for its last samples may have been on their way.
+    # The newest is fetched again, since its last samples may have arrived late.
     assert rest == {day: whole[day] for day in (newest_first[0], *newest_first[READ_DAYS:])}
 
 
 def days_of(asked: list[StoreRequest]) -> Counter[int]:
-    """How many queries there were about the five minutes of a day, by its number."""
+    """Number of five-minute queries for each day, by its number."""
     return Counter(
         int(float(each.parameters["start"]) // 86400)
         for each in asked
@@ -102,7 +102,7 @@ def days_of(asked: list[StoreRequest]) -> Counter[int]:
 def test_a_store_that_restarts_is_waited_for(
     tmp_path: Path, url: str, undisturbed: dict[str, Any]
 ) -> None:
-    """By every process, for longer than the tries take; that it is waited for is told."""
+    """By every process, beyond the normal retries; the wait is reported."""
     left = 12
     with faulty_store() as store:
 
@@ -124,7 +124,7 @@ def test_a_store_that_restarts_is_waited_for(
 def test_a_look_that_was_killed_begins_where_it_was(
     tmp_path: Path, url: str, undisturbed: dict[str, Any], workers: int
 ) -> None:
-    """Nothing is left of it: no lock, no process that goes on; the next one answers the same."""
+    """It leaves no lock and no process; the next run gives the same answer."""
     reached, go_on = threading.Event(), threading.Event()
     with faulty_store() as store:
         ranges = 0
@@ -162,7 +162,7 @@ def _children(pid: int) -> list[int]:
 
 
 def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) -> None:
-    """It says who is there, and what to do; the first is not disturbed."""
+    """The message names the owner and the remedy; the first run is not disturbed."""
     reached, go_on = threading.Event(), threading.Event()
 
     def judge(asked: StoreRequest) -> Reply:
@@ -189,7 +189,7 @@ def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) ->
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, url: str) -> None:
-    """There is no look without a place to keep days in, and the message says which setting."""
+    """A run needs a cache folder, and the message names the setting."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "fleet.db", Path("/proc/nowhere/fleet.db")):
         config = configured(tmp_path, url, path=str(place), **DENSE)
@@ -200,7 +200,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, url: str) -> Non
 
 
 def test_a_disk_that_is_full_is_told(tmp_path: Path, url: str) -> None:
-    """By the limit on the size of files; with more room it goes on."""
+    """By a limit on file size; with more room the run continues."""
     config = configured(tmp_path, url, **DENSE)
     said = fleet_process(config, *AT, prefix=("prlimit", "--fsize=40000"))
     assert said.status == 1
@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_is_told(tmp_path: Path, url: str) -> None:
 def test_broken_days_are_set_aside_and_read_again(
     tmp_path: Path, url: str, undisturbed: dict[str, Any]
 ) -> None:
-    """All of it can be had again, so that no one need do anything; it is told all the same."""
+    """They can be fetched again, so nothing needs to be done; it is still reported."""
     (tmp_path / "fleet.db").write_bytes(b"no database at all, " * 999)
     config = configured(tmp_path, url, **DENSE)
     document = asked_in_process(config, *AT).document
@@ -225,7 +225,7 @@ def test_broken_days_are_set_aside_and_read_again(
 def test_days_that_break_within_are_read_again(
     tmp_path: Path, url: str, undisturbed: dict[str, Any]
 ) -> None:
-    """Pages that were overwritten, as by a disk that fails."""
+    """Overwritten pages, as on a failing disk."""
     config = configured(tmp_path, url, **DENSE)
     assert asked_in_process(config, *AT).status == 0
     file = tmp_path / "fleet.db"
@@ -259,7 +259,7 @@ def test_state_of_a_newer_program_is_left_alone(
 
 
 def test_an_interrupt_ends_it_quietly(tmp_path: Path, url: str) -> None:
-    """Control-C is no fault: no traceback, and what was read is kept."""
+    """Control-C gives no traceback, and fetched data is kept."""
     reached, go_on = threading.Event(), threading.Event()
 
     def judge(asked: StoreRequest) -> Reply:
@@ -275,7 +275,7 @@ def test_an_interrupt_ends_it_quietly(tmp_path: Path, url: str) -> None:
         ) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
-            # A look that is quick would be over before the signal has come.
+            # A fast run would end before the signal arrives.
             go_on.wait(1)
             go_on.set()
             _, err = process.communicate(timeout=30)

@@ -1,4 +1,4 @@
-"""A fleet whose ledger is gone: the store and Grafana know how its advice stood."""
+"""A fleet without its ledger: the store and Grafana have the state of its advice."""
 
 import socket
 import time
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.prometheus
 
 OPENED: Final = "rightsizer_advice_opened_timestamp_seconds"
 WASTED: Final = {gpu(0), gpu(2), gpu(3)}
-"""Those that idle for days: three pieces of advice."""
+"""GPUs that idle for days: three items of advice."""
 
 
 def free_port() -> int:
-    """A port that no one listens at."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(config: Path) -> Iterator[FleetService]:
-    """The service as it is wired, listening; it looks when it is told to."""
+    """The complete service, listening; it runs on request."""
     settings, clock = load_sections(FleetConfig, config), SystemClock()
     with FleetJudge(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
@@ -54,7 +54,7 @@ def serving(config: Path) -> Iterator[FleetService]:
 
 
 def configured_to_tell(folder: Path, url: str, port: int, grafana: Grafana, inbox: Inbox) -> Path:
-    """A configuration with everybody who wants to know of advice."""
+    """A configuration with all notification targets."""
     (folder / "token").write_text(f"{TOKEN}\n")
     other = {
         "grafana": {"url": grafana.url, "token_file": str(folder / "token")},
@@ -65,18 +65,18 @@ def configured_to_tell(folder: Path, url: str, port: int, grafana: Grafana, inbo
 
 
 def opened_times(document: dict[str, Any]) -> dict[str, float]:
-    """Since when advice is open, by id."""
+    """Opening times of advice, by id."""
     return {each["id"]: each["opened"] for each in document["advice"]}
 
 
 def lose(folder: Path) -> None:
-    """The ledger."""
+    """Delete the ledger."""
     for file in folder.glob("fleet-advice.db*"):
         file.unlink()
 
 
 def decide(service: FleetService) -> tuple[str, str, str]:
-    """Claim one piece of advice, snooze one, dismiss one; their ids."""
+    """Claim one item, snooze one, dismiss one; return their ids."""
     claimed, snoozed, dismissed = (each.id for each in service.advice)
     service.act(claimed, AdviceState.CLAIMED, "ana", "next week", None)
     service.act(snoozed, AdviceState.SNOOZED, "ben", "after the fair", 3 * 86400.0)
@@ -85,7 +85,7 @@ def decide(service: FleetService) -> tuple[str, str, str]:
 
 
 def stands(document: dict[str, Any]) -> dict[str, tuple[str, str | None, str, bool]]:
-    """How advice stands, by id: its state, who, why, and whether that ends."""
+    """State of advice by id: the state, author, reason, and whether it ends."""
     return {
         each["id"]: (each["state"], each["actor"], each["why"], each["expires"] is not None)
         for each in document["advice"]
@@ -93,13 +93,13 @@ def stands(document: dict[str, Any]) -> dict[str, tuple[str, str | None, str, bo
 
 
 def expiries(document: dict[str, Any]) -> dict[str, float]:
-    """When what was decided ends, by id."""
+    """End of each decision, by id."""
     return {each["id"]: each["expires"] for each in document["advice"] if each["expires"]}
 
 
 @contextmanager
 def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str, str]]]:
-    """An estate whose advice was decided upon, told and scraped, with its ledger, not served."""
+    """A fleet with decisions, notified and scraped, with its ledger, not served."""
     port, now = free_port(), int(time.time())
     with (
         odd_estate(["plain"], now, [f"127.0.0.1:{port}"]) as url,
@@ -119,7 +119,7 @@ def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str
 
 
 def test_decisions_are_restored(tmp_path: Path) -> None:
-    """State, who, why and until when are back, the one who looks, and no one is told again."""
+    """State, author, reason and end are restored by the next run, without notifications."""
     with decided(tmp_path) as (config, grafana, inbox, (claimed, snoozed, dismissed)):
         before = asked_in_process(config, "--json").document
         assert stands(before) == {
@@ -141,7 +141,7 @@ def test_decisions_are_restored(tmp_path: Path) -> None:
 
 
 def test_a_grafana_that_cannot_say_costs_a_note(tmp_path: Path) -> None:
-    """Whatever is the matter with it; what metrics tell is back, and what they do not is said."""
+    """For any failure; the state from metrics is restored, and what they lack is reported."""
     why = "from metrics, which tell neither who nor why"
     with decided(tmp_path) as (config, grafana, _, (claimed, snoozed, dismissed)):
         lose(tmp_path)
@@ -163,7 +163,7 @@ def test_a_grafana_that_cannot_say_costs_a_note(tmp_path: Path) -> None:
 
 
 def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
-    """Its advice keeps its age, and no one is told of it again, in Grafana or by webhook."""
+    """Advice keeps its age, and neither Grafana nor webhooks are notified again."""
     port = free_port()
     now = int(time.time())
     with (
@@ -192,7 +192,7 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
-    """Where the store remembers nothing, advice is new, and told."""
+    """Without a record in the store, advice is new, and announced."""
     now = int(time.time())
     with odd_estate(["plain"], now) as url, grafana_server() as grafana, webhook_server() as inbox:
         config = configured_to_tell(tmp_path, url, free_port(), grafana, inbox)
@@ -203,7 +203,7 @@ def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
 
 
 def test_a_broken_ledger_is_told(tmp_path: Path) -> None:
-    """It is set aside, and what is forgotten with it is said."""
+    """It is set aside, and the lost contents are reported."""
     (tmp_path / "fleet-advice.db").write_bytes(b"no database at all, " * 999)
     with odd_estate(["plain"], int(time.time())) as url:
         document = asked_in_process(configured(tmp_path, url), "--json", "--save").document

@@ -1,4 +1,4 @@
-"""Series as stores come to have them: the same advice where it can be given, none where not."""
+"""Irregular series in stores: the same advice where possible, else none."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,25 +14,25 @@ pytestmark = pytest.mark.prometheus
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A real Prometheus with all variants of the estate."""
+    """A real Prometheus with all variants of the fleet."""
     with odd_estate() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def plain(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The answer where nothing is odd."""
+    """The answer for regular series."""
     return looked(tmp_path_factory.mktemp("plain"), url, "plain").document
 
 
 def looked(folder: Path, url: str, estate: str, at: float = END) -> Said:
-    """The answer on one of the variants."""
+    """The answer for one of the variants."""
     config = configured(folder, url, matchers=f'estate="{estate}"')
     return asked_in_process(config, "--json", "--at", str(at))
 
 
 def concluded(document: dict[str, Any]) -> set[tuple[Any, ...]]:
-    """What is found and what is to be done, without how sure it is."""
+    """Findings and actions, without confidence."""
     return {
         (each["id"], each["rule"], each["finding"], *each["reasons"], each["action"])
         for each in document["findings"]
@@ -40,24 +40,24 @@ def concluded(document: dict[str, Any]) -> set[tuple[Any, ...]]:
 
 
 def advised(document: dict[str, Any]) -> dict[str, str]:
-    """Actions by the devices that they are about."""
+    """Actions by their devices."""
     return {each["devices"][0]: each["action"] for each in document["advice"] if each["devices"]}
 
 
 def sentences(document: dict[str, Any], key: str) -> str:
-    """What the sources say, as one text."""
+    """The notes of the sources, as one text."""
     return " ".join(text for source in document["sources"] for text in source[key])
 
 
 def test_the_estate_itself_is_understood(plain: dict[str, Any]) -> None:
-    """Who idles is told; that a service is small is no advice on four days of it."""
+    """Idle GPUs are reported; a small service gets no advice after four days."""
     assert advised(plain) == {gpu(0): "release", gpu(2): "release", gpu(3): "release"}
     assert (plain["devices"], plain["workloads"]) == (4, 2)
     assert plain["coverage_ratio"] == pytest.approx(DAYS / 14, abs=0.01)
 
 
 def test_a_look_is_narrowed_by_flags(tmp_path: Path, url: str) -> None:
-    """The first piece by money, and a team's own; a team that is not there is refused."""
+    """To the first item by money, and to a team's own; an unknown team is refused."""
     config = configured(tmp_path, url, matchers='estate="plain"')
     at = ("--json", "--at", str(END))
     first = asked_in_process(config, *at, "--top", "1").document
@@ -73,7 +73,7 @@ def test_a_look_is_narrowed_by_flags(tmp_path: Path, url: str) -> None:
 
 
 def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
-    """Four of fourteen days are kept: no size is named, and the report says why."""
+    """Four of fourteen days are kept: no size is named, and the report gives the reason."""
     assert f"samples reach back {DAYS} d: sizing advice needs 7 days" in sentences(plain, "cannot")
     (small,) = (each for each in plain["findings"] if each["rule"] == "overprovisioned")
     assert (small["action"], small["options"]) == ("none", [])
@@ -84,7 +84,7 @@ def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
 def test_harmless_oddities_change_nothing(
     tmp_path: Path, url: str, plain: dict[str, Any], estate: str
 ) -> None:
-    """Other names each day, two scrapers, agents that begin again, clocks that are off."""
+    """Names that change daily, two scrapers, restarted agents, skewed clocks."""
     odd = looked(tmp_path, url, estate).document
     assert concluded(odd) == concluded(plain)
     assert advised(odd) == advised(plain)
@@ -94,13 +94,13 @@ def test_harmless_oddities_change_nothing(
         assert mine["held_mean"] == pytest.approx(theirs["held_mean"], abs=0.01)
         assert mine["free_now"] == theirs["free_now"]
     mine, theirs = hours_by_team(odd), hours_by_team(plain)
-    # Of what an agent counted between its last scrape and its restart, nothing is known.
+    # Counts between an agent's last scrape and its restart are lost.
     assert mine.pop("", 0.0) < 0.02 * sum(theirs.values())
     assert mine == pytest.approx(theirs, rel=0.02)
 
 
 def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
-    """What each held."""
+    """GPU-hours held by each."""
     return {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
 
 
@@ -115,7 +115,7 @@ def hours_by_team(document: dict[str, Any]) -> dict[str, float]:
 def test_oddities_are_reported_as_warnings(
     tmp_path: Path, url: str, estate: str, message: str
 ) -> None:
-    """As a warning, on the page for people too."""
+    """Also on the page."""
     config = configured(tmp_path, url, matchers=f'estate="{estate}"')
     text = asked_in_process(config, "--at", str(END)).out
     assert message.partition(":")[0] in " ".join(text.split())
@@ -125,7 +125,7 @@ def test_oddities_are_reported_as_warnings(
 def test_a_store_with_a_gap_says_which_days(
     tmp_path: Path, url: str, plain: dict[str, Any]
 ) -> None:
-    """What is not known is neither idle nor used, and there is no other advice for it."""
+    """Unknown time is neither idle nor used, and advice is unchanged."""
     gap = looked(tmp_path, url, "gap").document
     assert any("no samples of rightsizer on 2 days (" in note for note in gap["notes"])
     assert not any("no samples" in note for note in plain["notes"])
@@ -137,9 +137,9 @@ def test_a_store_with_a_gap_says_which_days(
 
 
 def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
-    """It is eight days that it was seen: no advice about it, and it is in no pool.
+    """After eight days without series it has no advice and is in no pool.
 
-    That its node is silent is a finding; nothing says that it was not given back.
+    Its silent node is a finding, although the GPU may have been returned.
     """
     left = looked(tmp_path, url, "left").document
     assert advised(left) == {gpu(2): "release", gpu(3): "release"}
@@ -152,7 +152,7 @@ def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
 
 
 def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> None:
-    """No one says what they can tell idle time by: it is found, and no advice is made of it."""
+    """What their idle time is based on is unknown: it is a finding, but no advice."""
     old = looked(tmp_path, url, "old").document
     assert old["advice"] == []
     assert {each["finding"] for each in old["findings"]} <= {"idle"}
@@ -162,7 +162,7 @@ def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> 
 
 
 def test_devices_without_states_are_nothing_to_judge(tmp_path: Path, url: str) -> None:
-    """What is missing is told by its name, and where to turn it on."""
+    """The missing metric is named, with how to enable it."""
     bare = looked(tmp_path, url, "bare").document
     assert (bare["findings"], bare["advice"]) == ([], [])
     assert "no `rightsizer_state_seconds_total` now" in sentences(bare, "cannot")
@@ -170,7 +170,7 @@ def test_devices_without_states_are_nothing_to_judge(tmp_path: Path, url: str) -
 
 @pytest.mark.parametrize(("late", "age"), [(1200, "1 h"), (200_000, "2 d 8 h")])
 def test_a_clock_that_is_ahead_is_told(tmp_path: Path, url: str, late: int, age: str) -> None:
-    """Of this machine, or of a store that scrapes no more: there is no "now" to advise on."""
+    """Of this machine, or of a store without new scrapes: there is no current time to advise on."""
     said = looked(tmp_path, url, "plain", END + late)
     assert said.status == 1
     assert f"has no series of GPUs now; the last are about {age} old" in said.refusal
@@ -178,7 +178,7 @@ def test_a_clock_that_is_ahead_is_told(tmp_path: Path, url: str, late: int, age:
 
 
 def test_matchers_that_match_nothing_are_told(tmp_path: Path, url: str) -> None:
-    """With what was looked for."""
+    """With the matchers used."""
     said = looked(tmp_path, url, "nobody")
     assert "neither rightsizer_device_info nor DCGM_FI_DEV_*" in said.refusal
     assert "check fleet.matchers" in said.refusal

@@ -1,4 +1,4 @@
-"""`rightsizer fleet --serve` as a process: looked at, scraped, decided in, and ended."""
+"""`rightsizer fleet --serve` as a process: read, scraped, given decisions, and ended."""
 
 import json
 import signal
@@ -37,12 +37,12 @@ class Service:
         self.process, self._log = process, log
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What it has logged under a name."""
+        """Its log entries of a name."""
         whole = [line for line in self._log.read_text().splitlines() if line.endswith("}")]
         return [event for event in map(json.loads, whole) if event["event"] == name]
 
     def get(self, path: str) -> tuple[int, str]:
-        """The status and the text of an answer."""
+        """The status and text of a response."""
         address = eventually(lambda: self.events("fleet_started"), 30.0)[0]["addresses"]
         try:
             with urlopen(f"http://{address}{path}", timeout=10) as answer:
@@ -52,7 +52,7 @@ class Service:
                 return refusal.code, refusal.read().decode()
 
     def end(self) -> int:
-        """Ask it to; its exit status."""
+        """Stop the service; return its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(ENDS_SECONDS)
 
@@ -66,7 +66,7 @@ def store() -> Iterator[LoopbackStore]:
 
 @pytest.fixture
 def config(store: LoopbackStore, tmp_path: Path) -> Path:
-    """A configuration whose files lie in the test's folder."""
+    """A configuration with its files in the test's folder."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(CONFIG.replace("FOLDER", str(tmp_path)).replace("STORE", f"'{store.url}'"))
     return file
@@ -74,7 +74,7 @@ def config(store: LoopbackStore, tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(config: Path) -> Iterator[Service]:
-    """A service that is gone afterwards, whatever happens."""
+    """A service that is always stopped afterwards."""
     log = config.with_suffix(".log")
     command = [*RIGHTSIZER, "fleet", "--serve", "--config.file", str(config)]
     with log.open("wb") as sink:
@@ -89,10 +89,10 @@ def serving(config: Path) -> Iterator[Service]:
 
 
 def children_of(process: int) -> list[int]:
-    """The processes that it has started."""
+    """Its child processes."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # It may end while it is looked at.
+        with suppress(OSError):  # It may end during the check.
             number, rest = stat.read_text().split(" ", 1)
             if rest.rpartition(")")[2].split()[1] == str(process):
                 found.append(int(number))
@@ -146,7 +146,7 @@ def test_it_ends_at_once_in_the_middle_of_a_look(store: LoopbackStore, config: P
 
 
 def test_a_store_that_is_away_ends_nothing(config: Path) -> None:
-    """It says so where it is asked, and looks again later."""
+    """Its outputs report it, and it retries later."""
     text = config.read_text()
     config.write_text(
         text.replace("store: {", "store: {tries: 1, ").replace("127.0.0.1:", "127.0.0.2:")

@@ -1,4 +1,4 @@
-"""An agent over a compiled driver library that this project knows nothing of."""
+"""An agent over a compiled driver library unknown to this project."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ def library_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_library_with_a_dozen_functions_is_enough(library_folder: Path, tmp_path: Path) -> None:
-    """What it offers is read and accounted for; what it lacks is absent, never 0."""
+    """Supported values are read and accounted for; missing ones are absent, never 0."""
     command = ("env", f"LD_LIBRARY_PATH={library_folder}", *RIGHTSIZER, "agent")
     flags = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
     with agent_process(tmp_path, *flags, command=command) as agent:

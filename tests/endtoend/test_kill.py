@@ -1,4 +1,4 @@
-"""Agents that are killed with -9 under load: what they leave on disk is whole."""
+"""Agents killed with -9 under load: their data on disk is consistent."""
 
 from pathlib import Path
 from typing import Final
@@ -7,11 +7,11 @@ from killed_agents import kill_agents
 
 KILLS: Final = 8
 JITTER_SECONDS: Final = 0.1
-"""Half a sampling interval: the wall and the steady clock are not read at once."""
+"""Half a sampling interval: the wall and the monotonic clock are not read at once."""
 
 
 def test_a_kill_costs_no_more_than_what_was_not_flushed_yet(tmp_path: Path) -> None:
-    """At any moment, half of them while a write is under way: it opens, and the sums agree."""
+    """At any moment, half of them during a write: it opens, and the sums agree."""
     killed = kill_agents(tmp_path, KILLS, seed=20)
 
     assert len(killed) == KILLS

@@ -1,4 +1,4 @@
-"""Page, terminal, JSON and metrics of simulated nodes: the same figures, and parts that sum up."""
+"""Page, terminal, JSON and metrics of simulated nodes: equal values, and parts that sum up."""
 
 import html
 import re
@@ -56,7 +56,7 @@ def page_of(node: AgentProcess) -> str:
 
 
 def counted(node: AgentProcess) -> list[tuple[dict[str, Any], float]]:
-    """What each device with a state did in the last day, and the part of a GPU that it is."""
+    """The last day of each device with a state, and its share of a GPU."""
     devices = {each["uuid"]: each for each in node.json("/api/v1/report")["devices"]}
     past = node.json("/api/v1/strip?span=24h")["devices"]
     return [
@@ -67,12 +67,12 @@ def counted(node: AgentProcess) -> list[tuple[dict[str, Any], float]]:
 
 
 def rows_of(page: str) -> dict[str, str]:
-    """Each board's or instance's row of the table, by uuid, in its order."""
+    """The table row of each board or instance, by uuid, in order."""
     return dict(re.findall(r'<tr id="row-([^"]+)".*?>(.*?)</tr>', page, re.DOTALL))
 
 
 def test_parts_sum_to_the_whole(node: AgentProcess) -> None:
-    """Of time used and wasted, by device and of the node; no day has more than 24 hours."""
+    """Used and wasted time, by device and in total; no day has more than 24 hours."""
     span, devices = node.json("/api/v1/summary")["span"], counted(node)
     used = sum(past["used_seconds"] * part for past, part in devices)
     waste = sum(sum(past["waste_seconds"].values()) * part for past, part in devices)
@@ -87,7 +87,7 @@ def test_parts_sum_to_the_whole(node: AgentProcess) -> None:
 
 
 def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
-    """In percent of the known time, and in money as far as rows are rounded."""
+    """In percent of known time, and in money up to the rounding of rows."""
     page, devices = page_of(node), counted(node)
     known = sum(
         (past["used_seconds"] + sum(past["waste_seconds"].values())) * part
@@ -141,7 +141,7 @@ def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
 
 
 def test_top_has_the_waste_of_the_page(node: AgentProcess) -> None:
-    """GPU by GPU; boards without instances stand in the same order."""
+    """For each GPU; boards without instances are in the same order."""
     rows = rows_of(page_of(node))
     shown = shown_rows(frame_of(RemoteAgent(HttpClient(node.url))), TableView())
     for row in shown:

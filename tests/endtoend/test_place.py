@@ -22,7 +22,7 @@ path: {{api_socket: '{socket}'}}
 
 @pytest.fixture(scope="module")
 def socket(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the agent's socket is."""
+    """The agent's socket."""
     return tmp_path_factory.mktemp("place") / "api.sock"
 
 
@@ -36,7 +36,7 @@ def agent(socket: Path) -> Iterator[AgentProcess]:
 
 
 def place(socket: Path, *arguments: str) -> Any:
-    """A command that asked the agent, and its answer in JSON."""
+    """Run the command through the agent; return its JSON answer."""
     done = run_rightsizer("place", "--json", "--path.api-socket", socket, *arguments)
     assert done.stderr == ""
     document = json.loads(done.stdout)
@@ -45,10 +45,9 @@ def place(socket: Path, *arguments: str) -> Any:
 
 
 def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -> None:
-    """What it answers is what it knows, by the same rules as a look.
+    """It answers from its accounts, by the rules used without an agent.
 
-    Any two of the three that are free on one NUMA node: the power that each takes right now, and
-    this flickers, decides among them.
+    Any two of the three free GPUs on one NUMA node: their fluctuating power decides.
     """
     document = place(socket, "--gpus", "2", "--memory", "30GiB", "--interconnect", "nvlink")
     assert document["source"] == "agent"
@@ -61,7 +60,7 @@ def test_the_agent_is_asked_over_its_socket(agent: AgentProcess, socket: Path) -
 
 
 def test_a_refusal_is_an_answer(agent: AgentProcess, socket: Path) -> None:
-    """It has its reasons; the command fails by it."""
+    """It has its reasons; the command exits with a failure."""
     document = place(socket, "--gpus", "9")
     assert not document["is_met"]
     assert document["is_hopeless"]
@@ -69,7 +68,7 @@ def test_a_refusal_is_an_answer(agent: AgentProcess, socket: Path) -> None:
 
 
 def test_a_wrong_query_is_refused_by_name(agent: AgentProcess) -> None:
-    """Over TCP too, where anyone may ask: nothing is taken by asking."""
+    """Over TCP too, where anyone may ask, since a query reserves nothing."""
     status, text = agent.get("/api/v1/place?gpu=2")
     assert status == 400
     assert "'gpu' is nothing to ask for" in text

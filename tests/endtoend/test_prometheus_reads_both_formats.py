@@ -1,4 +1,4 @@
-"""One running agent, scraped by a real Prometheus in either format and as dcgm-exporter."""
+"""A running agent, scraped by a real Prometheus in either format and as dcgm-exporter."""
 
 import json
 import threading
@@ -24,12 +24,12 @@ Names = set[tuple[tuple[str, str], ...]]
 
 @contextmanager
 def asking_for_text(url: str) -> Iterator[tuple[str, list[str]]]:
-    """A relay for a Prometheus too old for `scrape_protocols`: its address, and types it got."""
+    """A relay for a Prometheus without `scrape_protocols`: its address, and the types received."""
     types: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Ask the agent for version 0.0.4 of the text, and pass it on."""
+            """Request version 0.0.4 of the text from the agent, and pass it on."""
             with urlopen(Request(f"{url}{self.path}", headers={"Accept": TEXT})) as answer:
                 body, content_type = answer.read(), answer.headers["Content-Type"]
             types.append(content_type)
@@ -40,7 +40,7 @@ def asking_for_text(url: str) -> Iterator[tuple[str, list[str]]]:
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -65,7 +65,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def prometheus(agent: AgentProcess) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes it three ways."""
+    """A Prometheus that scrapes it in three ways."""
     with asking_for_text(agent.url) as (relay, types):
         jobs = [
             {"job_name": "open", "static_configs": [{"targets": [agent.address]}]},
@@ -85,7 +85,7 @@ def prometheus(agent: AgentProcess) -> Iterator[Prometheus]:
 
 
 def series_of(prometheus: Prometheus, job: str, name: str) -> Names:
-    """The series of a job whose names match, without Prometheus's own labels."""
+    """The series of a job with matching names, without Prometheus's own labels."""
     found = prometheus.query(f'{{job="{job}",__name__=~"{name}"}}')
     return {
         tuple(sorted((key, text) for key, text in labels.items() if key not in OF_PROMETHEUS))
@@ -94,7 +94,7 @@ def series_of(prometheus: Prometheus, job: str, name: str) -> Names:
 
 
 def test_both_formats_give_the_same_series(prometheus: Prometheus) -> None:
-    """Not one more nor less, by name and labels, whichever a server asks for."""
+    """Equal by name and labels, whichever a server asks for."""
 
     def alike() -> Names:
         read = [series_of(prometheus, job, "rightsizer_.+") for job in ("open", "text")]
@@ -105,7 +105,7 @@ def test_both_formats_give_the_same_series(prometheus: Prometheus) -> None:
 
 
 def test_types_and_help_arrive_alike(prometheus: Prometheus) -> None:
-    """Metadata says the same of counters and gauges; text knows no info type."""
+    """Metadata of counters and gauges is equal; the text format has no info type."""
     data = {
         job: {
             each["metric"]: (each["type"], each["help"])
@@ -124,14 +124,14 @@ def test_types_and_help_arrive_alike(prometheus: Prometheus) -> None:
 
 
 def test_switched_collectors_are_as_switched(prometheus: Prometheus) -> None:
-    """The flag took the process away, the configuration added the ways between GPUs."""
+    """The flag removed the process, the configuration added the links between GPUs."""
     series = eventually(lambda: series_of(prometheus, "open", "rightsizer_topology_link_info"))
     assert len(series) >= 1
     assert not series_of(prometheus, "open", "process_.+")
 
 
 def test_queries_for_dcgm_exporter_are_answered(prometheus: Prometheus) -> None:
-    """Those of public dashboards and autoscalers, MIG instances by their profile."""
+    """Those of public dashboards and autoscalers, with MIG instances by their profile."""
     memory = "sum by (GPU_I_PROFILE) (DCGM_FI_DEV_FB_USED)"
     profiles = {labels.get("GPU_I_PROFILE") for labels, _ in prometheus.wait_for(memory)}
     busy = prometheus.wait_for("avg(DCGM_FI_PROF_GR_ENGINE_ACTIVE)")

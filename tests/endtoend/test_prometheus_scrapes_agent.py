@@ -1,4 +1,4 @@
-"""A real Prometheus and a running agent: scraped, evaluated, answered."""
+"""A real Prometheus and a running agent: scraped, evaluated, queried."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ def prometheus(agent: AgentProcess) -> Iterator[Prometheus]:
 
 
 def test_every_series_of_the_page_arrives(agent: AgentProcess, prometheus: Prometheus) -> None:
-    """The scrape succeeds, and as many samples come as were offered."""
+    """The scrape succeeds with as many samples as offered."""
     (_, scraped) = prometheus.wait_for("scrape_samples_scraped")[0]
 
     assert prometheus.wait_for("up")[0][1] == 1.0
@@ -45,7 +45,7 @@ def test_every_series_of_the_page_arrives(agent: AgentProcess, prometheus: Prome
 
 
 def test_series_join_by_uuid(prometheus: Prometheus) -> None:
-    """Values carry the uuid alone; names come from the info series."""
+    """Values have only the uuid; names come from the info series."""
     join = "rightsizer_device_up * on (uuid) group_left (model) rightsizer_device_info"
     labels, value = prometheus.wait_for(join)[0]
 
@@ -53,7 +53,7 @@ def test_series_join_by_uuid(prometheus: Prometheus) -> None:
 
 
 def test_the_states_of_a_device_are_all_of_its_time(prometheus: Prometheus) -> None:
-    """Their sum grows, and one of them is what the device is in."""
+    """Their sum grows, and the current state is one of them."""
     total = "sum by (uuid) (rightsizer_state_seconds_total)"
     (before,) = prometheus.wait_for(total)
     (after,) = prometheus.wait_for(f"{total} > {before[1]}")
@@ -64,7 +64,7 @@ def test_the_states_of_a_device_are_all_of_its_time(prometheus: Prometheus) -> N
 def test_distributions_are_histograms_that_quantiles_can_be_taken_of(
     prometheus: Prometheus,
 ) -> None:
-    """`histogram_quantile` over all GPUs and weeks is what they are for."""
+    """`histogram_quantile` over all GPUs and weeks is their purpose."""
     quantile = (
         "histogram_quantile(0.5, sum by (le) (rightsizer_memory_used_distribution_ratio_bucket))"
     )

@@ -1,4 +1,4 @@
-"""An agent that lets its GPUs go on request: over its real socket, under load, and after a kill."""
+"""An agent that releases its GPUs on request: by its socket, under load, and after a kill."""
 
 import json
 import signal
@@ -25,18 +25,18 @@ path: {api_socket: SOCKET}
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where the socket is."""
+    """The path of the socket."""
     return tmp_path / "api.sock"
 
 
 def agent_at(place: Path) -> Any:
-    """An agent on a simulated node with one H100, with its socket there."""
+    """An agent on a simulated node with one H100, with its socket at the path."""
     folder = place.parent if place.parent.exists() else place.parent.parent
     return agent_process(folder, config=CONFIG.replace("SOCKET", str(place)))
 
 
 def rightsizer(place: Path, *arguments: str) -> Any:
-    """A command of this agent's that went well, and what it said in JSON."""
+    """The JSON of a successful command against this agent."""
     done = run_rightsizer(*arguments, "--json", "--path.api-socket", place)
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
@@ -44,7 +44,7 @@ def rightsizer(place: Path, *arguments: str) -> Any:
 
 @contextmanager
 def watched(agent: AgentProcess) -> Iterator[list[int]]:
-    """The status of each scrape and of each look at its health while something goes on."""
+    """The status of each scrape and health check during an operation."""
     seen: list[int] = []
     stop = threading.Event()
 
@@ -68,7 +68,7 @@ def is_ready(agent: AgentProcess) -> bool:
 
 
 def test_the_gpus_are_let_go_and_taken_back(place: Path) -> None:
-    """It says so everywhere, answers throughout, and goes on as if nothing had been."""
+    """All outputs show it, all requests are answered, and sampling resumes normally."""
     with agent_at(place) as agent:
         eventually(lambda: is_ready(agent))
         with watched(agent) as seen:
@@ -107,7 +107,7 @@ def test_gpus_that_are_let_go_for_a_time_come_back_by_themselves(place: Path) ->
 
 
 def test_counters_are_let_go_while_all_else_is_read_on(place: Path) -> None:
-    """A profiler gets what it needs, and the node stays in sight."""
+    """A profiler gets the counters, and the node stays monitored."""
     sm_active = "rightsizer_sm_active_ratio"
     with agent_at(place) as agent:
         eventually(lambda: names(agent, sm_active))
@@ -131,7 +131,7 @@ def names(agent: AgentProcess, name: str) -> bool:
 
 
 def test_over_tcp_nothing_is_let_go(place: Path) -> None:
-    """Whatever is asked, and whether or not someone on the node could."""
+    """For any request, whether or not a local user could."""
     with agent_at(place) as agent:
         looked = agent.get("/api/v1/releases")
         client = LocalClient(place)
@@ -145,7 +145,7 @@ def test_over_tcp_nothing_is_let_go(place: Path) -> None:
 
 
 def test_the_socket_of_a_killed_agent_is_the_next_ones(place: Path) -> None:
-    """Between the two a command says what is wrong, and after an orderly end nothing is left."""
+    """Meanwhile a command reports the error; after an orderly end no socket is left."""
     with agent_at(place) as agent:
         agent.end(signal.SIGKILL)
     between = run_rightsizer("release", "--path.api-socket", place)
@@ -162,7 +162,7 @@ def test_the_socket_of_a_killed_agent_is_the_next_ones(place: Path) -> None:
 
 
 def test_without_a_folder_for_its_socket_it_samples_all_the_same(tmp_path: Path) -> None:
-    """One line says what is missing and what to do."""
+    """One line has the missing folder and the remedy."""
     with agent_at(tmp_path / "nowhere" / "api.sock") as agent:
         eventually(lambda: is_ready(agent))
         (entry,) = agent.events("local_socket_unavailable")

@@ -1,4 +1,4 @@
-"""What an agent leaves on disk when it ends, by order or by force, and what it finds there."""
+"""An agent's data on disk after an orderly end or a kill, and its next start."""
 
 import signal
 import threading
@@ -21,17 +21,17 @@ web: {listen_addresses: ["127.0.0.1:0"]}
 sources: {simulated: {scenario: eight-gpu-node}}
 """
 JITTER: Final = 1_000_000
-"""Nanoseconds: the wall and the steady clock are not read at once."""
+"""Nanoseconds: the wall and the monotonic clock are not read at once."""
 
 
 def accounted(folder: Path) -> dict[str, float]:
-    """Seconds that the history accounts for, by device; no window holds more than its span."""
+    """Seconds in the history, by device; no window holds more than its span."""
     storage = Storage(str(folder / "history.db"), read_only=True)
     assert storage.history is not None
     found: dict[str, float] = {}
     for window in storage.history.load():
         if window.workload_key is not None:
-            continue  # The same seconds by whose they were.
+            continue  # The same seconds by holder.
         assert window.accounted <= window.end - window.start + JITTER
         found[window.uuid] = found.get(window.uuid, 0.0) + seconds(window.accounted)
     storage.close()
@@ -39,7 +39,7 @@ def accounted(folder: Path) -> dict[str, float]:
 
 
 def exported(agent: AgentProcess) -> dict[str, float]:
-    """Seconds that the metrics account for, by device, since the agent started."""
+    """Seconds in the metrics, by device, since the agent started."""
     found: dict[str, float] = {}
     for (_, labels), value in agent.metrics("rightsizer_state_seconds_total").items():
         uuid = dict(labels)["uuid"]
@@ -48,7 +48,7 @@ def exported(agent: AgentProcess) -> dict[str, float]:
 
 
 def flushed(agent: AgentProcess) -> dict[str, float]:
-    """Seconds by device of which it is certain that they were flushed."""
+    """Seconds by device that were certainly flushed."""
     eventually(lambda: sum(exported(agent).values()) > 8)
     certain, writes = exported(agent), agent.metric("rightsizer_history_writes_total")
     # The next flush may have begun before; the one after it has not.
@@ -57,12 +57,12 @@ def flushed(agent: AgentProcess) -> dict[str, float]:
 
 
 def is_in(least: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether every device has at least so much."""
+    """Whether every device has at least as much."""
     return bool(least) and all(found.get(uuid, 0.0) >= time - 1e-6 for uuid, time in least.items())
 
 
 def keep_scraping(agent: AgentProcess, stop: threading.Event) -> None:
-    """Load, until there is no one left to answer."""
+    """Load, until there is no response."""
     while not stop.is_set():
         with suppress(OSError, HTTPException):
             agent.get("/metrics")
@@ -98,7 +98,7 @@ def test_a_kill_under_load_costs_no_more_than_the_last_flush(tmp_path: Path) -> 
 def test_a_history_that_is_deleted_under_an_agent_is_there_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    """All of what it held, and the metric and the log say that it was lost."""
+    """With its whole contents; the metric and the log report the loss."""
     with agent_process(tmp_path, config=CONFIG) as agent:
         before = flushed(agent)
         for file in tmp_path.glob("history.db*"):
@@ -116,7 +116,7 @@ def test_a_history_that_is_deleted_under_an_agent_is_there_at_the_next_start(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_orderly_end_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    """What was last exported is on disk, whenever the last flush was."""
+    """The last exported data is on disk, whenever the last flush was."""
     config = CONFIG.replace("flush_interval: 1s", "flush_interval: 1h")
     with agent_process(tmp_path, config=config) as agent:
         eventually(lambda: sum(exported(agent).values()) > 8)
@@ -129,7 +129,7 @@ def test_an_orderly_end_loses_nothing(tmp_path: Path, number: signal.Signals) ->
 
 
 def test_counters_start_at_0_with_the_process(tmp_path: Path) -> None:
-    """A restart is a counter reset that Prometheus knows how to read."""
+    """A restart is a counter reset, which Prometheus handles."""
     with agent_process(tmp_path, config=CONFIG) as agent:
         before = flushed(agent)
         agent.end()

@@ -1,4 +1,4 @@
-"""A real agent over a driver that is slow for a while, seen by the one who scrapes it."""
+"""A real agent over a temporarily slow driver, as seen by its scraper."""
 
 import json
 import sys
@@ -20,21 +20,21 @@ web: {listen_addresses: ['127.0.0.1:0']}
 
 
 def tell(file: Path, **latencies: Any) -> None:
-    """Have the driver take its time from now on; the file is never half written."""
+    """Set the driver's delay; the file is never half written."""
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(latencies))
     fresh.replace(file)
 
 
 def slow_gpus(agent: AgentProcess) -> float:
-    """How many GPUs the agent calls slow."""
+    """The number of GPUs reported as slow."""
     return agent.metric("rightsizer_device_slow")
 
 
 def test_a_slow_driver_is_read_at_the_pace_that_it_allows(tmp_path: Path) -> None:
-    """No GPU is down at any scrape, none of the time is unknown, and it says what waits.
+    """No GPU is down at any scrape, no time is unknown, and deferred readings are reported.
 
-    Once the driver is quick, everything is read as before.
+    Once the driver is fast again, everything is read as before.
     """
     file = tmp_path / "latency.json"
     tell(file)
@@ -66,9 +66,9 @@ def test_a_slow_driver_is_read_at_the_pace_that_it_allows(tmp_path: Path) -> Non
 
 
 def test_a_gpu_that_hangs_is_down_alone_and_comes_back(tmp_path: Path) -> None:
-    """One flip down, one flip up; the others do not notice.
+    """It goes down once and returns once; the others are unaffected.
 
-    They have a second, for a machine that is busy.
+    They have a second, since the machine may be busy.
     """
     file = tmp_path / "latency.json"
     tell(file)

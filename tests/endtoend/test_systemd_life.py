@@ -43,7 +43,7 @@ def package() -> Path:
 def root_with_package(
     package: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, Path]]:
-    """A root with the package installed and configured, to put layers over."""
+    """A root with the package installed and configured, as a base layer."""
     pristine = pristine_root()
     with layered(pristine, tmp_path_factory.mktemp("installed")) as root:
         shutil.copy(package, root / "root" / "package.deb")
@@ -65,7 +65,7 @@ def root(root_with_package: tuple[Path, Path], tmp_path: Path) -> Iterator[Path]
 
 
 def samples(machine: Machine) -> float:
-    """How many ticks this process has had."""
+    """Number of ticks of this process."""
     for line in machine.get("/metrics").splitlines():
         if line.startswith("rightsizer_samples_total"):
             return float(line.split()[-1])
@@ -73,12 +73,12 @@ def samples(machine: Machine) -> float:
 
 
 def is_ready(machine: Machine) -> bool:
-    """Whether fresh samples flow."""
+    """Whether samples are fresh."""
     return machine.get("/-/ready") == "ready\n"
 
 
 def test_it_starts_with_the_machine_reloads_and_comes_back_after_a_kill(root: Path) -> None:
-    """It is enabled by its package, obeys `systemctl reload`, and outlives kill -9."""
+    """Its package enables it, it obeys `systemctl reload`, and it survives kill -9."""
     with booted(root) as machine:
         machine.until(lambda: is_ready(machine))
         assert machine.show("StatusText").startswith("Devices sampled: 2")
@@ -100,7 +100,7 @@ def test_it_starts_with_the_machine_reloads_and_comes_back_after_a_kill(root: Pa
 
 
 def test_a_hung_driver_does_not_stop_the_watchdog_and_a_hung_coordinator_does(root: Path) -> None:
-    """The coordinator feeds it, whatever the driver does, and no one feeds it in its place."""
+    """Only the coordinator feeds the watchdog, whatever the driver does."""
     (root / "etc/rightsizer/node.yaml").write_text(SCENARIO + HANGS)
     with booted(root) as machine:
         machine.until(lambda: "rightsizer_workers_abandoned 1.0" in machine.get("/metrics"))
@@ -145,7 +145,7 @@ def test_an_upgrade_keeps_the_history_and_a_purge_takes_it_away(
 
 
 def test_drop_ins_work(root: Path) -> None:
-    """A dynamic user takes the history along; port, capability and token are handed over."""
+    """A dynamic user keeps the history; port, capability and token are passed."""
     shared = root / "usr/share/rightsizer/drop-ins"
     with booted(root) as machine:
         machine.until(lambda: samples(machine) > 10)
@@ -175,7 +175,7 @@ def test_drop_ins_work(root: Path) -> None:
 
 
 def test_doctor_tells_what_the_sandbox_allows(root: Path) -> None:
-    """From inside of the sandbox: what is seen, what is closed, and the drop-in that opens it."""
+    """From inside the sandbox: what is visible, what is closed, and the drop-in that opens it."""
     bind = "import socket; socket.socket(socket.AF_UNIX).bind('/var/lib/kubelet/{}')"
     socket = "pod-resources/kubelet.sock"
     with booted(root) as machine:
@@ -196,7 +196,7 @@ def test_doctor_tells_what_the_sandbox_allows(root: Path) -> None:
             "rightsizer.service.d/kubelet.conf",
         ):
             assert expected in alone
-        # The agent's socket outlives the other unit that has its folder.
+        # The agent's socket survives the other unit that uses its folder.
         assert is_ready(machine)
         machine.run("test", "-S", "/run/rightsizer/api.sock")
 
@@ -206,11 +206,11 @@ def test_doctor_tells_what_the_sandbox_allows(root: Path) -> None:
         machine.run("systemctl", "daemon-reload")
         opened = said()
         assert "is closed to this user" not in opened
-        assert "limited  kubelet: " in opened  # No one listens there.
+        assert "limited  kubelet: " in opened  # Nothing listens there.
 
 
 def test_the_timer_for_advice_refuses_beside_the_agent(root: Path) -> None:
-    """The history has one writer: the one-shot run works without an agent and fails beside it."""
+    """The history has one writer: the one-shot run works only without an agent."""
     with booted(root) as machine:
         machine.until(lambda: samples(machine) > 10)
         machine.run("systemctl", "start", "rightsizer-advise", check=False)

@@ -1,4 +1,4 @@
-"""An agent on a bad day: no driver, a driver that goes away, a full disk, a place that is taken."""
+"""An agent in trouble: no driver, an unloaded driver, a full disk, an occupied port."""
 
 import ctypes
 import resource
@@ -63,7 +63,7 @@ def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> Non
 
 
 def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
-    """Unloaded and loaded again under a running agent: not ready meanwhile, ready by itself."""
+    """Unloaded and reloaded under a running agent: not ready meanwhile, then ready by itself."""
     catalogue, clock = built_in(), SystemClock()
     node = SimulatedNode(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
     library = InstrumentedLibrary(node, clock.wall_time)
@@ -125,7 +125,7 @@ def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_history_that_another_agent_writes_is_left_to_it(tmp_path: Path) -> None:
-    """The other is named, and goes on."""
+    """The other agent is named, and continues."""
     flags = (*SIMULATED, "--history.path", str(tmp_path / "history.db"))
     with agent_process(tmp_path, *flags) as agent:
         done = run_rightsizer("agent", *flags)
@@ -135,12 +135,12 @@ def test_a_history_that_another_agent_writes_is_left_to_it(tmp_path: Path) -> No
         assert done.returncode == 1
         assert f"is being written by process {agent.process.pid}; stop that agent" in done.stderr
         assert ready
-        # Reading beside it is another matter; it has flushed nothing yet.
+        # Reading beside it is allowed; nothing was flushed yet.
         assert "is empty; let the agent run for a while first" in advised.stderr
 
 
 def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
-    """Failures are counted and told; when there is room again, nothing is missing."""
+    """Failures are counted and reported; once there is room again, nothing is missing."""
     config = (
         "sampling: {interval: 100ms}\nhistory: {path: history.db, flush_interval: 1s}\n"
         "sources: {simulated: {scenario: eight-gpu-node}}\n"

@@ -1,4 +1,4 @@
-"""A real VictoriaMetrics and vmalert in Prometheus's place: scraped, evaluated, answered."""
+"""A real VictoriaMetrics and vmalert in place of Prometheus: scraped, evaluated, queried."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def victoria(agent: AgentProcess) -> Iterator[Prometheus]:
 
 @pytest.fixture(scope="module")
 def groups(victoria: Prometheus) -> Iterator[list[dict[str, Any]]]:
-    """Our rules as vmalert evaluates them, once each has been evaluated."""
+    """Our rules in vmalert, once each has been evaluated."""
     rules = {
         name: INTERVAL.sub(
             "interval: 1s", UNKNOWN_TO_VMALERT.sub("", (CONFIG / name).read_text("utf-8"))
@@ -57,7 +57,7 @@ def groups(victoria: Prometheus) -> Iterator[list[dict[str, Any]]]:
 
 def _all_evaluated(groups: list[dict[str, Any]]) -> bool:
     rules = [rule for group in groups for rule in group["rules"]]
-    # The alerts' groups have no interval of their own and wait a minute for their first look.
+    # The alerts' groups have no interval of their own and wait a minute for their first evaluation.
     recording = [rule for rule in rules if rule["type"] == "recording"]
     return bool(recording) and all(
         not rule["lastEvaluation"].startswith("0001") for rule in recording
@@ -65,7 +65,7 @@ def _all_evaluated(groups: list[dict[str, Any]]) -> bool:
 
 
 def test_the_same_series_arrive(agent: AgentProcess, victoria: Prometheus) -> None:
-    """Every metric that the agent exports is there under its name."""
+    """Every metric exported by the agent is there under its name."""
     stored = {labels["__name__"] for labels, _ in victoria.query('{job="rightsizer"}')}
     exported = {name for name, _ in agent.metrics()}
     assert exported - stored == set()
@@ -78,7 +78,7 @@ def test_series_join_by_uuid(victoria: Prometheus) -> None:
 
 
 def test_every_rule_is_evaluated_without_an_error(groups: list[dict[str, Any]]) -> None:
-    """Recording rules and alerts, but for `keep_firing_for`, which is left out."""
+    """Recording rules and alerts, without `keep_firing_for`."""
     rules = [rule for group in groups for rule in group["rules"]]
     shipped = [
         rule
@@ -94,13 +94,13 @@ def test_every_rule_is_evaluated_without_an_error(groups: list[dict[str, Any]]) 
 
 @pytest.mark.usefixtures("groups")
 def test_recorded_shares_sum_to_one(victoria: Prometheus) -> None:
-    """Part and whole are taken at one moment, and what was recorded is written back."""
+    """Part and whole are evaluated at one time, and results are written back."""
     found = victoria.wait_for("sum without (state) (uuid_state:rightsizer_state_seconds:share1h)")
     assert [value for _, value in found] == [pytest.approx(1.0)]
 
 
 def test_an_increase_begins_at_the_first_sample(agent: AgentProcess) -> None:
-    """Where Prometheus extrapolates to the range's ends, VictoriaMetrics takes what it saw."""
+    """Prometheus extrapolates to the range's ends, VictoriaMetrics uses actual samples."""
     growth = "increase(rightsizer_samples_total[1m])"
     with prometheus_server(scrape_config(agent.address)) as prometheus:
         ((_, extrapolated), *_) = prometheus.wait_for(f"{growth} > 5")
@@ -108,6 +108,6 @@ def test_an_increase_begins_at_the_first_sample(agent: AgentProcess) -> None:
 
 
 def test_an_increase_is_a_whole_number(victoria: Prometheus) -> None:
-    """A counter of whole things grows by whole things here."""
+    """A counter of whole things grows by whole numbers here."""
     ((_, value), *_) = victoria.query("increase(rightsizer_samples_total[1m])")
     assert value == round(value)

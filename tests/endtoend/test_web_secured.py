@@ -35,7 +35,7 @@ FLAGS: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """Has signed what the agent shows, and what two clients do."""
+    """The authority of the agent's certificate and of two clients'."""
     authority = Authority.made(tmp_path / "web")
     authority.sign("server", "IP:127.0.0.1")
     authority.sign("welcome", "DNS:prometheus.example")
@@ -45,7 +45,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @contextmanager
 def secured(authority: Authority, text: str, *flags: str) -> Iterator[AgentProcess]:
-    """An agent with a web configuration file; its other files lie beside the certificates."""
+    """An agent with a web configuration file; its other files are beside the certificates."""
     (authority.folder / "web.yml").write_text(text)
     listen = ("--web.listen-address", "127.0.0.1:0")
     with agent_process(
@@ -64,7 +64,7 @@ def secured(authority: Authority, text: str, *flags: str) -> Iterator[AgentProce
 def ask(
     authority: Authority, address: str, path: str, client: str = "", method: str = "GET"
 ) -> tuple[int, str]:
-    """Status and text of an answer, with the password."""
+    """Status and text of a response, with the password."""
     context = ssl.create_default_context(cafile=authority.certificate)
     if client:
         context.load_cert_chain(
@@ -83,7 +83,7 @@ def value(text: str, name: str) -> float:
 
 
 def job(name: str, authority: Authority, address: str, **more: Any) -> dict[str, Any]:
-    """A job of Prometheus, as docs/web.md writes it."""
+    """A job of Prometheus, as documented in docs/web.md."""
     return {
         "job_name": name,
         "scheme": "https",
@@ -94,13 +94,13 @@ def job(name: str, authority: Authority, address: str, **more: Any) -> dict[str,
 
 
 def scraping(*jobs: dict[str, Any]) -> str:
-    """A configuration that scrapes every second, again each time."""
+    """A configuration that scrapes every second on new connections."""
     return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
 
 
 @pytest.mark.prometheus
 def test_victoria_metrics_scrapes_with_tls_and_password(authority: Authority) -> None:
-    """It takes the same job as Prometheus does; with a wrong password there is nothing."""
+    """It takes the job of Prometheus; with a wrong password there are no series."""
     login = {"username": USER, "password": PASSWORD}
     with secured(authority, TLS + USERS) as agent:
         config = scraping(
@@ -117,7 +117,7 @@ def test_victoria_metrics_scrapes_with_tls_and_password(authority: Authority) ->
 
 @pytest.mark.prometheus
 def test_prometheus_scrapes_with_tls_and_password(authority: Authority) -> None:
-    """With both it is up, and stays up while the certificate is renewed; without, it is not."""
+    """With both the target is up, also during certificate renewal; without, it is down."""
     with secured(authority, TLS + USERS) as agent:
         login = {"username": USER, "password": PASSWORD}
         config = scraping(
@@ -143,7 +143,7 @@ def test_prometheus_scrapes_with_tls_and_password(authority: Authority) -> None:
 
 @pytest.mark.prometheus
 def test_prometheus_scrapes_with_a_client_certificate(authority: Authority) -> None:
-    """One whose name is allowed; of two that the same authority has signed."""
+    """With an allowed name, out of two signed by the same authority."""
     with secured(authority, MUTUAL) as agent:
 
         def by(client: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_prometheus_scrapes_with_a_client_certificate(authority: Authority) -> N
 
 
 def test_a_reload_tells_what_is_in_force(authority: Authority) -> None:
-    """By signal and by request; broken and mended; the metric and the log say so."""
+    """By signal and by request, invalid and fixed; the metric and the log agree."""
     web = authority.folder / "web.yml"
     successful = "rightsizer_config_last_reload_successful"
     with secured(authority, TLS + USERS, "--web.enable-lifecycle") as agent:
@@ -201,7 +201,7 @@ def test_a_broken_file_is_no_start(tmp_path: Path) -> None:
 
 
 def test_systemd_hands_over_a_socket(tmp_path: Path) -> None:
-    """As descriptor 3 of the process that it was meant for."""
+    """As descriptor 3 of the intended process."""
     handing = (
         "import os, socket, sys; "
         "bound = socket.create_server(('127.0.0.1', 0)); "
@@ -218,7 +218,7 @@ def test_systemd_hands_over_a_socket(tmp_path: Path) -> None:
 
 
 def test_addresses_paths_and_prefix_by_flags(tmp_path: Path) -> None:
-    """Two addresses, one of them IPv6; the metrics elsewhere, and all of it below a prefix."""
+    """Two addresses, one of them IPv6; a metrics path and a prefix."""
     with agent_process(
         tmp_path,
         *FLAGS,
