@@ -1,4 +1,4 @@
-"""The accounts as they are exported: a simulated span, scraped at its end."""
+"""Exported accounts: a simulated span, scraped at its end."""
 
 from functools import cache
 from typing import Final
@@ -29,7 +29,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @cache
 def last_report(interval_seconds: float, span_seconds: int) -> Report:
-    """The report of the tick that ends a span of a T4 at work and one at rest."""
+    """The report of the last tick of an active T4 and an idle one."""
     catalogue = built_in()
     interval = round(interval_seconds * SECOND)
     source = SimulatedSource(
@@ -69,13 +69,13 @@ def value(samples: Series, name: str, **labels: str) -> float | None:
 
 
 def total(samples: Series, name: str, uuid: str, label: str, values: type[State | Cause]) -> float:
-    """The sum of the series of a device, each of which must be there."""
+    """The sum of a device's series, all of which must exist."""
     return sum(samples[name, frozenset({("uuid", uuid), (label, each)})] for each in values)
 
 
 @pytest.mark.parametrize(("interval", "span"), SPANS)
 def test_states_sum_to_wall_time(interval: float, span: int) -> None:
-    """All of the seconds since the first sample, at any interval of sampling."""
+    """All of the seconds since the first sample, at any sampling interval."""
     samples = scraped(interval, span)
     for report in last_report(interval, span).devices:
         uuid = report.device.uuid
@@ -85,7 +85,7 @@ def test_states_sum_to_wall_time(interval: float, span: int) -> None:
 
 @pytest.mark.parametrize(("interval", "span"), SPANS)
 def test_used_and_waste_are_all_known_time_and_energy(interval: float, span: int) -> None:
-    """As anyone can add them up in Prometheus."""
+    """By sums that anyone can compute in Prometheus."""
     samples = scraped(interval, span)
     for report in last_report(interval, span).devices:
         uuid = report.device.uuid
@@ -104,7 +104,7 @@ def test_used_and_waste_are_all_known_time_and_energy(interval: float, span: int
 
 @pytest.mark.parametrize(("interval", "span"), SPANS)
 def test_histograms_have_one_observation_a_second(interval: float, span: int) -> None:
-    """However often one looks, so that devices of different intervals merge."""
+    """At any sampling interval, so that devices with different intervals can be merged."""
     samples = scraped(interval, span)
     exported = 0
     for report in last_report(interval, span).devices:
@@ -118,7 +118,7 @@ def test_histograms_have_one_observation_a_second(interval: float, span: int) ->
 
 
 def test_coverage_is_of_the_whole_window() -> None:
-    """An agent of one hour knows a twenty-fourth of a day; what fades has no length."""
+    """An agent of one hour knows 1/24 of a day; the decaying window has no length."""
     samples = scraped(1.0, 3600)
     for report in last_report(1.0, 3600).devices:
         uuid = report.device.uuid
@@ -130,7 +130,7 @@ def test_coverage_is_of_the_whole_window() -> None:
 
 
 def test_json_has_the_tier_and_the_coverage_of_every_window() -> None:
-    """And which way the energy was measured."""
+    """And the source of the energy."""
     for device in encode_report(last_report(1.0, 3600))["devices"]:
         windows = device["provisioning"]
         assert windows.keys() == {"24h", "7d", "current"}

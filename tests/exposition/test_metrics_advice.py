@@ -1,4 +1,4 @@
-"""The metrics of advice and of the recommender: which pieces, which labels, how many."""
+"""Metrics of advice and of the recommender: items, labels, and limits."""
 
 from dataclasses import replace
 
@@ -34,14 +34,14 @@ def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, 
 
 
 def piece(id_: str, gpus: float | None = None, dollars: float | None = None) -> Advice:
-    """Open advice that saves so much."""
+    """Open advice with the given savings."""
     savings = Savings(gpus_low=gpus, dollars_per_hour_low=dollars)
     found = finding(id=id_, savings=savings, severity=Severity.HIGH)
     return Advice(found, AdviceState.CLAIMED, NOW, NOW)
 
 
 def test_advice_with_the_largest_saving_is_exported_first() -> None:
-    """By money, then by GPUs; what no one can price comes last."""
+    """By money, then by GPUs; items without a price come last."""
     advice = (piece("none"), piece("gpus", gpus=2.0), piece("money", 0.5, 3.0), piece("less", 9, 1))
     report = replace(node_report(), advice=advice)
     kept = [labels["id"] for labels, _ in samples(report, "rightsizer_advice_info", advice_limit=3)]
@@ -51,7 +51,7 @@ def test_advice_with_the_largest_saving_is_exported_first() -> None:
 
 
 def test_a_flood_of_advice_is_bounded() -> None:
-    """Five hundred pieces without a setting."""
+    """Five hundred items by default."""
     report = replace(node_report(), advice=tuple(piece(f"n{number}") for number in range(700)))
 
     assert len(samples(report, "rightsizer_advice_confidence_ratio")) == 500
@@ -59,7 +59,7 @@ def test_a_flood_of_advice_is_bounded() -> None:
 
 
 def test_advice_says_how_much_it_matters_and_how_it_stands() -> None:
-    """Labels that a dashboard filters by."""
+    """Dashboards filter by these labels."""
     report = replace(node_report(), advice=(piece("a"),))
     ((labels, _),) = samples(report, "rightsizer_advice_info")
 
@@ -77,7 +77,7 @@ def test_advice_says_how_much_it_matters_and_how_it_stands() -> None:
     ],
 )
 def test_the_recommender_has_metrics_of_its_own(name: str, value: float) -> None:
-    """The same as its job's."""
+    """They equal those of its job."""
     job = JobReport("recommend", 7, 2, 1, NOW, NOW, 0.25)
     report = node_report()
     report = replace(report, agent=replace(report.agent, jobs=(job,)))
@@ -86,7 +86,7 @@ def test_the_recommender_has_metrics_of_its_own(name: str, value: float) -> None
 
 
 def test_a_recommender_that_has_not_run_has_counters() -> None:
-    """At 0, so that their growth can be seen; what is not known is absent."""
+    """At 0, so that increases are visible; unknown values are absent."""
     report = node_report()
     report = replace(report, agent=replace(report.agent, jobs=()))
 
@@ -95,7 +95,7 @@ def test_a_recommender_that_has_not_run_has_counters() -> None:
 
 
 def test_verdicts_are_counted_by_reason() -> None:
-    """Complaints and abstentions; what is well is neither."""
+    """Findings and abstentions; healthy verdicts are not counted."""
     silent = {
         "kind": FindingKind.UNKNOWN,
         "reasons": (Reason.INSUFFICIENT_DATA,),

@@ -1,4 +1,4 @@
-"""Collectors of the exposition: what each has, how it is switched, how a request selects."""
+"""Collectors of the exposition: their metrics, switches, and selection by request."""
 
 import argparse
 from collections import Counter
@@ -28,13 +28,13 @@ SERVING_LIMIT = 1900
 
 
 def exposition_of(report: Report, settings: MetricsSettings | None = None) -> MetricsExposition:
-    """An exposition of one report."""
+    """The exposition of one report."""
     whole = MetricsSettings(level=Level.FULL)
     return MetricsExposition(lambda: report, settings or whole, wall_time=lambda: NOW)
 
 
 def names_of(body: bytes) -> set[str]:
-    """The names of an exposition's families, as the table has them."""
+    """The names of an exposition's families, as in the table."""
     return {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in parse_text(body.decode())
@@ -42,21 +42,21 @@ def names_of(body: bytes) -> set[str]:
 
 
 def collectors_of(body: bytes) -> set[Collector]:
-    """The collectors that have any sample in an exposition."""
+    """The collectors with samples in an exposition."""
     return {
         METRICS[name].collector if name in METRICS else Collector.PROCESS for name in names_of(body)
     }
 
 
 def flags(*given: str) -> argparse.Namespace:
-    """The flags as the agent's parser reads them."""
+    """The flags as parsed by the agent."""
     parser = argparse.ArgumentParser()
     add_collector_flags(parser)
     return parser.parse_args(given)
 
 
 def serving_report() -> Report:
-    """Eight GPUs that give all there is, each with a serving engine of its own."""
+    """Eight GPUs with all values, each with a serving engine."""
     report = full_report()
     devices = tuple(
         replace(device, signals={**device.signals, **dict.fromkeys(SERVING_SIGNALS, 0.5)})
@@ -66,14 +66,14 @@ def serving_report() -> Report:
 
 
 def test_every_collector_has_a_sentence_and_a_metric() -> None:
-    """Each has metrics of the table, but for that of prometheus_client's own."""
+    """Each has metrics in the table, except that of prometheus_client."""
     assert set(COLLECTORS) == set(Collector)
     assert {metric.collector for metric in METRICS.values()} == {*Collector} - {Collector.PROCESS}
     assert all(sentence.endswith(".") for sentence in COLLECTORS.values())
 
 
 def test_readings_of_the_default_set_are_of_a_default_collector() -> None:
-    """And the others of one that is off, so that the switch is the only one there is."""
+    """The others are of one that is off, so that there is a single switch."""
     for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS):
         assert METRICS[signal.metric_name].collector in DEFAULT_COLLECTORS
     for signal in DETAIL_SIGNALS:
@@ -81,7 +81,7 @@ def test_readings_of_the_default_set_are_of_a_default_collector() -> None:
 
 
 def test_a_serving_node_stays_within_the_budget() -> None:
-    """With everything that a device and an engine can give, on eight GPUs."""
+    """With everything that a device and an engine can export, on eight GPUs."""
     lines = exposition_of(serving_report()).render().body.decode().splitlines()
     series = [line for line in lines if not line.startswith("#")]
 
@@ -90,7 +90,7 @@ def test_a_serving_node_stays_within_the_budget() -> None:
 
 
 def test_a_collector_that_is_off_has_no_sample() -> None:
-    """And takes nothing else with it."""
+    """Other collectors are unaffected."""
     everything = collectors_of(exposition_of(serving_report()).render().body)
     for collector in everything:
         settings = MetricsSettings(level=Level.FULL).switched(off=[collector])
@@ -99,7 +99,7 @@ def test_a_collector_that_is_off_has_no_sample() -> None:
 
 
 def test_a_collector_that_is_on_adds_its_own() -> None:
-    """The ways between GPUs are one of those that are off by default."""
+    """Links between GPUs are off by default."""
     settings = MetricsSettings(collectors=CollectorSwitches(topology=True), level=Level.FULL)
     plain = names_of(exposition_of(full_report()).render().body)
     more = names_of(exposition_of(full_report(), settings).render().body)
@@ -108,13 +108,13 @@ def test_a_collector_that_is_on_adds_its_own() -> None:
 
 
 def test_details_are_all_collectors() -> None:
-    """The older switch stands for those that are off by default."""
+    """The older switch means those that are off by default."""
     assert MetricsSettings().enabled == DEFAULT_COLLECTORS
     assert MetricsSettings(details=True).enabled == frozenset(Collector)
 
 
 def test_flags_go_before_the_configuration() -> None:
-    """On adds, off takes away, and what is not named stays."""
+    """On adds, off removes, and unnamed ones are unchanged."""
     settings = MetricsSettings(collectors=CollectorSwitches(waste=False))
     given = flags("--collector.topology", "--no-collector.distributions")
     enabled = with_collector_flags(settings, given).enabled
@@ -125,7 +125,7 @@ def test_flags_go_before_the_configuration() -> None:
 
 
 def test_a_flag_takes_one_from_the_details() -> None:
-    """All collectors but the one that is switched off."""
+    """All collectors except the one that is switched off."""
     enabled = with_collector_flags(
         MetricsSettings(details=True), flags("--no-collector.fabric")
     ).enabled
@@ -134,7 +134,7 @@ def test_a_flag_takes_one_from_the_details() -> None:
 
 
 def test_a_request_selects_collectors() -> None:
-    """`collect[]` gives those named, `exclude[]` the rest; together they are all there is."""
+    """`collect[]` gives those named, `exclude[]` the rest; together they are complete."""
     exposition = exposition_of(full_report())
     asked = ["memory", "power"]
     chosen = exposition.render(collect=asked)
@@ -146,7 +146,7 @@ def test_a_request_selects_collectors() -> None:
 
 
 def test_names_and_collectors_select_together() -> None:
-    """Only what both ask for is left."""
+    """Their intersection is exported."""
     rendering = exposition_of(full_report()).render(
         names=["rightsizer_power_watts", "rightsizer_device_up"], collect=["power"]
     )
@@ -166,7 +166,7 @@ def test_names_and_collectors_select_together() -> None:
 def test_a_selection_that_cannot_be_is_refused(
     collect: list[str], exclude: list[str], message: str
 ) -> None:
-    """With what is wrong, and what to do; node_exporter answers 400 too."""
+    """With the error and the remedy; node_exporter answers 400 too."""
     exposition = exposition_of(full_report())
     with pytest.raises(UsageError) as refusal:
         exposition.render(collect=collect, exclude=exclude)
@@ -176,14 +176,14 @@ def test_a_selection_that_cannot_be_is_refused(
 
 @pytest.mark.parametrize(("level", "most"), [(Level.ESSENTIAL, 40), (Level.STANDARD, 90)])
 def test_a_level_bounds_the_series_of_a_gpu(level: Level, most: int) -> None:
-    """In the total of a node of eight that gives all there is, serving engines too."""
+    """In total for a node of eight GPUs with all values, including serving engines."""
     body = exposition_of(serving_report(), MetricsSettings(level=level)).render().body
     series = [line for line in body.decode().splitlines() if not line.startswith("#")]
     assert len(series) <= most * 8, len(series)
 
 
 def test_collector_enabled_by_name_is_exported_at_every_level() -> None:
-    """A level bounds the usual collectors; nobody turns on links to see nothing of them."""
+    """A level limits the usual collectors; an explicit one overrides it."""
     on = CollectorSwitches(topology=True, links=True)
     for level in Level:
         settings = MetricsSettings(level=level, collectors=on)
@@ -193,7 +193,7 @@ def test_collector_enabled_by_name_is_exported_at_every_level() -> None:
 
 
 def test_each_level_has_what_the_one_below_has() -> None:
-    """And says who the devices are, where their time went and what is advised."""
+    """Each has the devices, their time accounting and the advice."""
     bodies = [
         exposition_of(serving_report(), MetricsSettings(level=level)).render().body
         for level in Level

@@ -1,4 +1,4 @@
-"""The node in dcgm-exporter's manner: names, types, labels, units, and who is left out."""
+"""The node in dcgm-exporter's format: names, types, labels, units, and omissions."""
 
 import gzip
 import re
@@ -50,7 +50,7 @@ def exposition_of(
 
 
 def samples_of(report: Report, now: int = NOW, **settings: object) -> Iterator[Sample]:
-    """The samples with their values as they are written."""
+    """The samples with their values as text."""
     for line in exposition_of(report, now, **settings).render_dcgm().body.decode().splitlines():
         if not line.startswith("#"):
             name, inside, value = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line).groups()  # type: ignore[union-attr]
@@ -58,7 +58,7 @@ def samples_of(report: Report, now: int = NOW, **settings: object) -> Iterator[S
 
 
 def value_of(report: Report, name: str, **labels: str) -> str | None:
-    """One value as it is written, `None` where there is no series."""
+    """One value as text, or `None` without a series."""
     found = [
         value
         for sample, given, value in samples_of(report)
@@ -69,7 +69,7 @@ def value_of(report: Report, name: str, **labels: str) -> str | None:
 
 
 def alone(tier: Tier = Tier.PROFILING, **signals: float) -> Report:
-    """One whole GPU with these signals alone."""
+    """One whole GPU with only these signals."""
     whole = full_report(1)
     known = {Signal(name): number for name, number in signals.items()}
     device = replace(
@@ -83,14 +83,14 @@ def alone(tier: Tier = Tier.PROFILING, **signals: float) -> Report:
 
 
 def held(*workloads: Workload) -> Report:
-    """One GPU that these hold."""
+    """One GPU with these holders."""
     report = alone(power_watts=100.0)
     holdings = tuple(Holding(workload, 1 / len(workloads)) for workload in workloads)
     return replace(report, devices=(replace(report.devices[0], holdings=holdings),))
 
 
 def divided(**signals: float) -> Report:
-    """An A100 with one MIG instance, whose card has more to tell than the instance."""
+    """An A100 with one MIG instance; the board has more readings than the instance."""
     whole = node_report()
     known = {Signal(name): number for name, number in signals.items()}
     devices: list[DeviceReport] = [
@@ -135,7 +135,7 @@ def test_values_are_in_its_units_and_digits(
 
 
 def test_nvlink_is_the_rate_of_both_directions() -> None:
-    """As DCGM makes it, whatever its name says: KiB a second over a thousand."""
+    """As computed by DCGM, whatever its name says: KiB a second over a thousand."""
     both = alone(nvlink_receive_bytes_per_second=1.024e9, nvlink_transmit_bytes_per_second=2.048e9)
     one = alone(nvlink_receive_bytes_per_second=1.024e9)
 
@@ -144,7 +144,7 @@ def test_nvlink_is_the_rate_of_both_directions() -> None:
 
 
 def test_names_and_types_are_dcgm_exporters_own() -> None:
-    """Each is of its default list, declared as it declares it, above its samples once."""
+    """Each is in its default list, with its declared type, once above its samples."""
     page = exposition_of(full_report(2)).render_dcgm().body.decode()
     declared = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     helped = re.findall(r"^# HELP (\S+) ", page, re.MULTILINE)
@@ -157,7 +157,7 @@ def test_names_and_types_are_dcgm_exporters_own() -> None:
 
 
 def test_all_default_counters_are_there_or_known_to_be_left_out() -> None:
-    """Nothing is said of a license that no one reads."""
+    """The license is not read, and so is omitted."""
     metrics = {
         name
         for name, field in DCGM_FIELDS.items()
@@ -169,7 +169,7 @@ def test_all_default_counters_are_there_or_known_to_be_left_out() -> None:
 
 
 def test_profiling_fields_need_the_profiling_tier() -> None:
-    """A share of time with a kernel is no engine's activity, nor are 20 ms of PCIe its bytes."""
+    """A share of time with a kernel is no engine activity, nor are 20 ms of PCIe its bytes."""
     report = alone(Tier.POWER, gpu_busy=0.5, pcie_transmit_bytes_per_second=1e9)
     names = {name for name, _, _ in samples_of(report)}
 
@@ -178,7 +178,7 @@ def test_profiling_fields_need_the_profiling_tier() -> None:
 
 
 def test_busy_share_without_a_counter_is_no_engine_activity() -> None:
-    """On the profiling tier too, as long as plain utilization is all there is of it."""
+    """On the profiling tier too, if only plain utilization is known."""
     report = alone(gpu_busy=0.5, tensor_active=0.2)
     known = report.devices[0].signals
     reading = Reading("GPU-1", NOW, known, origins={Signal.GPU_BUSY: "utilization"})
@@ -189,7 +189,7 @@ def test_busy_share_without_a_counter_is_no_engine_activity() -> None:
 
 
 def test_labels_are_those_of_a_real_page() -> None:
-    """In its order, the driver's version on every series."""
+    """In the same order, with the driver's version on every series."""
     line = next(
         line
         for line in exposition_of(full_report(1)).render_dcgm().body.decode().splitlines()
@@ -219,7 +219,7 @@ def test_labels_are_those_of_a_real_page() -> None:
 def test_each_generation_spells_its_labels(
     generation: DcgmLabels, present: set[str], absent: set[str]
 ) -> None:
-    """As the exporter of its time; our own reader understands all of them."""
+    """As in exporters of its time; our own reader understands all of them."""
     for _, labels, _ in samples_of(held(POD), dcgm_labels=generation):
         assert present <= labels.keys()
         assert not absent & labels.keys()
@@ -241,7 +241,7 @@ def test_a_shared_device_has_a_series_for_each_pod() -> None:
 
 
 def test_a_job_is_a_label_and_nobody_is_none() -> None:
-    """Slurm's job by its number; a device that no pod holds has no empty labels."""
+    """A Slurm job has its number; a device without a pod has no empty labels."""
     (job,) = (labels for name, labels, _ in samples_of(held(JOB)) if "POWER" in name)
     (nobody,) = (
         labels for name, labels, _ in samples_of(alone(power_watts=1.0)) if "POWER" in name
@@ -251,7 +251,7 @@ def test_a_job_is_a_label_and_nobody_is_none() -> None:
 
 
 def test_an_xid_is_told_with_its_code() -> None:
-    """The last one, 0 before the first, and nothing where no one listens."""
+    """The last one, 0 before the first, and no series without an event listener."""
     report = alone(power_watts=1.0)
     failed = replace(
         report, devices=(replace(report.devices[0], xids=XidLog({79: 1, 31: 2}, 79, NOW)),)
@@ -264,7 +264,7 @@ def test_an_xid_is_told_with_its_code() -> None:
 
 
 def test_an_instance_has_its_own_memory_and_its_cards_power() -> None:
-    """With the card's uuid and its own profile; utilization is told of neither."""
+    """With the board's uuid and its own profile; neither has utilization."""
     report = divided(power_watts=300.0, sm_clock_hertz=1.4e9, memory_free_bytes=2**30)
     samples = list(samples_of(report))
     identity = {"UUID": uuid_of(PARENT), "GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
@@ -278,7 +278,7 @@ def test_an_instance_has_its_own_memory_and_its_cards_power() -> None:
 
 
 def test_compute_instances_of_one_gpu_instance_are_one_entity() -> None:
-    """DCGM knows GPU instances alone; two lines of the same labels would be refused."""
+    """DCGM only knows GPU instances; two lines with the same labels would be refused."""
     report = divided(power_watts=300.0)
     parent, first = report.devices
     assert first.device.mig is not None
@@ -290,14 +290,14 @@ def test_compute_instances_of_one_gpu_instance_are_one_entity() -> None:
 
 
 def test_stale_and_lost_devices_have_no_series() -> None:
-    """At once: what is shown is the present."""
+    """Immediately: values shown are current."""
     report = full_report(2)
     assert list(samples_of(report, NOW))
     assert not list(samples_of(report, NOW + 3600 * 10**9))
 
 
 def test_prometheus_reads_it() -> None:
-    """Every sample parses back, and no series is there twice."""
+    """Every sample parses, and no series is there twice."""
     page = exposition_of(full_report(8)).render_dcgm().body.decode()
     samples = [
         (sample.name, frozenset(sample.labels.items()))
@@ -320,7 +320,7 @@ def test_a_generation_is_rendered_once_and_packs() -> None:
 
 
 def test_it_is_refused_with_a_reason() -> None:
-    """Unless it is switched on, and while a dcgm-exporter is our own source."""
+    """Unless it is enabled, and while a dcgm-exporter is the agent's own source."""
     off = exposition_of(full_report(1), dcgm=False).dcgm_refusal()
     doubled = exposition_of(
         full_report(1), own_source="http://localhost:9400/metrics"

@@ -1,4 +1,4 @@
-"""Our page in dcgm-exporter's manner against pages that real ones wrote.
+"""Our page in dcgm-exporter's format against pages of real exporters.
 
 The facts below are from such pages; with RIGHTSIZER_TRUTH=DIR the pages in its folder
 `dcgm_samples` are compared too.
@@ -50,7 +50,7 @@ FACTS: Final = {
     "DCGM_FI_PROF_PCIE_TX_BYTES": ("gauge", "112603"),
     "DCGM_FI_PROF_PCIE_RX_BYTES": ("gauge", "17544"),
 }
-"""Type, and a value as an L4 with driver 580 had it."""
+"""Type, and a value from an L4 with driver 580."""
 LABELS: Final = [
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"),
     "DCGM_FI_DRIVER_VERSION",
@@ -82,7 +82,7 @@ def ours(*, is_divided: bool = False) -> str:
 
 
 def described(page: str, word: str) -> dict[str, str]:
-    """What a page says above its samples: by metric, the HELP or the TYPE."""
+    """HELP or TYPE by metric."""
     return dict(re.findall(rf"^# {word} (\S+) (.*)$", page, re.MULTILINE))
 
 
@@ -92,18 +92,18 @@ def label_names(inside: str) -> list[str]:
 
 
 def digits(number: str) -> int:
-    """How many digits after the point a number is written with."""
+    """Number of digits after the decimal point."""
     return len(number.partition(".")[2])
 
 
 def real_pages() -> Iterator[str]:
-    """What real exporters wrote."""
+    """Pages of real exporters."""
     for path in sorted(FOLDER.glob("*.prom")):
         yield path.read_text("utf-8")
 
 
 def test_types_and_digits_are_those_of_a_real_page() -> None:
-    """For each metric that an L4 had: the same type, whole numbers whole, the rest alike."""
+    """For each metric of an L4: the same type and number of digits."""
     types = described(ours(), "TYPE")
     counters = {counter.name: counter for counter in DCGM_COUNTERS}
     for name, (declared, number) in FACTS.items():
@@ -112,14 +112,14 @@ def test_types_and_digits_are_those_of_a_real_page() -> None:
 
 
 def test_labels_are_in_the_order_of_a_real_page() -> None:
-    """What is not attribution comes first, in the same order."""
+    """Labels other than attribution come first, in the same order."""
     for _, inside, _ in _SAMPLE.findall(ours()):
         assert [name for name in label_names(inside) if name not in ATTRIBUTION] == LABELS
 
 
 @needs_truth
 def test_real_names_types_and_sentences_are_ours() -> None:
-    """Whatever a real page says of a metric, ours says too."""
+    """Every metric of a real page has the same name, type and help on ours."""
     types, helps = described(ours(), "TYPE"), described(ours(), "HELP")
     compared = 0
     for page in real_pages():
@@ -135,7 +135,7 @@ def test_real_names_types_and_sentences_are_ours() -> None:
 
 @needs_truth
 def test_real_values_are_written_as_ours() -> None:
-    """With as many digits after the point, blanks aside."""
+    """With as many digits after the decimal point, ignoring blanks."""
     counters = {counter.name: counter for counter in DCGM_COUNTERS}
     compared = 0
     for page in real_pages():
@@ -148,7 +148,7 @@ def test_real_values_are_written_as_ours() -> None:
 
 @needs_truth
 def test_real_labels_are_among_ours() -> None:
-    """Every label of a real series is one that we write, in the same order."""
+    """Every label of a real series is one of ours, in the same order."""
     pages = (ours(), ours(is_divided=True))
     known = [label_names(inside) for page in pages for _, inside, _ in _SAMPLE.findall(page)]
     whole, instance = max(known, key=len), next(each for each in known if "GPU_I_ID" in each)

@@ -1,4 +1,4 @@
-"""What the default exposition leaves out, what details add, and what a node's devices share."""
+"""Metrics outside the default set, those added by details, and labels shared by a node."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -91,7 +91,7 @@ def labels_of(samples: Samples, name: str) -> list[dict[str, str]]:
 
 
 def report_of(node: NodeReport = NODE, **changes: Any) -> Report:
-    """One device that gives everything, and the node around it."""
+    """One device with all values, and the node around it."""
     whole = full_report(1)
     device = replace(
         whole.devices[0],
@@ -106,7 +106,7 @@ def report_of(node: NodeReport = NODE, **changes: Any) -> Report:
 
 
 def test_details_are_off_by_default() -> None:
-    """Series are not free: rarely needed readings, links and ports are left out."""
+    """Series cost memory: rarely needed readings, links and ports are omitted."""
     samples = samples_of(report_of())
     assert not names(samples) & set(DETAILS)
     assert not names(samples) & {signal.metric_name for signal in DETAIL_SIGNALS}
@@ -114,7 +114,7 @@ def test_details_are_off_by_default() -> None:
 
 
 def test_details_add_and_take_nothing_away() -> None:
-    """All that the default has, and each detail that is known."""
+    """The default set, and each known detail."""
     plain, detailed = samples_of(report_of()), samples_of(report_of(), details=True)
     own = {key for key in plain if key[0].startswith("rightsizer_")}
     assert own < detailed.keys()
@@ -133,7 +133,7 @@ def test_every_signal_has_its_place() -> None:
 
 
 def test_links_are_told_one_by_one() -> None:
-    """What no one tells of a link that is down has no series."""
+    """An unread value of a link that is down has no series."""
     samples = samples_of(report_of(), details=True)
     errors = "rightsizer_nvlink_link_errors_total"
     assert value(samples, "rightsizer_nvlink_up", uuid=UUID, link="0") == 1
@@ -146,7 +146,7 @@ def test_links_are_told_one_by_one() -> None:
 
 
 def test_facts_are_labels_that_do_not_change() -> None:
-    """Those of the table; what a driver does not tell is empty, and the rest is not exported."""
+    """Those of the table; an unknown one is empty, and the rest is not exported."""
     (facts,) = labels_of(samples_of(report_of(), details=True), "rightsizer_device_facts_info")
     assert facts == {
         "uuid": UUID,
@@ -161,7 +161,7 @@ def test_facts_are_labels_that_do_not_change() -> None:
 
 
 def test_ports_are_told_with_what_is_known() -> None:
-    """By adapter and number; a counter that the kernel lacks has no series."""
+    """By adapter and number; a counter missing in the kernel has no series."""
     silent = replace(PORT, adapter="mlx5_1", is_active=False, transmit_wait=None, errors={})
     samples = samples_of(report_of(replace(NODE, ports=(PORT, silent))), details=True)
     assert value(samples, "rightsizer_fabric_port_up", port="mlx5_0/1") == 1
@@ -176,7 +176,7 @@ def test_ports_are_told_with_what_is_known() -> None:
 
 
 def test_node_tells_driver_and_ways_between_gpus() -> None:
-    """Each pair once, in the words of `nvidia-smi topo`; a version that is not told is empty."""
+    """Each pair once, in the notation of `nvidia-smi topo`; an unknown version is empty."""
     samples = samples_of(report_of(), details=True)
     assert labels_of(samples, "rightsizer_driver_info") == [
         {"driver_version": "570.124.06", "cuda_version": "12.8", "nvml_version": ""}
@@ -188,14 +188,14 @@ def test_node_tells_driver_and_ways_between_gpus() -> None:
 
 
 def test_node_that_nobody_knows_has_no_series() -> None:
-    """Without a driver there are no versions, and without a look no ways."""
+    """Without a driver there are no versions, and without a survey no links."""
     samples = samples_of(report_of(NodeReport()), details=True)
     assert not names(samples) & {"rightsizer_driver_info", "rightsizer_topology_link_info"}
     assert not any(name.startswith("rightsizer_fabric_port") for name in names(samples))
 
 
 def test_xids_are_counted_from_the_start() -> None:
-    """A GPU without any reads 0; a code's series begins with its first, and its time is told."""
+    """A GPU without any reads 0; a code's series begins with its first, with its time."""
     quiet = samples_of(report_of())
     assert value(quiet, "rightsizer_xid_errors_total", uuid=UUID) == 0
     assert not labels_of(quiet, "rightsizer_xid_code_errors_total")
@@ -214,7 +214,7 @@ def test_xids_that_nobody_listens_for_are_not_zero() -> None:
 
 
 def test_xids_outlive_the_readings() -> None:
-    """The GPU that fell off the bus is the one whose Xid matters; instances have none."""
+    """An Xid matters most on a GPU that fell off the bus; instances have none."""
     whole = node_report()
     down = 5
     devices = list(whole.devices)
@@ -235,14 +235,14 @@ def test_xids_outlive_the_readings() -> None:
     ],
 )
 def test_telemetry_says_what_it_rests_on(origins: Mapping[Signal, str], source: str) -> None:
-    """The tier, and which source tells how busy the device is."""
+    """The tier, and the source of the device's busy share."""
     report = report_of(reading=Reading(UUID, NOW, {}, origins=origins))
     (labels,) = labels_of(samples_of(report), "rightsizer_device_telemetry_info")
     assert labels == {"uuid": UUID, "tier": report.devices[0].tier, "source": source}
 
 
 def test_stale_device_has_no_telemetry() -> None:
-    """Links and the source of readings go with the readings; facts stay."""
+    """Links and the source of readings disappear with the readings; facts stay."""
     samples = samples_of(report_of(), NOW + 3600 * 10**9, details=True)
     left = names(samples, uuid=UUID)
     assert not left & {"rightsizer_device_telemetry_info", "rightsizer_nvlink_up"}
@@ -250,7 +250,7 @@ def test_stale_device_has_no_telemetry() -> None:
 
 
 def with_signals(**signals: float) -> DeviceReport:
-    """The device with these signals alone."""
+    """The device with only these signals."""
     return replace(
         report_of().devices[0],
         signals={Signal(name): number for name, number in signals.items()},
@@ -258,7 +258,7 @@ def with_signals(**signals: float) -> DeviceReport:
 
 
 def test_stand_in_is_left_out_where_there_is_better() -> None:
-    """Memory controller busy is the weaker word for bandwidth used; details have both."""
+    """Memory controller busy is a weaker proxy of bandwidth used; details have both."""
     weaker, better = "rightsizer_memory_controller_busy_ratio", "rightsizer_dram_active_ratio"
     both = replace(
         report_of(), devices=(with_signals(memory_controller_busy=0.3, dram_active=0.5),)
@@ -271,7 +271,7 @@ def test_stand_in_is_left_out_where_there_is_better() -> None:
 
 
 def test_clock_reasons_of_the_operators_own_making_are_details() -> None:
-    """They hold nothing back that a workload could have had."""
+    """They withhold nothing that a workload could have had."""
     name = "rightsizer_clock_event_reason"
     mask = float(ClockEvent.SYNC_BOOST | ClockEvent.SW_POWER_CAP)
     report = replace(report_of(), devices=(with_signals(clock_event_reasons=mask),))

@@ -1,4 +1,4 @@
-"""The exposition: formats, content, and what it costs a scraper."""
+"""The exposition: formats, content, and its cost for a scraper."""
 
 import gzip
 import subprocess
@@ -39,23 +39,23 @@ DOWN = 5
 
 
 def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> MetricsExposition:
-    """An exposition of one report at one time."""
+    """The exposition of one report at one time."""
     whole = MetricsSettings(level=Level.FULL, **settings)
     return MetricsExposition(lambda: report, whole, wall_time=lambda: now)
 
 
 def text_of(report: Report | None, now: int = NOW, **settings: int) -> str:
-    """The whole text format of a report."""
+    """The complete text format of a report."""
     return exposition_of(report, now, **settings).render().body.decode()
 
 
 def own(text: str) -> str:
-    """The lines that are not prometheus_client's account of the test's own process."""
+    """Lines other than prometheus_client's own about the test process."""
     return "".join(line for line in text.splitlines(keepends=True) if "rightsizer_" in line)
 
 
 def value(text: str, name: str, /, **labels: str) -> float | None:
-    """The value of a series, `None` where it is not exported."""
+    """The value of a series, or `None` if absent."""
     for family in parse_text(text):
         for sample in family.samples:
             if sample.name == name and labels.items() <= sample.labels.items():
@@ -64,7 +64,7 @@ def value(text: str, name: str, /, **labels: str) -> float | None:
 
 
 def series_of(text: str, uuid: str) -> set[str]:
-    """The names of the samples of a device."""
+    """The names of a device's samples."""
     return {
         sample.name
         for family in parse_text(text)
@@ -74,7 +74,7 @@ def series_of(text: str, uuid: str) -> set[str]:
 
 
 def test_golden_exposition(golden: Callable[[str | Path, str], None]) -> None:
-    """A MIG instance, a device that is down, the node and the agent read exactly as agreed."""
+    """A MIG instance, a device that is down, the node and the agent match the golden file."""
     whole = node_report()
     down = replace(whole.devices[DOWN], xids=XidLog({79: 1}, 79, NOW))
     node = full_report(2).node
@@ -84,7 +84,7 @@ def test_golden_exposition(golden: Callable[[str | Path, str], None]) -> None:
 
 @pytest.mark.parametrize("report", [node_report(), full_report(), None])
 def test_writer_equals_the_library(report: Report | None) -> None:
-    """Both formats are byte for byte what prometheus_client would have written."""
+    """Both formats equal the output of prometheus_client byte for byte."""
     exposition = exposition_of(report)
     text, open_metrics = exposition.render().body, exposition.render(OPEN_METRICS).body
     collected = list(parse_open_metrics(open_metrics.decode()))
@@ -101,7 +101,7 @@ def test_writer_equals_the_library(report: Report | None) -> None:
 
 
 def test_the_process_is_told_of_as_the_library_does() -> None:
-    """The same metrics in the same words and order; values move on meanwhile."""
+    """The same metrics with the same help and order; values change meanwhile."""
     library = [
         (each.name, each.documentation, each.type, each.unit, [one.name for one in each.samples])
         for each in ProcessCollector(registry=None).collect()
@@ -124,12 +124,12 @@ def test_the_process_is_told_of_as_the_library_does() -> None:
 
 @given(st.floats() | st.integers(-(10**18), 10**18).map(float))
 def test_a_number_is_written_as_the_library_does(value: float) -> None:
-    """As Go writes it, infinities and numbers with exponents included."""
+    """In Go's notation, including infinities and exponents."""
     assert number_text(value) == floatToGoString(value)  # type: ignore[no-untyped-call]
 
 
 def test_both_formats_parse_to_the_same_samples() -> None:
-    """prometheus_client's own parsers read back the same values from either format."""
+    """prometheus_client's own parsers read the same values from either format."""
     exposition = exposition_of(node_report())
     text = exposition.render().body.decode()
     open_metrics = exposition.render(OPEN_METRICS).body.decode()
@@ -159,7 +159,7 @@ def test_promtool_has_no_complaint() -> None:
 
 @pytest.mark.parametrize(("devices", "most"), [(8, 1900), (64, 15200)])
 def test_series_stay_within_the_budget(devices: int, most: int) -> None:
-    """Everything a device can export, the agent's own series and open advice fit the budget."""
+    """Everything that a device can export, the agent's own series and open advice."""
     lines = text_of(full_report(devices)).splitlines()
     assert devices * 200 < sum(not line.startswith("#") for line in lines) <= most
 
@@ -174,7 +174,7 @@ def test_every_series_is_exported_once() -> None:
 
 
 def test_counters_start_at_zero_for_all_known_children() -> None:
-    """A state that never was reads 0, so that its first second is an increase."""
+    """A state that never occurred reads 0, so that its first second is an increase."""
     text = text_of(node_report())
     for state in State:
         assert (
@@ -185,14 +185,14 @@ def test_counters_start_at_zero_for_all_known_children() -> None:
 
 
 def test_every_condition_is_counted_from_0() -> None:
-    """So that `increase` sees the first second of it."""
+    """So that `increase` counts its first second."""
     text = text_of(node_report())
     for condition in Condition:
         assert value(text, "rightsizer_condition_seconds_total", condition=condition) is not None
 
 
 def test_missing_values_are_absent() -> None:
-    """What was not read has no series: not 0, not NaN."""
+    """An unread value has no series: neither 0 nor NaN."""
     text = text_of(node_report())
     assert value(text, "rightsizer_encoder_ratio", uuid=uuid_of(0)) is None
     assert value(text, "rightsizer_underprovisioned_ratio", resource="compute") is None
@@ -200,7 +200,7 @@ def test_missing_values_are_absent() -> None:
 
 
 def test_a_down_device_keeps_its_counters_and_loses_its_readings() -> None:
-    """It is 0 with a reason; what it once counted stays, what it once read goes."""
+    """Its `up` is 0 with a reason; counters stay, readings disappear."""
     text = text_of(node_report())
     assert value(text, "rightsizer_device_up", uuid=uuid_of(DOWN)) == 0.0
     assert value(text, "rightsizer_device_down_info", uuid=uuid_of(DOWN), reason="lost") == 1.0
@@ -212,7 +212,7 @@ def test_a_down_device_keeps_its_counters_and_loses_its_readings() -> None:
 
 @pytest.mark.parametrize(("age_seconds", "is_shown"), [(5, True), (6, False)])
 def test_stale_readings_vanish(age_seconds: int, is_shown: bool) -> None:  # noqa: FBT001
-    """A report that no one renews loses its readings and derived gauges, not its counters."""
+    """A report that is not renewed loses readings and derived gauges, not counters."""
     text = text_of(node_report(), NOW + age_seconds * NANOSECONDS_PER_SECOND)
     names = series_of(text, uuid_of(0))
     assert ("rightsizer_gpu_busy_ratio" in names) is is_shown
@@ -221,7 +221,7 @@ def test_stale_readings_vanish(age_seconds: int, is_shown: bool) -> None:  # noq
 
 
 def test_a_device_that_has_left_the_report_vanishes() -> None:
-    """A removed device leaves no series behind, its labels neither."""
+    """A removed device leaves neither series nor labels."""
     reports = [node_report(1), replace(node_report(2), devices=node_report().devices[:1])]
     exposition = MetricsExposition(lambda: reports[0], wall_time=lambda: NOW)
     assert uuid_of(3).encode() in exposition.render(names=["rightsizer_device_up"]).body
@@ -230,7 +230,7 @@ def test_a_device_that_has_left_the_report_vanishes() -> None:
 
 
 def test_a_divided_gpu_has_no_state_of_its_own() -> None:
-    """The seconds of a MIG parent are its instances' seconds."""
+    """The seconds of a MIG parent are those of its instances."""
     text = text_of(node_report())
     assert "rightsizer_state_seconds_total" not in series_of(text, uuid_of(PARENT))
     assert "rightsizer_device_up" in series_of(text, uuid_of(PARENT))
@@ -238,7 +238,7 @@ def test_a_divided_gpu_has_no_state_of_its_own() -> None:
 
 
 def test_throttle_reasons_are_a_series_each() -> None:
-    """The bit mask becomes 0 or 1 by reason."""
+    """Each bit of the mask becomes 0 or 1, by reason."""
     text = text_of(node_report())
     name = "rightsizer_clock_event_reason"
     assert value(text, name, uuid=uuid_of(0), reason="sw_power_cap") == 1.0
@@ -246,7 +246,7 @@ def test_throttle_reasons_are_a_series_each() -> None:
 
 
 def test_only_open_advice_is_exported_the_surest_first() -> None:
-    """What was closed is gone, and the limit keeps the most confident."""
+    """Closed advice is absent, and the limit keeps the most confident."""
     text = text_of(node_report(), advice_limit=1)
     assert value(text, "rightsizer_advice_open") == 3.0
     assert value(text, "rightsizer_advice_confidence_ratio", id="a1f0c2d4e6b8") == 0.97
@@ -255,7 +255,7 @@ def test_only_open_advice_is_exported_the_surest_first() -> None:
 
 
 def test_unknown_risk_and_savings_are_absent() -> None:
-    """No figure is better than a made-up one."""
+    """No value is better than an invented one."""
     text = text_of(node_report())
     assert value(text, "rightsizer_advice_risk_ratio", id="a1f0c2d4e6b8") == 0.05
     assert value(text, "rightsizer_advice_risk_ratio", id="b2e1d3c5f7a9") is None
@@ -263,7 +263,7 @@ def test_unknown_risk_and_savings_are_absent() -> None:
 
 
 def test_the_agents_own_numbers_are_found_by_name() -> None:
-    """Counters it has not touched start at 0; names that the table lacks are not exported."""
+    """Untouched counters start at 0; names missing from the table are not exported."""
     report = node_report()
     agent = replace(report.agent, gauges={"rightsizer_made_up": 1.0})
     text = text_of(replace(report, agent=agent))
@@ -277,7 +277,7 @@ def test_the_agents_own_numbers_are_found_by_name() -> None:
 
 
 def test_before_the_first_report_only_the_agent_is_told_of() -> None:
-    """A scrape at start-up succeeds, and says who answers."""
+    """A scrape at start-up succeeds, and identifies the agent."""
     text = text_of(None)
     assert value(text, "rightsizer_build_info") == 1.0
     assert "rightsizer_device_up" not in text
@@ -285,7 +285,7 @@ def test_before_the_first_report_only_the_agent_is_told_of() -> None:
 
 
 def test_format_follows_the_accept_header() -> None:
-    """Prometheus gets what it asks for, everybody else version 0.0.4."""
+    """Prometheus gets the format that it asks for, other clients version 0.0.4."""
     exposition = exposition_of(node_report())
     prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     assert exposition.render(prometheus).content_type.startswith("application/openmetrics-text")
@@ -293,13 +293,13 @@ def test_format_follows_the_accept_header() -> None:
 
 
 def test_unusual_escapings_are_honored() -> None:
-    """A scraper that wants dots gets doubled underscores, as the specification says."""
+    """A scraper that asks for dots gets doubled underscores, as specified."""
     body = exposition_of(node_report()).render(f"{OPEN_METRICS}; escaping=dots").body
     assert b"rightsizer__device__up" in body
 
 
 def test_gzip_holds_the_same_bytes() -> None:
-    """Compression changes nothing but the size."""
+    """Compression changes only the size."""
     exposition = exposition_of(node_report())
     plain, packed = exposition.render(), exposition.render(accept_encoding="gzip, deflate")
     assert (plain.encoding, packed.encoding) == (None, "gzip")
@@ -308,14 +308,14 @@ def test_gzip_holds_the_same_bytes() -> None:
 
 
 def test_names_filter_the_samples() -> None:
-    """`name[]` gives the samples asked for and nothing else, the process's too."""
+    """`name[]` gives the named samples and nothing else, also those of the process."""
     names = ["rightsizer_device_up", "process_cpu_seconds_total"]
     lines = exposition_of(node_report()).render(names=names).body.decode().splitlines()
     assert {line.split("{")[0].split(" ")[0] for line in lines if line[0] != "#"} == set(names)
 
 
 def test_a_generation_is_rendered_once() -> None:
-    """Replicas share one rendering; the next tick has one of its own."""
+    """Replicas share one rendering; the next tick has another."""
     reports = [node_report(1)]
     exposition = MetricsExposition(lambda: reports[-1], wall_time=lambda: NOW)
     first = exposition.render(OPEN_METRICS)

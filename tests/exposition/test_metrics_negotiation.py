@@ -1,4 +1,4 @@
-"""Which format a scraper gets for what it says it reads."""
+"""Content negotiation: the format for the headers of a scraper."""
 
 import gzip
 
@@ -63,7 +63,7 @@ OPEN_METRICS_2 = f"application/openmetrics-text;version=2.0.0-rc0;q=0.9,{PROMETH
     ],
 )
 def test_the_best_offer_that_we_write_wins(accept: str, content_type: str) -> None:
-    """As Prometheus 2 and 3 ask; what we do not write is passed over, not half fulfilled."""
+    """As Prometheus 2 and 3 ask; unsupported formats are skipped, not partly fulfilled."""
     assert format_for(accept).content_type == content_type
 
 
@@ -84,7 +84,7 @@ def test_gzip_is_an_offer_that_can_be_declined(accept_encoding: str, *, is_packe
 
 
 def test_open_metrics_end_as_they_must() -> None:
-    """With EOF, units only where names end in them, and no creation times nor exemplars."""
+    """With EOF, units only at the end of names, and neither creation times nor exemplars."""
     report = node_report()
     exposition = MetricsExposition(lambda: report, wall_time=lambda: NOW)
     text = exposition.render(PROMETHEUS_3).body.decode()
@@ -110,6 +110,6 @@ def test_prometheus_gets_it_packed() -> None:
 
 @given(st.text())
 def test_no_header_is_too_odd(header: str) -> None:
-    """Whatever a client sends, it gets a format that is written."""
+    """Any header gets a supported format."""
     assert format_for(header).content_type.startswith(("text/plain", "application/openmetrics"))
     assert accepts_gzip(header) in {True, False}

@@ -1,4 +1,4 @@
-"""The metrics over HTTP: what the address and the headers of a scrape choose."""
+"""Metrics over HTTP: selection by the path and headers of a scrape."""
 
 import gzip
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def served(settings: MetricsSettings | None = None, dcgm_source: str = "") -> It
 
 
 def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of an answer."""
+    """Status, headers and body of a response."""
     try:
         with urlopen(Request(url, headers=headers), timeout=10) as answer:
             return answer.status, dict(answer.headers), answer.read()
@@ -43,7 +43,7 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def test_parameters_select() -> None:
-    """Names and collectors, as node_exporter spells them."""
+    """Names and collectors, in node_exporter's notation."""
     with served() as url:
         _, _, chosen = get(f"{url}/metrics?collect[]=power")
         _, _, rest = get(f"{url}/metrics?exclude[]=power&exclude[]=distributions")
@@ -63,7 +63,7 @@ def test_parameters_select() -> None:
     "query", ["collect[]=nothing", "exclude[]=fabric", "collect[]=power&exclude[]=memory"]
 )
 def test_a_selection_that_cannot_be_is_a_bad_request(query: str) -> None:
-    """Rather than a page that lacks what someone expects."""
+    """Rather than a page without the expected metrics."""
     with served() as url:
         status, _, said = get(f"{url}/metrics?{query}")
 
@@ -72,7 +72,7 @@ def test_a_selection_that_cannot_be_is_a_bad_request(query: str) -> None:
 
 
 def test_dcgm_is_not_found_until_it_is_switched_on() -> None:
-    """The answer says how."""
+    """The response says how to enable it."""
     with served() as url:
         status, _, said = get(f"{url}/metrics/dcgm")
 
@@ -91,7 +91,7 @@ def test_dcgm_is_refused_while_another_is_read() -> None:
 
 
 def test_dcgm_is_text_whatever_is_asked_for() -> None:
-    """As dcgm-exporter answers; packed where that is accepted."""
+    """Like dcgm-exporter; compressed if accepted."""
     accept = "application/openmetrics-text;version=1.0.0"
     with served(MetricsSettings(dcgm=True)) as url:
         status, headers, plain = get(f"{url}/metrics/dcgm", Accept=accept)

@@ -1,4 +1,4 @@
-"""The packaged scenarios as they are exported: whole pages, held against files and promtool."""
+"""Exposition of the packaged scenarios: whole pages, against golden files and promtool."""
 
 import subprocess
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 GOLDEN: Final = ("single-h100", "t4-pair", "h100-mig")
-"""A node of the profiling tier, one of the power tier, and one that is divided."""
+"""A node of the profiling tier, one of the power tier, and one with MIG instances."""
 _INTERVAL: Final = 10 * NANOSECONDS_PER_SECOND
 _SPAN: Final = 600 * NANOSECONDS_PER_SECOND
 
 
 @cache
 def last_report(scenario: str) -> Report:
-    """The report after ten minutes that are the same each time."""
+    """The report after ten minutes of constant readings."""
     catalogue = built_in()
     source = SimulatedSource(
         load_scenario(scenario, catalogue),
@@ -54,7 +54,7 @@ def exposition_of(scenario: str, **settings: bool) -> MetricsExposition:
 
 
 def dcgm_text(scenario: str) -> str:
-    """The same in dcgm-exporter's manner."""
+    """The same in dcgm-exporter's format."""
     report = last_report(scenario)
     exposition = MetricsExposition(
         lambda: report,
@@ -67,14 +67,14 @@ def dcgm_text(scenario: str) -> str:
 
 
 def promtool_check(text: bytes) -> "subprocess.CompletedProcess[bytes]":
-    """What `promtool check metrics` has to say."""
+    """The output of `promtool check metrics`."""
     command = [binary("promtool"), "check", "metrics"]
     return subprocess.run(command, input=text, capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("scenario", GOLDEN)
 def test_pages_are_as_agreed(scenario: str, golden: Callable[[str | Path, str], None]) -> None:
-    """Every line of what a scraper gets; the one who changes one sees all that it changes."""
+    """Every line of a scrape; a change shows its whole effect."""
     golden(f"scenario-{scenario}.txt", exposition_of(scenario).render().body.decode())
 
 
@@ -82,7 +82,7 @@ def test_pages_are_as_agreed(scenario: str, golden: Callable[[str | Path, str], 
 def test_pages_as_dcgm_exporter_are_as_agreed(
     scenario: str, golden: Callable[[str | Path, str], None]
 ) -> None:
-    """The same node, as what was made for dcgm-exporter sees it."""
+    """The same node, for tools made for dcgm-exporter."""
     golden(f"scenario-{scenario}-dcgm.txt", dcgm_text(scenario))
 
 
@@ -98,7 +98,7 @@ def test_promtool_has_no_complaint_about_any_scenario(scenario: str) -> None:
 
 @pytest.mark.prometheus
 def test_promtool_reads_the_page_as_dcgm_exporter() -> None:
-    """It can be parsed; promtool dislikes dcgm-exporter's names, as it must."""
+    """It parses; promtool objects to dcgm-exporter's names by design."""
     checked = promtool_check(dcgm_text("h100-mig").encode())
     complaints = checked.stderr.decode().splitlines()
 

@@ -1,4 +1,4 @@
-"""The table of metrics against the rules that promtool does not know."""
+"""The table of metrics against rules unknown to promtool."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ PLAIN = re.compile(
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"
     r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions|fleet_(node_advice|source_devices))"
 )
-"""Numbers without a unit: switches, counts of things, and what PCI calls its own."""
+"""Numbers without a unit: switches, counts, and values native to PCI."""
 ABBREVIATED_UNITS = {
     *("ms", "sec", "secs", "kb", "mb", "gb", "gib", "kib", "bps", "hz", "ghz", "w", "mw", "j"),
     *("mj", "c", "f", "pct", "util", "mem", "temp", "freq", "num", "avg", "cnt"),
@@ -31,7 +31,7 @@ FORBIDDEN_LABELS = {
 
 
 def test_names_end_in_a_base_unit() -> None:
-    """Counters end in _total, info in _info, and all else in its unit or is known to have none."""
+    """Counters end in _total, info in _info, and all others in their unit, unless unitless."""
     for metric in METRICS.values():
         assert re.fullmatch(r"rightsizer(_[a-z0-9]+)+", metric.name), metric.name
         assert not re.search(
@@ -44,7 +44,7 @@ def test_names_end_in_a_base_unit() -> None:
 
 
 def test_names_say_nothing_that_labels_or_types_say() -> None:
-    """No kind but the suffix, no label, no abbreviation, and the base unit at the end alone."""
+    """No type except the suffix, no label, no abbreviation, and the base unit only at the end."""
     for metric in METRICS.values():
         stem = metric.stem.removeprefix("rightsizer_")
         parts = stem.split("_")
@@ -60,7 +60,7 @@ def test_names_say_nothing_that_labels_or_types_say() -> None:
 
 
 def test_open_metrics_finds_the_unit_at_the_end_of_the_name() -> None:
-    """As the specification demands; info and stateless numbers have none."""
+    """As the specification requires; info and stateset metrics have none."""
     for metric in METRICS.values():
         if metric.unit:
             assert metric.stem.endswith(f"_{metric.unit}"), metric.name
@@ -68,20 +68,20 @@ def test_open_metrics_finds_the_unit_at_the_end_of_the_name() -> None:
 
 
 def test_labels_are_plain_and_named_once() -> None:
-    """Small letters, no leading underscores, none twice, each in the document."""
+    """Lower case, no leading underscores, none twice, each documented."""
     for metric in METRICS.values():
         assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels), metric.name
         assert len(set(metric.labels)) == len(metric.labels), metric.name
 
 
 def test_help_is_a_sentence() -> None:
-    """It starts with a capital or a figure and ends with a full stop."""
+    """It starts with a capital or a digit and ends with a full stop."""
     for metric in METRICS.values():
         assert re.fullmatch(r"[A-Z0-9][^\n|]+\.", metric.help), metric.name
 
 
 def test_labels_clash_with_nothing() -> None:
-    """No target label or reserved word; value series carry uuid and two labels more at most."""
+    """No target label or reserved word; value series have the uuid and at most two more labels."""
     for metric in METRICS.values():
         assert not FORBIDDEN_LABELS & set(metric.labels), metric.name
         if metric.kind is not MetricKind.INFO:
@@ -90,18 +90,18 @@ def test_labels_clash_with_nothing() -> None:
 
 
 def test_signals_are_exported_in_their_own_kind() -> None:
-    """Ratios among the ratios, quantities among the quantities, distributions of ratios only."""
+    """Ratios among ratios, quantities among quantities, distributions of ratios only."""
     assert all(signal.unit is Unit.RATIO for signal in RATIO_GAUGES)
     assert all(signal.unit is not Unit.RATIO for signal in QUANTITY_SIGNALS)
     assert set(DISTRIBUTION_SIGNALS) <= set(RATIO_GAUGES)
 
 
 def test_the_documentation_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:
-    """docs/metrics.md is what the table says; `make golden` writes it."""
+    """docs/metrics.md is generated from the table; `make golden` writes it."""
     golden(DOCUMENT, metrics_document())
 
 
 def test_series_keys_read_like_prometheus() -> None:
-    """A key without labels is the name alone."""
+    """A key without labels is the plain name."""
     assert series_key("a_total") == "a_total"
     assert series_key("a_total", level="error") == 'a_total{level="error"}'
