@@ -107,7 +107,7 @@ def test_findings_become_advice(ask: Ask) -> None:
 
 
 def test_the_fleet_says_what_the_agents_of_nodes_say(ask: Ask, agents: Mapping[str, str]) -> None:
-    """Under the same ids, so that advice is told once; neither side says more of these jobs."""
+    """With equal ids, so that advice is announced once; neither side reports more on these jobs."""
     whole = whole_jobs(SMALL)
     places = {
         job.key

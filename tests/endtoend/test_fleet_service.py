@@ -129,7 +129,7 @@ def test_a_service_looks_tells_and_takes_decisions(config: Path) -> None:
 
 
 def test_it_ends_at_once_in_the_middle_of_a_look(store: LoopbackStore, config: Path) -> None:
-    """Neither the store nor processes that read are waited for; no reload ends it before."""
+    """It waits neither for the store nor for fetching processes; a reload does not end it."""
     config.write_text(config.read_text().replace("workers: 1", "workers: 2"))
     with serving(config) as service:
         eventually(lambda: children_of(service.process.pid), 30.0)
