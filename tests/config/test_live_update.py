@@ -1,4 +1,4 @@
-"""What of new settings a reload may put in force, and what has to wait."""
+"""Settings that a reload applies, and those that need a restart."""
 
 from dataclasses import dataclass, field, replace
 
@@ -30,13 +30,13 @@ class Tree:
     names: tuple[Inner, ...] = setting((), help="A list.", is_live=True)
 
     def __post_init__(self) -> None:
-        """Hold what two groups must hold together."""
+        """Check a constraint between two groups."""
         if self.live.own + self.still.own > 10:
             raise ValueError("live.own and still.own are more than 10 together")
 
 
 def test_each_key_goes_by_its_own_word_or_by_its_groups() -> None:
-    """What waits is named by its key in the file; what did not change is not."""
+    """A deferred change is named by its key in the file; unchanged keys are not."""
     wanted = Tree(live=Inner(2, 2, 2), still=Inner(2, 2, 2), names=(Inner(),))
     merged, waiting = live_update(Tree(), wanted)
 
@@ -45,12 +45,12 @@ def test_each_key_goes_by_its_own_word_or_by_its_groups() -> None:
 
 
 def test_nothing_new_changes_nothing() -> None:
-    """And nothing waits."""
+    """Nothing is deferred either."""
     assert live_update(Tree(), Tree()) == (Tree(), ())
 
 
 def test_update_that_conflicts_with_unchanged_settings_is_refused() -> None:
-    """Each is right by itself, and the agent would run with both."""
+    """Each is valid alone, but the agent would run with both."""
     old, new = Tree(still=Inner(own=8)), Tree(live=Inner(own=8))
     with pytest.raises(ConfigurationError, match=r"more than 10 together.*still.own.*restart"):
         live_update(old, new)
@@ -63,7 +63,7 @@ trees = st.builds(Tree, inner, inner, st.lists(inner, max_size=2).map(tuple))
 
 @given(trees, trees)
 def test_an_update_is_whole(old: Tree, new: Tree) -> None:
-    """Nothing that needs a restart moves, all else does, and a second reload has no more to do."""
+    """Changes that need a restart wait, all others apply, and a second reload does nothing."""
     merged, waiting = live_update(old, new)
 
     assert (merged.live.own, merged.live.free, merged.names) == (
@@ -77,13 +77,13 @@ def test_an_update_is_whole(old: Tree, new: Tree) -> None:
 
 
 def test_the_reference_says_what_takes_effect_when() -> None:
-    """The column that operators look at before they reload."""
+    """Operators read this column before a reload."""
     page = reference(Tree)
     rows = {line.split("`")[1]: line for line in page.splitlines() if "`" in line[:3]}
 
     assert "| reload |" in rows["live.own"]
     assert "| restart |" in rows["live.fixed"]
     assert "| reload |" in rows["names"]
-    # What a reload does to both alike is in the first one's table.
+    # Common effects of a reload are in the table of the first one.
     assert "Same keys as [`live`](#live), with their own defaults." in page
     assert "names[].own" in rows
